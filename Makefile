@@ -1,0 +1,30 @@
+# `make demo` shows it, `make test` proves it. Both set up what they need first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: setup demo test check bench clean
+
+$(VENV)/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+setup: $(VENV)/.ready  ## a virtual environment with everything in it
+
+demo: setup  ## jobs flow through one SQLite file; ends by itself without a terminal
+	@$(BIN)/python -m accoda.demo
+
+test: setup check  ## every test
+	$(BIN)/python -m pytest
+
+check: setup  ## types and style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: setup  ## rates beside the bare engines, into benchmarks/results/
+	$(BIN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

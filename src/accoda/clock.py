@@ -1,0 +1,83 @@
+"""Where "now" comes from: the system, or a clock that tests move by hand.
+
+Only storages that live in this process (memory, SQLite) take a clock. A server's own clock decides elsewhere.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+Cancel = Callable[[], None]
+
+
+class Clock(Protocol):
+    """Milliseconds since the epoch, and a way to be called when a moment has come."""
+
+    def now(self) -> int:
+        """The present moment in integer milliseconds."""
+        ...
+
+    def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
+        """Call `wake` once, on the running event loop, when `moment` has come. Returns what cancels it."""
+        ...
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now(self) -> int:
+        return time.time_ns() // 1_000_000
+
+    def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
+        # now() rounds down, so the true moment is at most 1 ms earlier than it seems: never wake before it.
+        delay = max(0, moment - time.time_ns() / 1_000_000) / 1000
+        return asyncio.get_running_loop().call_later(delay, wake).cancel
+
+
+class ManualClock:
+    """A clock that stands still until `advance`: tests of time take no time.
+
+    >>> clock = ManualClock(1_000)
+    >>> clock.advance(2.5)
+    >>> clock.now()
+    3500
+    """
+
+    def __init__(self, now: int = 1_700_000_000_000) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._sleepers: list[tuple[int, int, asyncio.AbstractEventLoop, Callable[[], None]]] = []
+        self._cancelled: set[int] = set()
+        self._count = 0
+
+    def now(self) -> int:
+        return self._now
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward and wake everyone whose moment has come."""
+        if seconds < 0:
+            raise ValueError("time does not go backwards: pass seconds >= 0")
+        with self._lock:
+            self._now += round(seconds * 1000)
+            due = []
+            while self._sleepers and self._sleepers[0][0] <= self._now:
+                due.append(heapq.heappop(self._sleepers))
+        for _, number, loop, wake in due:
+            if number not in self._cancelled and not loop.is_closed():
+                loop.call_soon_threadsafe(wake)
+            self._cancelled.discard(number)
+
+    def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._count += 1
+            number = self._count
+            if moment > self._now:
+                heapq.heappush(self._sleepers, (moment, number, loop, wake))
+                return lambda: self._cancelled.add(number)
+        return loop.call_soon(wake).cancel

@@ -1,0 +1,321 @@
+"""The records that travel between callers and storages. No I/O here.
+
+Durations are seconds; moments are integer milliseconds since the epoch, by the storage's clock.
+
+    enqueue ──► delayed ──start time──► ready ──take──► taken ──Done──► (gone, or done for keep_for)
+       └───────────────────────────────►  ▲              │ │ └─Bury──► dead ──revive──► ready
+                                          └──lease over──┘ └─Retry──► delayed / ready
+                                             attempts+1        attempts+1
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from math import isfinite
+from typing import Any, Literal, NoReturn, cast, get_args
+
+from msgspec import Struct
+
+from accoda.errors import InvalidInput
+
+State = Literal["ready", "delayed", "taken", "dead", "done"]
+OnDuplicate = Literal["keep", "replace", "attach"]
+What = Literal["created", "kept", "replaced", "attached"]
+Why = Literal["lost", "grown"]
+
+STATES: tuple[State, ...] = get_args(State)
+
+_ON_DUPLICATE = frozenset(get_args(OnDuplicate))
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
+_MAX_MOMENT = 1 << 53  # milliseconds: about the year 287,000; beyond it a float no longer holds every integer
+_MAX_COST = 1 << 53
+_MAX_KEY = 512
+_MAX_TEXT = 16_384  # a reason may hold a traceback
+_good_names: set[str] = set()  # names seen to be good, so that the pattern runs once for each name
+
+
+class _Line(Struct, frozen=True, gc=False):
+    queue: str
+    data: bytes = b""
+
+
+class NewJob(_Line, frozen=True, gc=False, kw_only=True):
+    """A job to be stored.
+
+    `on_duplicate` says what happens when a job with the same `key` already waits or runs in the queue: `keep` it,
+    `replace` its data, rank, cost and start time (a run of the old data loses its lease), or `attach` `waiter` to it.
+
+    >>> NewJob("emails", b"hello", rank=2.0, delay=30).queue
+    'emails'
+    >>> NewJob("emails", rank=float("nan"))
+    Traceback (most recent call last):
+        ...
+    accoda.errors.InvalidInput: rank: must be a finite number, not nan
+    """
+
+    rank: float = 0.0
+    delay: float | None = None
+    start_at: int | None = None
+    cost: int = 0
+    key: str | None = None
+    on_duplicate: OnDuplicate = "keep"
+    waiter: bytes | None = None
+    keep_for: float = 0.0
+
+    def __post_init__(self) -> None:
+        # One pass over the usual values; only what looks unusual is examined for the message.
+        if self.queue not in _good_names:
+            check_queue(self.queue)
+        if type(self.data) is not bytes:
+            _refuse("data", "must be bytes; encode it first, for example with msgspec.msgpack.encode", self.data)
+        if type(self.rank) is not float or not isfinite(self.rank):
+            _check_rank(self.rank)
+        if self.delay is not None or self.start_at is not None:
+            _check_start(self.delay, self.start_at)
+        if self.cost and (type(self.cost) is not int or not 0 <= self.cost <= _MAX_COST):
+            _refuse("cost", "must be an integer from 0 to 2**53", self.cost)
+        if self.key is not None or self.waiter is not None or self.on_duplicate != "keep":
+            _check_key(self)
+        if self.keep_for:
+            check_duration("keep_for", self.keep_for)
+
+
+class Enqueued(Struct, frozen=True, gc=False):
+    """What became of one `NewJob`: the id of the job that now stands for it, and its number of waiters."""
+
+    id: int
+    what: What
+    waiters: int = 0
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """The right to run a job until a moment. `attempts` grows on every return, so an old lease never matches."""
+
+    queue: str
+    id: int
+    attempts: int
+
+
+class Job(Struct, frozen=True, gc=False):
+    """A taken job. `waiters` is their number when it was taken."""
+
+    id: int
+    queue: str
+    data: bytes
+    rank: float
+    cost: int
+    key: str | None
+    attempts: int
+    created_at: int
+    start_time: int
+    prev_start_time: int | None
+    waiters: int
+    lease: Lease
+
+
+class Done(Struct, frozen=True, gc=False):
+    """The job is finished; `then` is enqueued in the same atomic step.
+
+    `waiters` is how many were seen: if there are more by now, the outcome is refused as "grown". None: do not check.
+    """
+
+    lease: Lease
+    then: Sequence[NewJob] = ()
+    result: bytes | None = None
+    waiters: int | None = None
+
+
+class Retry(Struct, frozen=True, gc=False):
+    """The job goes back: after `delay` seconds, or at the moment `at`."""
+
+    lease: Lease
+    delay: float = 0.0
+    at: int | None = None
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        if self.at is not None and self.delay:
+            raise InvalidInput("at", "give either delay or at, not both")
+        if self.delay or self.at is not None:
+            _check_start(None if self.at is not None else self.delay, self.at)
+
+
+class Bury(Struct, frozen=True, gc=False):
+    """The job goes to the dead letters, with the reason."""
+
+    lease: Lease
+    reason: str
+
+
+Outcome = Done | Retry | Bury
+
+
+class Refused(Struct, frozen=True, gc=False):
+    """An outcome or extension that was not applied: the lease is "lost", or its waiters have "grown"."""
+
+    lease: Lease
+    why: Why
+
+
+class Rank(Struct, frozen=True, gc=False):
+    """A new rank for a waiting job, applied only if it has no more waiters than `waiters` (None: however many)."""
+
+    queue: str
+    id: int
+    rank: float
+    waiters: int | None = None
+
+    def __post_init__(self) -> None:
+        if type(self.rank) is not float or not isfinite(self.rank):
+            _check_rank(self.rank)
+
+
+class QueueStats(Struct, frozen=True, gc=False):
+    """Counts of one queue. `total` is ready + taken + delayed + dead; `oldest_age` is in seconds since creation.
+
+    done, retried, buried and expired count events since the store was made.
+    """
+
+    total: int = 0
+    ready: int = 0
+    taken: int = 0
+    delayed: int = 0
+    dead: int = 0
+    oldest_age: float = 0.0
+    done: int = 0
+    retried: int = 0
+    buried: int = 0
+    expired: int = 0
+    paused: bool = False
+    paused_until: int | None = None
+
+
+class Stats(Struct, frozen=True):
+    """The whole store at one moment: `stats.queues["emails"].ready`."""
+
+    queues: dict[str, QueueStats]
+
+
+class Document(Struct, frozen=True, gc=False):
+    """A small versioned value beside the jobs. `expires_at` is None where it has no time to live."""
+
+    name: str
+    value: bytes
+    version: int
+    expires_at: int | None = None
+
+
+class JobInfo(Struct, frozen=True, gc=False):
+    """All that is stored about a job, in whatever state, for people to look at.
+
+    `worker` and `taken_at` tell who took it last, and when; `lease_until` is set while it is taken, `ended_at` while it
+    is dead or done. `reason` is why it was last retried or buried; `result` is what `Done` left.
+    """
+
+    id: int
+    queue: str
+    state: State
+    data: bytes
+    rank: float
+    cost: int
+    key: str | None
+    attempts: int
+    created_at: int
+    start_time: int
+    prev_start_time: int | None
+    waiters: int
+    keep_for: float = 0.0
+    worker: str | None = None
+    taken_at: int | None = None
+    lease_until: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    result: bytes | None = None
+
+
+def check_queue(name: object) -> None:
+    """Refuse a queue name that some storage, URL or metric could not carry."""
+    if type(name) is not str or not _NAME.match(name):
+        _refuse("queue", "must be 1 to 128 letters, digits, '_', '.' or '-', and not start with '.' or '-'", name)
+    if len(_good_names) < 10_000:  # a bound, so that names from outside cannot fill the memory
+        _good_names.add(name)
+
+
+def check_duration(field: str, seconds: object) -> None:
+    """Refuse a length of time that is no finite number of seconds >= 0."""
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _MAX_MOMENT / 1000:
+        _refuse(field, "must be a number of seconds >= 0", seconds)
+
+
+def check_lease(seconds: object) -> None:
+    """Refuse a lease that would be over as soon as it began."""
+    check_duration("lease", seconds)
+    if cast(float, seconds) < 0.001:
+        _refuse("lease", "must be at least 0.001 seconds", seconds)
+
+
+def check_count(field: str, value: object) -> None:
+    """Refuse what is no whole number >= 0."""
+    if type(value) is not int or not 0 <= value <= _MAX_COST:
+        _refuse(field, "must be an integer >= 0", value)
+
+
+def check_moment(field: str, moment: object) -> None:
+    """Refuse what is no moment in integer milliseconds."""
+    if type(moment) is not int or not 0 <= moment <= _MAX_MOMENT:
+        _refuse(field, "must be integer milliseconds since the epoch", moment)
+
+
+def check_state(state: object) -> None:
+    """Refuse a word that is no state."""
+    if state not in STATES:
+        _refuse("state", f"must be one of {', '.join(STATES)}", state)
+
+
+def check_document_name(name: object) -> None:
+    """Refuse a document name that is empty, too long or no text."""
+    if type(name) is not str or not 0 < len(name) <= 512 or not name.isprintable():
+        _refuse("name", "must be 1 to 512 printable characters", name)
+
+
+def clean(text: str) -> str:
+    """What every storage can keep of a text from outside: no NUL, no lone surrogates, a bounded length."""
+    if text.isascii() and len(text) <= _MAX_TEXT and "\0" not in text:
+        return text
+    return text[:_MAX_TEXT].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _check_rank(rank: object) -> None:
+    try:
+        good = isinstance(rank, (int, float)) and not isinstance(rank, bool) and isfinite(rank)
+    except OverflowError:  # an integer beyond every float
+        good = False
+    if not good:
+        _refuse("rank", "must be a finite number", rank)
+
+
+def _check_start(delay: object, start_at: object) -> None:
+    if delay is not None and start_at is not None:
+        raise InvalidInput("start_at", "give either delay or start_at, not both")
+    if delay is not None:
+        check_duration("delay", delay)
+    if start_at is not None:
+        check_moment("start_at", start_at)
+
+
+def _check_key(job: NewJob) -> None:
+    if job.on_duplicate not in _ON_DUPLICATE:
+        _refuse("on_duplicate", "must be 'keep', 'replace' or 'attach'", job.on_duplicate)
+    if job.key is None:
+        field = "waiter" if job.waiter is not None else "on_duplicate"
+        raise InvalidInput(field, "needs a key: jobs are shared, replaced or kept by their key")
+    if type(job.key) is not str or not 0 < len(job.key) <= _MAX_KEY or clean(job.key) != job.key:
+        _refuse("key", f"must be 1 to {_MAX_KEY} characters of valid text without NUL", job.key)
+    if job.waiter is not None and type(job.waiter) is not bytes:
+        _refuse("waiter", "must be bytes", job.waiter)
+
+
+def _refuse(field: str, rule: str, value: Any) -> NoReturn:
+    shown = repr(value)
+    raise InvalidInput(field, f"{rule}, not {shown if len(shown) <= 80 else shown[:77] + '...'}")

@@ -1,0 +1,447 @@
+"""Jobs in this process's memory: for tests, for trying things out, and for work that may be lost.
+
+Everything happens under one lock, on the lines of `accoda.storage.memory.line`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from heapq import heappop
+
+from accoda.clock import Clock, SystemClock
+from accoda.errors import StorageClosed, VersionConflict
+from accoda.model import (
+    Bury,
+    Document,
+    Done,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    Rank,
+    Refused,
+    Retry,
+    State,
+    Stats,
+    check_document_name,
+    check_queue,
+    check_state,
+    clean,
+)
+from accoda.storage.closing import Closing
+from accoda.storage.inputs import (
+    check_browse,
+    check_ids,
+    check_jobs,
+    check_leases,
+    check_outcomes,
+    check_pause,
+    check_prefix,
+    check_ranks,
+    check_take,
+    check_wait,
+    check_write,
+)
+from accoda.storage.memory.line import (
+    Line,
+    Record,
+    count,
+    describe,
+    give_back,
+    lease_out,
+    pick,
+    start_of,
+    wait_from,
+)
+from accoda.storage.signal import Signal
+
+
+class MemoryStorage(Closing):
+    """A `Store` in memory. Safe to share between threads and event loops of one process."""
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._signal = Signal()
+        self._jobs: dict[int, Record] = {}
+        self._lines: dict[str, Line] = {}
+        self._documents: dict[str, Document] = {}
+        self._last_id = 0
+        self._closed = False
+
+    async def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            # Records are not tracked by the garbage collector (a million of them would slow every collection down), so
+            # the circle record -> line -> record is broken by hand.
+            self._jobs.clear()
+            for line in self._lines.values():
+                for records in line.states.values():
+                    records.clear()
+                line.keys.clear()
+        self._signal.ring()
+
+    # -- the hot path
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        check_jobs(jobs)
+        with self._lock:
+            now = self._now()
+            answers = [self._add(job, now) for job in jobs]
+        self._signal.ring({job.queue for job in jobs})
+        return answers
+
+    async def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
+        check_take(queue, count, lease, max_cost)
+        with self._lock:
+            now = self._now()
+            line = self._lines.get(queue)
+            if line is None:
+                return []
+            self._apply_due(line, now)
+            if line.is_paused(now):
+                return []
+            records = pick(line, count, max_cost)
+            if not records:
+                return []
+            return lease_out(line, records, now, now + round(lease * 1000), clean(worker))
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        check_outcomes(outcomes)
+        refused: list[Refused] = []
+        follow_ups: list[NewJob] = []
+        touched: set[str] = set()
+        with self._lock:
+            now = self._now()
+            for outcome in outcomes:
+                why = self._apply(outcome, now)
+                if why is not None:
+                    refused.append(why)
+                    continue
+                touched.add(outcome.lease.queue)
+                if type(outcome) is Done and outcome.then:
+                    follow_ups.extend(outcome.then)
+            for job in follow_ups:
+                self._add(job, now)
+        self._signal.ring(touched.union(job.queue for job in follow_ups))
+        return refused
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        check_leases(leases, lease)
+        refused = []
+        with self._lock:
+            now = self._now()
+            until = now + round(lease * 1000)
+            for held in leases:
+                record = self._current(held, now)
+                if record is None:
+                    refused.append(Refused(held, "lost"))
+                else:
+                    record.due = until
+                    record.line.watch(until, (record.id,))
+        self._signal.ring({held.queue for held in leases})  # an end may have come nearer
+        return refused
+
+    async def rerank(self, ranks: Sequence[Rank]) -> int:
+        check_ranks(ranks)
+        applied = 0
+        with self._lock:
+            now = self._now()
+            for new in ranks:
+                record = self._jobs.get(new.id)
+                if record is None or record.line.name != new.queue:
+                    continue
+                self._apply_due(record.line, now)
+                crowded = new.waiters is not None and len(record.waiters or ()) > new.waiters
+                if record.state not in ("ready", "delayed") or crowded:
+                    continue
+                record.rank = float(new.rank)
+                if record.state == "ready":
+                    record.line.make_ready(record)
+                applied += 1
+        return applied
+
+    async def waiters(self, lease: Lease) -> list[bytes]:
+        check_leases((lease,), 1.0)
+        with self._lock:
+            record = self._current(lease, self._now())
+            return list(record.waiters or ()) if record else []
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        check_wait(queues, timeout)
+
+        async def look() -> tuple[bool, int | None]:
+            with self._lock:
+                now = self._now()
+                moments = [self._next_moment(line, now) for name in queues if (line := self._lines.get(name))]
+            soonest = min((moment for moment in moments if moment is not None), default=None)
+            return soonest is not None and soonest <= now, soonest
+
+        return await self._signal.wait(self._clock, queues, timeout, look)
+
+    async def stats(self) -> Stats:
+        with self._lock:
+            now = self._now()
+            for line in self._lines.values():
+                self._apply_due(line, now)
+            return Stats({line.name: count(line, now) for line in self._lines.values()})
+
+    # -- documents
+
+    async def read(self, name: str) -> Document | None:
+        check_document_name(name)
+        with self._lock:
+            return self._document(name, self._now())
+
+    async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
+        check_write(name, value, version, ttl)
+        with self._lock:
+            now = self._now()
+            live = self._document(name, now)
+            found = live.version if live else 0
+            if version is not None and version != found:
+                raise VersionConflict(name, version, found)
+            # An expired document stays as a tombstone: its versions go on, so a version read long ago never fits again.
+            last = self._documents.get(name)
+            new = last.version + 1 if last else 1
+            expires_at = None if ttl is None else now + round(ttl * 1000)
+            self._documents[name] = Document(name, value, new, expires_at)
+            return new
+
+    async def documents(self, prefix: str) -> list[Document]:
+        check_prefix(prefix)
+        with self._lock:
+            now = self._now()
+            names = sorted(name for name in self._documents if name.startswith(prefix))
+            return [found for name in names if (found := self._document(name, now))]
+
+    # -- for people
+
+    async def find(self, id: int) -> JobInfo | None:
+        check_ids((id,))
+        with self._lock:
+            now = self._now()
+            record = self._jobs.get(id)
+            if record is not None:
+                self._apply_due(record.line, now)
+            record = self._jobs.get(id)  # what was kept may be over
+            return describe(record) if record else None
+
+    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
+        check_browse(queue, state, after, limit)
+        with self._lock:
+            now = self._now()
+            line = self._lines.get(queue)
+            if line is None:
+                return []
+            self._apply_due(line, now)
+            ids = sorted(id for id in line.states[state] if after is None or id > after)
+            return [describe(self._jobs[id]) for id in ids[:limit]]
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        with self._lock:
+            now = self._now()
+            return sum(self._remove(id, now) for id in ids)
+
+    async def revive(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        with self._lock:
+            now = self._now()
+            revived = [record for id in ids if (record := self._revive(id, now))]
+        self._signal.ring({record.line.name for record in revived})
+        return len(revived)
+
+    async def pause(self, queue: str, until: int | None = None) -> None:
+        check_pause(queue, until)
+        with self._lock:
+            self._now()
+            line = self._line(queue)
+            line.paused, line.paused_until = True, until
+        self._signal.ring({queue})  # the end of the pause is a new moment to wake at
+
+    async def resume(self, queue: str) -> None:
+        check_queue(queue)
+        with self._lock:
+            self._now()
+            line = self._lines.get(queue)
+            if line is not None:
+                line.paused, line.paused_until = False, None
+        self._signal.ring({queue})
+
+    async def purge(self, queue: str, state: State) -> int:
+        check_queue(queue)
+        check_state(state)
+        with self._lock:
+            now = self._now()
+            line = self._lines.get(queue)
+            if line is None:
+                return 0
+            self._apply_due(line, now)
+            return sum(self._remove(id, now) for id in list(line.states[state]))
+
+    # -- steps, all under the lock
+
+    def _now(self) -> int:
+        if self._closed:
+            raise StorageClosed("this memory storage was closed; open a new one")
+        return self._clock.now()
+
+    def _line(self, name: str) -> Line:
+        line = self._lines.get(name)
+        if line is None:
+            line = self._lines[name] = Line(name)
+        return line
+
+    def _add(self, job: NewJob, now: int) -> Enqueued:
+        line = self._line(job.queue)
+        start_time = start_of(job, now)
+        if job.key is not None:
+            self._apply_due(line, now)
+            held = line.keys.get(job.key)
+            if held is not None:
+                return self._join(held, job, start_time, now)
+        self._last_id = id = self._last_id + 1
+        record = Record(id, line, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for)
+        self._jobs[id] = record
+        if job.key is not None:
+            line.keys[job.key] = record
+            if job.waiter is not None:
+                record.waiters = [job.waiter]
+        wait_from(record, start_time, now)
+        return Enqueued(id, "created", len(record.waiters or ()))
+
+    def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+        """The key is taken: what becomes of the newcomer."""
+        if job.on_duplicate == "keep":
+            return Enqueued(held.id, "kept", len(held.waiters or ()))
+        if job.waiter is not None:
+            if held.waiters is None:
+                held.waiters = []
+            held.waiters.append(job.waiter)
+        if job.on_duplicate == "attach":
+            return Enqueued(held.id, "attached", len(held.waiters or ()))
+        if held.state == "taken":
+            # The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
+            held.attempts += 1
+            held.prev_start_time = held.start_time
+        held.data, held.rank, held.cost, held.keep_for = job.data, float(job.rank), job.cost, job.keep_for
+        held.start_time = start_time
+        del held.line.states[held.state][held.id]
+        wait_from(held, start_time, now)
+        return Enqueued(held.id, "replaced", len(held.waiters or ()))
+
+    def _apply_due(self, line: Line, now: int) -> None:
+        while line.due and line.due[0][0] <= now:
+            _, _, ids = heappop(line.due)
+            line.due_ids -= len(ids)
+            for id in ids:
+                record = self._jobs.get(id)
+                if record is None or record.state in ("ready", "dead") or record.due > now:
+                    continue
+                if record.state == "done":
+                    self._forget(record)
+                    continue
+                if record.state == "taken":
+                    give_back(record, now)
+                    line.counts["expired"] += 1
+                line.move(record, "ready")
+                line.make_ready(record)
+
+    def _current(self, lease: Lease, now: int) -> Record | None:
+        """The taken job that this lease still holds. A lease whose end has come is over, applied or not."""
+        record = self._jobs.get(lease.id)
+        if (
+            record is None
+            or record.state != "taken"
+            or record.attempts != lease.attempts
+            or record.due <= now
+            or record.line.name != lease.queue
+        ):
+            return None
+        return record
+
+    def _apply(self, outcome: Outcome, now: int) -> Refused | None:
+        record = self._current(outcome.lease, now)
+        if record is None:
+            return Refused(outcome.lease, "lost")
+        line = record.line
+        match outcome:
+            case Done():
+                if outcome.waiters is not None and len(record.waiters or ()) > outcome.waiters:
+                    return Refused(outcome.lease, "grown")
+                line.counts["done"] += 1
+                self._finish(record, outcome.result, now)
+            case Retry():
+                line.counts["retried"] += 1
+                give_back(record, now if outcome.at is None else max(now, outcome.at))
+                if outcome.delay:
+                    record.start_time = now + round(outcome.delay * 1000)
+                record.reason = clean(outcome.reason)
+                del line.states["taken"][record.id]
+                wait_from(record, record.start_time, now)
+            case Bury():
+                line.counts["buried"] += 1
+                line.release_key(record)
+                record.reason, record.ended_at = clean(outcome.reason), now
+                line.move(record, "dead")
+        return None
+
+    def _finish(self, record: Record, result: bytes | None, now: int) -> None:
+        record.line.release_key(record)
+        if not record.keep_for:
+            self._forget(record)
+            return
+        record.result, record.ended_at = result, now
+        record.due = now + round(record.keep_for * 1000)
+        record.line.move(record, "done")
+        record.line.watch(record.due, (record.id,))
+
+    def _forget(self, record: Record) -> None:
+        del record.line.states[record.state][record.id]
+        del self._jobs[record.id]
+
+    def _remove(self, id: int, now: int) -> bool:
+        record = self._jobs.get(id)
+        if record is not None:
+            self._apply_due(record.line, now)
+            record = self._jobs.get(id)  # what was kept may be over
+        if record is None:
+            return False
+        record.line.release_key(record)
+        self._forget(record)
+        return True
+
+    def _revive(self, id: int, now: int) -> Record | None:
+        record = self._jobs.get(id)
+        if record is None or record.state != "dead":
+            return None
+        line = record.line
+        self._apply_due(line, now)
+        if record.key is not None and line.keys.setdefault(record.key, record) is not record:
+            return None
+        give_back(record, now)
+        record.ended_at = None
+        line.move(record, "ready")
+        line.make_ready(record)
+        return record
+
+    def _next_moment(self, line: Line, now: int) -> int | None:
+        """When something may be takable in this queue; now, if it is."""
+        self._apply_due(line, now)
+        if line.is_paused(now):
+            return line.paused_until
+        if line.ready:
+            return now
+        return line.due[0][0] if line.due else None
+
+    def _document(self, name: str, now: int) -> Document | None:
+        document = self._documents.get(name)
+        if document is None or (document.expires_at is not None and document.expires_at <= now):
+            return None
+        return document

@@ -1,0 +1,148 @@
+"""The seam between the queue and its stores: `Storage` for the hot path, `Inspector` for people.
+
+A storage decides nothing: it applies what it is told, atomically. `accoda.testing.conformance` proves the promises.
+
+What is due (a delayed job's start time, a lease's end, a kept result's end) is applied by the calls themselves, at the
+storage's clock, before they answer. So nobody ever sees a state that time has made wrong, and no background process is
+needed. A moment has come when `now >= moment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Protocol, Self
+
+from accoda.model import (
+    Document,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    Rank,
+    Refused,
+    State,
+    Stats,
+)
+
+
+class Storage(Protocol):
+    """What producers and workers call."""
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        """Store all of them or none, in order; one answer for each.
+
+        A key is held by a job that is ready, delayed or taken. Where it is held, `keep` changes nothing ("kept");
+        `replace` gives the job the new data, rank, cost, keep_for and start time ("replaced"): it keeps its id, its
+        waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts + 1;
+        `attach` adds the waiter and changes nothing else ("attached"). A new waiter is added by `replace` as well.
+        A start moment in the past is now.
+        """
+        ...
+
+    async def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
+        """Lease up to `count` ready jobs, lowest rank first, then lowest id.
+
+        With `max_cost` the summed cost stays within it, and the head is never skipped for a cheaper job behind it.
+        A paused queue gives nothing.
+        """
+        ...
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        """Apply each outcome whose lease is current; give back the others. Empty: all were applied.
+
+        All outcomes are applied first, then the follow-ups of the accepted `Done`s are enqueued in order, all in one
+        atomic step: a job may enqueue a follow-up under its own key. `Retry` keeps the rank, sets attempts + 1,
+        prev_start_time to the old start time and start_time to the new one.
+        """
+        ...
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        """Make each current lease end `lease` seconds from now; give back those that are lost."""
+        ...
+
+    async def rerank(self, ranks: Sequence[Rank]) -> int:
+        """Apply each new rank whose job waits (ready or delayed) and has not more waiters than told; count them."""
+        ...
+
+    async def waiters(self, lease: Lease) -> list[bytes]:
+        """Those who wait for a taken job, in the order in which they joined. Empty if the lease is lost."""
+        ...
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        """Sleep until something may be takable in one of the queues (True) or the timeout is over (False).
+
+        Wakes for an enqueue, a start time, a lease end, a resume, in this process and in others.
+        """
+        ...
+
+    async def stats(self) -> Stats:
+        """Counts of every queue that ever had a job or a pause, in O(queues)."""
+        ...
+
+    async def read(self, name: str) -> Document | None:
+        """The document, unless there is none or its time to live is over."""
+        ...
+
+    async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
+        """Write a document and give its new version, from 1 upwards.
+
+        With `version`, only if it is at that version (0: only if there is none), else `VersionConflict`. A document
+        whose time to live is over counts as none, but its versions go on, so that an old version never fits again.
+        `ttl=0` removes it.
+        """
+        ...
+
+    async def documents(self, prefix: str) -> list[Document]:
+        """The documents whose name starts with `prefix`, by name."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of everything. A second close does no harm; other calls then raise `StorageClosed`."""
+        ...
+
+
+class Inspector(Protocol):
+    """What the command line, the HTTP API and the dashboard call."""
+
+    async def find(self, id: int) -> JobInfo | None:
+        """Everything about one job, in whatever state."""
+        ...
+
+    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
+        """A page of the jobs in a state, by id, beginning after the id `after`."""
+        ...
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        """Delete jobs in any state and count them. A running one loses its lease."""
+        ...
+
+    async def revive(self, ids: Sequence[int]) -> int:
+        """Make dead jobs ready again, attempts + 1, and count them. One whose key is held by another job stays dead."""
+        ...
+
+    async def pause(self, queue: str, until: int | None = None) -> None:
+        """Hand out nothing of this queue until the moment `until` (None: until `resume`). Running jobs go on."""
+        ...
+
+    async def resume(self, queue: str) -> None:
+        """End a pause."""
+        ...
+
+    async def purge(self, queue: str, state: State) -> int:
+        """Delete all jobs of the queue in that state and count them."""
+        ...
+
+
+class Store(Storage, Inspector, Protocol):
+    """Both on one object, as an async context manager: what `open_storage` gives."""
+
+    async def __aenter__(self) -> Self: ...
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...

@@ -1,0 +1,86 @@
+"""Wakes those who sleep in `wait`, from any thread and for any event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Collection
+from types import TracebackType
+
+from accoda.clock import Clock
+
+Check = Callable[[], Awaitable[tuple[bool, int | None]]]
+"""Asks the store: is something takable now, and if not, when at the latest must we look again?"""
+
+
+class Signal:
+    """A bell with a name for each queue."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._sleepers: set[_Sleeper] = set()
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody sleeps at all."""
+        return bool(self._sleepers)
+
+    def ring(self, queues: Collection[str] | None = None) -> None:
+        """Wake those who wait for one of `queues` (None: everybody)."""
+        if not self._sleepers:
+            return
+        with self._lock:
+            for sleeper in self._sleepers:
+                if queues is None or not sleeper.queues.isdisjoint(queues):
+                    sleeper.wake()
+
+    async def wait(self, clock: Clock, queues: Collection[str], timeout: float, check: Check) -> bool:
+        """Sleep until `check` says that something is takable (True) or the timeout is over (False)."""
+        deadline = clock.now() + round(timeout * 1000)
+        with _Sleeper(self, queues) as sleeper:
+            while True:
+                # Cleared before the look: a bell that rings during or after it is heard by the next sleep. The other
+                # way round, a job that came between the look and the clear would be slept through.
+                sleeper.event.clear()
+                takable, look_again_at = await check()
+                if takable:
+                    return True
+                if clock.now() >= deadline:
+                    return False
+                await sleeper.sleep(clock, deadline if look_again_at is None else min(deadline, look_again_at))
+
+    def _add(self, sleeper: _Sleeper) -> None:
+        with self._lock:
+            self._sleepers.add(sleeper)
+
+    def _discard(self, sleeper: _Sleeper) -> None:
+        with self._lock:
+            self._sleepers.discard(sleeper)
+
+
+class _Sleeper:
+    def __init__(self, signal: Signal, queues: Collection[str]) -> None:
+        self.queues = frozenset(queues)
+        self.event = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._signal = signal
+
+    def __enter__(self) -> _Sleeper:
+        self._signal._add(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._signal._discard(self)
+
+    def wake(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.event.set)
+
+    async def sleep(self, clock: Clock, until: int) -> None:
+        cancel = clock.call_at(until, self.event.set)
+        try:
+            await self.event.wait()
+        finally:
+            cancel()

@@ -1,0 +1,182 @@
+"""Opens the file, brings its layout up to date, and says in Accoda's words what SQLite says in its own."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import apsw
+
+from accoda.errors import (
+    AccodaError,
+    MissingDriver,
+    NotADatabase,
+    SchemaMismatch,
+    StorageError,
+    StorageFull,
+    StorageReadOnly,
+    StorageUnavailable,
+)
+from accoda.storage.scripts import load_migrations
+
+APPLICATION_ID = 0x41636364  # "Accd": tells our files from those of other programs
+MIGRATIONS = load_migrations("accoda.storage.sqlite")
+SAFE_SQLITE = 3_051_003  # before it, several writers could corrupt a WAL file (the "WAL-reset bug")
+LOCK_PATIENCE = 60.0  # seconds that a transaction waits for other processes before it gives up
+
+_PRAGMAS = {
+    # What was acknowledged survives a power cut.
+    "full": "PRAGMA synchronous = FULL",
+    # Survives kill -9; a power cut may take the last moments, and never damages the file.
+    "fast": "PRAGMA synchronous = NORMAL",
+}
+DURABILITY = tuple(_PRAGMAS)
+
+
+def connect(path: Path, durability: str) -> apsw.Connection:
+    """Open or create the store. Any number of processes may do so at the same moment."""
+    if apsw.SQLITE_VERSION_NUMBER < SAFE_SQLITE or _library_version() < SAFE_SQLITE:
+        raise MissingDriver(
+            f"this apsw uses SQLite {apsw.sqlite_lib_version()}, which can damage a file that several processes write; "
+            "install the wheel that brings its own: pip install --force-reinstall 'apsw>=3.51.3'"
+        )
+    _check_place(path)
+    with translated(path):
+        connection = apsw.Connection(str(path))
+    try:
+        with translated(path):
+            connection.set_busy_handler(wait_for_lock())
+            _migrate(connection, path)
+            connection.execute(_PRAGMAS[durability])
+            # 64 MB of pages in memory, and a checkpoint each 16 MB: measured, see docs/decisions/0002-sqlite.md.
+            connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
+            connection.execute("PRAGMA journal_size_limit = 67108864")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _library_version() -> int:
+    major, minor, patch = (int(part) for part in apsw.sqlite_lib_version().split(".")[:3])
+    return major * 1_000_000 + minor * 1000 + patch
+
+
+def _check_place(path: Path) -> None:
+    folder = path.parent
+    if not folder.is_dir():
+        raise StorageUnavailable(f"there is no folder {folder}; create it, or choose another path for {path.name}")
+    if path.is_dir():
+        raise NotADatabase(f"{path} is a folder; name a file in it, for example {path / 'accoda.db'}")
+    if not os.access(folder, os.W_OK):
+        raise StorageReadOnly(
+            f"the folder {folder} cannot be written; SQLite keeps its log beside the file, so it must be"
+        )
+    if path.exists() and not os.access(path, os.W_OK):
+        raise StorageReadOnly(f"{path} cannot be written by this user; a queue must be")
+
+
+def wait_for_lock() -> Callable[[int], bool]:
+    """A busy handler: short random naps, so that two processes that write all the time take turns."""
+    since = 0.0
+
+    def nap(earlier: int) -> bool:
+        nonlocal since
+        now = time.monotonic()
+        if earlier == 0:
+            since = now
+        time.sleep(random.uniform(0.0001, 0.001 if earlier < 20 else 0.01))
+        return now - since < LOCK_PATIENCE
+
+    return nap
+
+
+def _migrate(connection: apsw.Connection, path: Path) -> None:
+    _refuse_strangers(connection, path)
+    _use_wal(connection)
+    if _version(connection) == len(MIGRATIONS):
+        return
+    connection.execute("BEGIN IMMEDIATE")  # of several newcomers one migrates; the others wait here, then see it done
+    try:
+        _refuse_strangers(connection, path)
+        for number in range(_version(connection), len(MIGRATIONS)):
+            connection.execute(MIGRATIONS[number])
+        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}; PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _use_wal(connection: apsw.Connection) -> None:
+    # Two newcomers that change the mode at once are a deadlock in SQLite's eyes, for which it asks no busy handler.
+    end = time.monotonic() + LOCK_PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except apsw.BusyError:
+            if time.monotonic() > end:
+                raise
+            time.sleep(random.uniform(0.001, 0.01))
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))
+
+
+def _refuse_strangers(connection: apsw.Connection, path: Path) -> None:
+    owner = connection.pragma("application_id")
+    if owner != APPLICATION_ID:
+        if owner or connection.execute("SELECT count(*) FROM sqlite_schema").get:
+            raise NotADatabase(f"{path} is a database of another program; choose another file for the queue")
+        return
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise SchemaMismatch(
+            f"{path} was written by a newer Accoda (layout {version}; this one knows up to {len(MIGRATIONS)}); "
+            "upgrade with: pip install --upgrade accoda"
+        )
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into Accoda's."""
+    try:
+        yield
+    except apsw.Error as error:
+        raise translate(error, path) from error
+
+
+def translate(error: BaseException, path: Path) -> BaseException:
+    """The error that a caller should see for one of SQLite's."""
+    match error:
+        case AccodaError():
+            return error
+        case apsw.BusyError() | apsw.LockedError():
+            return StorageUnavailable(
+                f"{path} stayed locked by another process for {LOCK_PATIENCE:.0f} s; look for a program that holds a "
+                "transaction open, then try again: nothing was changed"
+            )
+        case apsw.FullError():
+            return StorageFull(f"no space left for {path}; free some and try again: nothing was changed")
+        case apsw.ReadOnlyError() | apsw.CantOpenError() | apsw.PermissionsError():
+            return StorageReadOnly(
+                f"{path} cannot be opened for writing ({error}); check the rights of file and folder"
+            )
+        case apsw.NotADBError():
+            return NotADatabase(f"{path} is not an SQLite database; choose another file for the queue")
+        case apsw.CorruptError():
+            return NotADatabase(f"{path} is damaged ({error}); keep a copy, then try: sqlite3 {path.name} .recover")
+        case apsw.IOError():
+            return StorageUnavailable(
+                f"the disk failed on {path} ({error}); check it and try again: nothing was changed"
+            )
+        case apsw.Error():
+            return StorageError(f"{path}: {error}")
+    return error

@@ -1,0 +1,289 @@
+"""The verbs of `Storage` as steps inside a transaction."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from accoda.model import (
+    Bury,
+    Done,
+    Enqueued,
+    Job,
+    Lease,
+    NewJob,
+    Outcome,
+    QueueStats,
+    Rank,
+    Refused,
+    Retry,
+    Stats,
+    clean,
+)
+from accoda.storage.sqlite.transaction import DELAYED, READY, TAKEN, Transaction
+
+
+def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    answers: list[Enqueued] = []
+    rows: list[tuple[Any, ...]] = []
+    now = tx.now
+    for job in jobs:
+        queue = tx.make_number(job.queue)
+        start_time = _start(job, now)
+        state = READY if start_time <= now else DELAYED
+        if job.key is not None:
+            held = _key_holder(tx, queue, job.key)
+            if held is not None:
+                answers.append(_join(tx, job, held, state, start_time))
+                continue
+        id = tx.next_id()
+        rank = float(job.rank)
+        sort = rank if state == READY else start_time
+        waiters = 0 if job.waiter is None else 1
+        row = (id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data)
+        if job.key is None:
+            rows.append(row)
+        else:  # at once, so that a second job of this call finds the key
+            tx.run("insert_job", *row)
+            if job.waiter is not None:
+                tx.run("add_waiter", id, 1, job.waiter)
+        tx.count_state(queue, state, 1)
+        tx.touched.add(job.queue)
+        answers.append(Enqueued(id, "created", waiters))
+    if rows:
+        tx.run_many("insert_job", rows)
+    return answers
+
+
+def _start(job: NewJob, now: int) -> int:
+    if job.delay is not None:
+        return now + round(job.delay * 1000)
+    return now if job.start_at is None else max(now, job.start_at)
+
+
+def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None:
+    held = tx.row("key_holder", queue, key)
+    if held is not None and held[1] == TAKEN and apply_due(tx, queue):
+        held = tx.row("key_holder", queue, key)
+    return held
+
+
+def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start_time: int) -> Enqueued:
+    """The key is held: what becomes of the newcomer."""
+    id, old_state, waiters = held
+    if job.on_duplicate == "keep":
+        return Enqueued(id, "kept", waiters)
+    if job.waiter is not None:
+        waiters += 1
+        tx.run("add_waiter", id, waiters, job.waiter)
+        tx.run("set_waiters", id, waiters)
+    if job.on_duplicate == "attach":
+        return Enqueued(id, "attached", waiters)
+    queue = tx.make_number(job.queue)
+    rank = float(job.rank)
+    sort = rank if state == READY else start_time
+    tx.run("replace_job", id, state, sort, rank, job.cost, job.keep_for, job.data, int(old_state == TAKEN), start_time)
+    tx.count_state(queue, old_state, -1)
+    tx.count_state(queue, state, 1)
+    tx.touched.add(job.queue)
+    return Enqueued(id, "replaced", waiters)
+
+
+def apply_due(tx: Transaction, queue: int) -> bool:
+    """Start what is delayed no longer, take back what was leased until now, forget what was kept until now."""
+    found = tx.row("next_moments", queue)
+    assert found is not None
+    start, lease_end, keep_end = found
+    now = tx.now
+    due = False
+    if start is not None and start <= now:
+        started = tx.run("start_delayed", queue, now)
+        tx.count(queue, "delayed", -started)
+        tx.count(queue, "ready", started)
+        due = True
+    if lease_end is not None and lease_end <= now:
+        ended = tx.run("end_leases", queue, now)
+        tx.count(queue, "taken", -ended)
+        tx.count(queue, "ready", ended)
+        tx.count(queue, "expired", ended)
+        due = True
+    if keep_end is not None and keep_end <= now:
+        tx.run("forget_kept_waiters", queue, now)
+        tx.run("forget_kept", queue, now)
+        due = True
+    return due
+
+
+def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+    queue = tx.number(name)
+    if queue is None:
+        return []
+    apply_due(tx, queue)
+    if not count or tx.row("is_paused", queue, tx.now) is not None:
+        return []
+    jobs = [
+        Job(
+            id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
+            Lease(name, id, attempts),
+        )
+        for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters in tx.rows(
+            "ready_jobs", queue, count
+        )
+    ]  # fmt: skip
+    if max_cost is not None:
+        jobs = _affordable(jobs, max_cost)
+    if jobs:
+        # No other taker can have them: this transaction holds the file's write lock since before it looked.
+        tx.run("lease_jobs", _ids(job.id for job in jobs), tx.now + round(lease * 1000), worker, tx.now)
+        tx.count(queue, "ready", -len(jobs))
+        tx.count(queue, "taken", len(jobs))
+    return jobs
+
+
+def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
+    for place, job in enumerate(jobs):
+        max_cost -= job.cost
+        if max_cost < 0:
+            return jobs[:place]
+    return jobs
+
+
+def give_back_unseen(tx: Transaction, jobs: Sequence[Job]) -> None:
+    """Undo a take whose answer nobody received."""
+    for job in jobs:
+        queue = tx.make_number(job.queue)
+        if tx.run("give_back_unseen", job.id, queue, job.attempts):
+            tx.count(queue, "taken", -1)
+            tx.count(queue, "ready", 1)
+            tx.touched.add(job.queue)
+
+
+def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
+    if not outcomes:
+        return []
+    refused: list[Refused] = []
+    gone: list[int] = []
+    gone_waiters: list[int] = []
+    follow_ups: list[NewJob] = []
+    held = {row[0]: row for row in tx.rows("held_jobs", _ids(outcome.lease.id for outcome in outcomes), tx.now)}
+    for outcome in outcomes:
+        lease = outcome.lease
+        row = held.get(lease.id)
+        # The token must be the current one. Popped once used: a second outcome for the same lease is lost.
+        if row is None or row[2] != lease.attempts or row[1] != tx.number(lease.queue):
+            refused.append(Refused(lease, "lost"))
+            continue
+        _, queue, _, waiters, keep_for = row
+        if isinstance(outcome, Done):
+            if outcome.waiters is not None and waiters > outcome.waiters:
+                refused.append(Refused(lease, "grown"))
+                continue
+            tx.count(queue, "done", 1)
+            follow_ups.extend(outcome.then)
+            if keep_for:
+                tx.run("keep_done", lease.id, tx.now + round(keep_for * 1000), outcome.result, tx.now)
+            else:
+                gone.append(lease.id)
+                if waiters:
+                    gone_waiters.append(lease.id)
+        else:
+            _put_back(tx, queue, outcome)
+        tx.count(queue, "taken", -1)
+        del held[lease.id]
+    if gone:
+        tx.run("delete_jobs", _ids(gone))
+    if gone_waiters:
+        tx.run("delete_waiters", _ids(gone_waiters))
+    if follow_ups:
+        enqueue(tx, follow_ups)
+    return refused
+
+
+def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
+    """A held job goes back to wait, or to the dead letters."""
+    lease, now = outcome.lease, tx.now
+    if isinstance(outcome, Bury):
+        tx.run("bury_job", lease.id, now, clean(outcome.reason))
+        tx.count(queue, "dead", 1)
+        tx.count(queue, "buried", 1)
+        return
+    start_time = now + round(outcome.delay * 1000) if outcome.at is None else max(now, outcome.at)
+    state = READY if start_time <= now else DELAYED
+    tx.run("retry_job", lease.id, state, start_time, clean(outcome.reason))
+    tx.count_state(queue, state, 1)
+    tx.count(queue, "retried", 1)
+    tx.touched.add(lease.queue)
+
+
+def extend(tx: Transaction, leases: Sequence[Lease], lease: float) -> list[Refused]:
+    until = tx.now + round(lease * 1000)
+    refused = []
+    for held in leases:
+        if tx.run("extend_lease", held.id, tx.number(held.queue), held.attempts, tx.now, until):
+            tx.touched.add(held.queue)  # its end may have come nearer
+        else:
+            refused.append(Refused(held, "lost"))
+    return refused
+
+
+def rerank(tx: Transaction, ranks: Sequence[Rank]) -> int:
+    for queue in {tx.number(rank.queue) for rank in ranks}:
+        if queue is not None:
+            apply_due(tx, queue)
+    return sum(tx.run("rerank_job", new.id, tx.number(new.queue), float(new.rank), new.waiters) for new in ranks)
+
+
+def waiters(tx: Transaction, lease: Lease) -> list[bytes]:
+    rows = tx.rows("read_waiters", lease.id, tx.number(lease.queue), lease.attempts, tx.now)
+    return [data for (data,) in rows]
+
+
+def look(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
+    """Is something takable in one of the queues; if not, when is the next moment to look again? Changes nothing."""
+    soonest: int | None = None
+    for name in queues:
+        queue = tx.number(name)
+        if queue is None:
+            continue
+        found = tx.row("look", queue, tx.now)
+        assert found is not None
+        paused, paused_until, ready, start, lease_end = found
+        moments = [paused_until] if paused else [start, lease_end]
+        if ready and not paused:
+            return True, None
+        for moment in moments:
+            if moment is not None and (soonest is None or moment < soonest):
+                soonest = int(moment)
+    return soonest is not None and soonest <= tx.now, soonest
+
+
+def stats(tx: Transaction) -> Stats:
+    for (queue,) in tx.rows("all_queues"):
+        apply_due(tx, queue)
+    tx.finish()
+    queues = {}
+    for name, ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest in tx.rows(
+        "stats", tx.now
+    ):
+        queues[name] = QueueStats(
+            total=ready + taken + delayed + dead,
+            ready=ready,
+            taken=taken,
+            delayed=delayed,
+            dead=dead,
+            oldest_age=0.0 if oldest is None else max(0, tx.now - oldest) / 1000,
+            done=done,
+            retried=retried,
+            buried=buried,
+            expired=expired,
+            paused=bool(paused),
+            paused_until=until if paused else None,
+        )
+    return Stats(queues)
+
+
+def _ids(ids: Any) -> Any:
+    return apsw.carray(array("q", ids))

@@ -1,0 +1,90 @@
+"""What the verbs see of a transaction: statements, the moment, ids, queue numbers, and counters written once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import apsw
+
+from accoda.storage.scripts import load_queries
+
+SQL = load_queries("accoda.storage.sqlite", "queries.sql")
+
+READY, DELAYED, TAKEN, DEAD, DONE = range(5)
+_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired")
+_PLACE = {name: place for place, name in enumerate(_COUNTED)}
+_STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; `done` counts events, not jobs
+
+
+class Transaction:
+    """One transaction, which may serve several callers. `now` is the same for all of them."""
+
+    def __init__(self, cursor: apsw.Cursor, now: int, numbers: dict[str, int]) -> None:
+        self.now = now
+        self.touched: set[str] = set()  # queues that may have something new to take
+        self.new_numbers: dict[str, int] = {}
+        self._cursor = cursor
+        self._numbers = numbers
+        self._counts: dict[int, list[int]] = {}
+        self._last_id = self._stored_last_id = -1
+
+    def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(SQL[name], values).fetchall()
+
+    def row(self, name: str, *values: Any) -> tuple[Any, ...] | None:
+        return self._cursor.execute(SQL[name], values).fetchone()
+
+    def run(self, name: str, *values: Any) -> int:
+        """Execute and give the number of changed rows."""
+        self._cursor.execute(SQL[name], values)
+        return self._cursor.connection.changes()
+
+    def run_many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(SQL[name], rows)
+
+    def next_id(self) -> int:
+        if self._last_id < 0:
+            found = self.row("last_id")
+            assert found is not None
+            self._last_id = self._stored_last_id = found[0]
+        self._last_id += 1
+        return self._last_id
+
+    def number(self, queue: str) -> int | None:
+        """The queue's number, or None if it was never used."""
+        number = self._numbers.get(queue) or self.new_numbers.get(queue)
+        if number is None:
+            found = self.row("queue_number", queue)
+            if found is not None:
+                number = self.new_numbers[queue] = found[0]
+        return number
+
+    def make_number(self, queue: str) -> int:
+        """The queue's number; it gets one if it has none."""
+        number = self.number(queue)
+        if number is None:
+            found = self.row("new_queue", queue)
+            assert found is not None
+            number = self.new_numbers[queue] = int(found[0])
+        return number
+
+    def count(self, queue: int, counter: str, change: int) -> None:
+        counts = self._counts.get(queue)
+        if counts is None:
+            counts = self._counts[queue] = [0] * len(_COUNTED)
+        counts[_PLACE[counter]] += change
+
+    def count_state(self, queue: int, state: int, change: int) -> None:
+        if state != DONE:
+            self.count(queue, _STATE_COUNTER[state], change)
+
+    def finish(self) -> None:
+        """Write what was gathered: before the commit, and before the counters are read."""
+        if self._last_id != self._stored_last_id:
+            self.run("set_last_id", self._last_id)
+            self._stored_last_id = self._last_id
+        for queue, counts in self._counts.items():
+            if any(counts):
+                self.run("count", queue, *counts)
+        self._counts.clear()
