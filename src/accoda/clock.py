@@ -1,6 +1,7 @@
 """Where "now" comes from: the system, or a clock that tests move by hand.
 
-Only storages that live in this process (memory, SQLite) take a clock. A server's own clock decides elsewhere.
+Memory and SQLite read the clock of this process. Servers go by their own clock, never by a worker's: a clock is given to
+them only by tests, which then decide what the server takes for the present moment.
 """
 
 from __future__ import annotations

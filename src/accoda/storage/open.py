@@ -14,13 +14,13 @@ from accoda.errors import InvalidInput
 from accoda.storage.protocol import Store
 from accoda.storage.urls import options
 
-Opener = Callable[[SplitResult, Clock], Awaitable[Store]]
+Opener = Callable[[SplitResult, Clock | None], Awaitable[Store]]
 
 
 async def open_storage(url: str, *, clock: Clock | None = None) -> Store:
     """Connect to the store behind `url`, create or upgrade what it needs there, and give it back.
 
-    `clock` is for tests, and only for storages that live in this process.
+    `clock` is for tests: with a `ManualClock`, time passes when the test says so, on servers too.
     """
     if not isinstance(url, str) or "://" not in url:
         raise InvalidInput("url", f"must look like sqlite:///jobs.db, not {url!r}")
@@ -30,10 +30,10 @@ async def open_storage(url: str, *, clock: Clock | None = None) -> Store:
         raise InvalidInput(
             "url", f"knows no {parts.scheme + '://'!r}; use one of {', '.join(s + '://' for s in _OPENERS)}"
         )
-    return await opener(parts, clock or SystemClock())
+    return await opener(parts, clock)
 
 
-async def _open_memory(parts: SplitResult, clock: Clock) -> Store:
+async def _open_memory(parts: SplitResult, clock: Clock | None) -> Store:
     from accoda.storage.memory import MemoryStorage
 
     options(parts)
@@ -42,10 +42,10 @@ async def _open_memory(parts: SplitResult, clock: Clock) -> Store:
     return MemoryStorage(clock)
 
 
-async def _open_sqlite(parts: SplitResult, clock: Clock) -> Store:
+async def _open_sqlite(parts: SplitResult, clock: Clock | None) -> Store:
     from accoda.storage.sqlite.open import open_sqlite
 
-    return await open_sqlite(parts, clock)
+    return await open_sqlite(parts, clock or SystemClock())
 
 
 # Drivers are imported when their scheme is asked for: none is loaded by `import accoda`.

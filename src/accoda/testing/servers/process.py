@@ -1,0 +1,136 @@
+"""What all test servers share: a process in a folder of its own that can be stopped, killed and started again."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+START_PATIENCE = 30.0
+
+
+class ServerMissing(Exception):
+    """The program is not installed. Tests skip then; with CI=true they fail."""
+
+
+def find_program(name: str, *folders: str) -> str:
+    """The path of a server's program, looked for on PATH and then in `folders`."""
+    found = shutil.which(name) or next((path for f in folders if (path := shutil.which(name, path=f))), None)
+    if found is None:
+        raise ServerMissing(f"{name} is not installed; `make servers` installs it where it may")
+    return found
+
+
+def free_port() -> int:
+    """A loopback port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+class Process:
+    """One server process. Subclasses say how to start it and when it is up; `folder` is removed in the end.
+
+    `user` is the account to run as when we are root, for servers that refuse to be root.
+    """
+
+    user: str | None = None
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="accoda-"))
+        self.folder.chmod(0o755)
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def command(self) -> Sequence[str]:
+        """The command line; it must stay in the foreground."""
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        return os.environ
+
+    def is_up(self) -> bool:
+        """Whether it answers. Called again and again after a start."""
+        raise NotImplementedError
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "the server is not running"
+        return self._process.pid
+
+    @property
+    def log(self) -> Path:
+        return self.folder / "server.log"
+
+    def start(self) -> Self:
+        """Start it (again), in the same folder and on the same port, and return when it answers."""
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd=self.folder,
+                env=dict(self.environment()),
+                user=self.user if os.geteuid() == 0 else None,
+                start_new_session=True,  # a Ctrl-C in the terminal is for the tests, which then stop us
+            )
+        wait_until(self.is_up, self._explain)
+        return self
+
+    def stop(self) -> None:
+        """End it politely."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it as a power cut would: with SIGKILL, children included."""
+        self._end(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stop it and remove its folder. A second time does no harm."""
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _end(self, how: signal.Signals) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        if how == signal.SIGKILL:
+            os.killpg(process.pid, how)
+        else:
+            process.send_signal(how)
+        try:
+            process.wait(START_PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def _explain(self) -> str:
+        tail = self.log.read_text(errors="replace")[-2000:] if self.log.exists() else ""
+        return f"{type(self).__name__} did not start:\n{tail}"
+
+
+def wait_until(true: Callable[[], bool], explain: Callable[[], str]) -> None:
+    """Ask every 10 ms, for at most 30 s."""
+    end = time.monotonic() + START_PATIENCE
+    while not true():
+        if time.monotonic() > end:
+            raise TimeoutError(explain())
+        time.sleep(0.01)
