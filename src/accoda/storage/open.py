@@ -2,6 +2,9 @@
 
 memory://                     this process only; gone when it ends
 sqlite:///jobs.db             one file beside you;  sqlite:////var/lib/jobs.db  an absolute path
+redis://host:6379/0           a Redis server; also rediss://, redis+sentinel://, redis+cluster://
+postgresql://user:pw@host/db   a schema of a PostgreSQL database, 14 or newer
+tarantool://user:pw@host      a Tarantool server, 2.6 or newer
 """
 
 from __future__ import annotations
@@ -10,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult, urlsplit
 
 from accoda.clock import Clock, SystemClock
-from accoda.errors import InvalidInput
+from accoda.errors import InvalidInput, MissingDriver
 from accoda.storage.protocol import Store
 from accoda.storage.urls import options
 
@@ -27,9 +30,8 @@ async def open_storage(url: str, *, clock: Clock | None = None) -> Store:
     parts = urlsplit(url)
     opener = _OPENERS.get(parts.scheme)
     if opener is None:
-        raise InvalidInput(
-            "url", f"knows no {parts.scheme + '://'!r}; use one of {', '.join(s + '://' for s in _OPENERS)}"
-        )
+        known = ", ".join(f"{scheme}://" for scheme in _OPENERS)
+        raise InvalidInput("url", f"there is no storage for {parts.scheme}://; use one of {known}")
     return await opener(parts, clock)
 
 
@@ -48,5 +50,36 @@ async def _open_sqlite(parts: SplitResult, clock: Clock | None) -> Store:
     return await open_sqlite(parts, clock or SystemClock())
 
 
+async def _open_tarantool(parts: SplitResult, clock: Clock | None) -> Store:
+    from accoda.storage.tarantool.open import open_tarantool
+
+    return await open_tarantool(parts, clock)
+
+
+async def _open_postgres(parts: SplitResult, clock: Clock | None) -> Store:
+    try:
+        from accoda.storage.postgres.open import open_postgres
+    except ModuleNotFoundError as error:
+        raise MissingDriver("postgresql:// needs asyncpg; install it with: pip install 'accoda[postgres]'") from error
+    return await open_postgres(parts, clock)
+
+
+async def _open_redis(parts: SplitResult, clock: Clock | None) -> Store:
+    try:
+        from accoda.storage.redis.open import open_redis
+    except ModuleNotFoundError as error:
+        raise MissingDriver(f"{parts.scheme}:// needs hiredis; install it with: pip install 'accoda[redis]'") from error
+    return await open_redis(parts, clock)
+
+
 # Drivers are imported when their scheme is asked for: none is loaded by `import accoda`.
-_OPENERS: dict[str, Opener] = {"memory": _open_memory, "sqlite": _open_sqlite}
+_OPENERS: dict[str, Opener] = {
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    "tarantool": _open_tarantool,
+    "postgresql": _open_postgres,
+    "redis": _open_redis,
+    "rediss": _open_redis,
+    "redis+sentinel": _open_redis,
+    "redis+cluster": _open_redis,
+}

@@ -29,10 +29,11 @@ from accoda.storage.sqlite.transaction import DELAYED, READY, TAKEN, Transaction
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     answers: list[Enqueued] = []
     rows: list[tuple[Any, ...]] = []
+    created: dict[tuple[int, int], int] = {}  # how many, by queue and state
     now = tx.now
     for job in jobs:
         queue = tx.make_number(job.queue)
-        start_time = _start(job, now)
+        start_time = now if job.delay is None and job.start_at is None else _start(job, now)
         state = READY if start_time <= now else DELAYED
         if job.key is not None:
             held = _key_holder(tx, queue, job.key)
@@ -50,9 +51,11 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
             tx.run("insert_job", *row)
             if job.waiter is not None:
                 tx.run("add_waiter", id, 1, job.waiter)
-        tx.count_state(queue, state, 1)
+        created[queue, state] = created.get((queue, state), 0) + 1
         tx.touched.add(job.queue)
         answers.append(Enqueued(id, "created", waiters))
+    for (queue, state), count in created.items():
+        tx.count_state(queue, state, count)
     if rows:
         tx.run_many("insert_job", rows)
     return answers
@@ -168,11 +171,12 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
     gone: list[int] = []
     gone_waiters: list[int] = []
     follow_ups: list[NewJob] = []
+    done: dict[int, int] = {}  # how many, by queue
     held = {row[0]: row for row in tx.rows("held_jobs", _ids(outcome.lease.id for outcome in outcomes), tx.now)}
     for outcome in outcomes:
         lease = outcome.lease
         row = held.get(lease.id)
-        # The token must be the current one. Popped once used: a second outcome for the same lease is lost.
+        # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
         if row is None or row[2] != lease.attempts or row[1] != tx.number(lease.queue):
             refused.append(Refused(lease, "lost"))
             continue
@@ -181,8 +185,9 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
             if outcome.waiters is not None and waiters > outcome.waiters:
                 refused.append(Refused(lease, "grown"))
                 continue
-            tx.count(queue, "done", 1)
-            follow_ups.extend(outcome.then)
+            done[queue] = done.get(queue, 0) + 1
+            if outcome.then:
+                follow_ups.extend(outcome.then)
             if keep_for:
                 tx.run("keep_done", lease.id, tx.now + round(keep_for * 1000), outcome.result, tx.now)
             else:
@@ -191,8 +196,10 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
                     gone_waiters.append(lease.id)
         else:
             _put_back(tx, queue, outcome)
-        tx.count(queue, "taken", -1)
         del held[lease.id]
+    for queue, count in done.items():
+        tx.count(queue, "done", count)
+        tx.count(queue, "taken", -count)
     if gone:
         tx.run("delete_jobs", _ids(gone))
     if gone_waiters:
@@ -205,6 +212,7 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
 def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
     """A held job goes back to wait, or to the dead letters."""
     lease, now = outcome.lease, tx.now
+    tx.count(queue, "taken", -1)
     if isinstance(outcome, Bury):
         tx.run("bury_job", lease.id, now, clean(outcome.reason))
         tx.count(queue, "dead", 1)

@@ -120,10 +120,10 @@ FROM queues WHERE no = ?1;
 SELECT no FROM queues;
 
 -- name: stats
--- The oldest ready job is the one with the lowest id, since ids grow.
+-- The oldest ready job is the one with the lowest id, since ids grow. (`state <> 2` lets jobs_by_id apply.)
 SELECT name, ready, taken, delayed, dead, done, retried, buried, expired,
        paused AND (paused_until IS NULL OR paused_until > ?1), paused_until,
-       (SELECT created_at FROM jobs WHERE queue = queues.no AND state = 0 ORDER BY id LIMIT 1)
+       (SELECT created_at FROM jobs WHERE queue = queues.no AND state = 0 AND state <> 2 ORDER BY id LIMIT 1)
 FROM queues ORDER BY no;
 
 -- name: read_document

@@ -55,9 +55,7 @@ class SqliteStorage(Closing):
         self._clock = clock
         self._signal = Signal()
         self._writer = Writer(connection, path, clock, self._signal)
-        self._watcher = Watcher(
-            path.with_name(path.name + "-wal"), self._writer.look_for_foreign_writes, lambda: self._signal.awaited
-        )
+        self._watcher = Watcher(path, self._writer.look_for_foreign_writes, lambda: self._signal.awaited)
 
     async def close(self) -> None:
         await asyncio.to_thread(self._watcher.close)
@@ -100,7 +98,10 @@ class SqliteStorage(Closing):
         async def look() -> tuple[bool, int | None]:
             # Asked for before the look, so that no write of another process falls between the two.
             self._watcher.want()
-            return await self._writer.run(steps.look, queues, writes=False)
+            takable, moment = await self._writer.run(steps.look, queues, writes=False)
+            # Once a second all the same: a process killed between its commit and its hint has told nobody.
+            soon = self._clock.now() + 1000
+            return takable, soon if moment is None else min(moment, soon)
 
         return await self._signal.wait(self._clock, queues, timeout, look)
 

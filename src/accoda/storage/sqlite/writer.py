@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 import apsw
 
 from accoda.clock import Clock
-from accoda.errors import AccodaError, StorageClosed
+from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
 from accoda.storage.signal import Signal
 from accoda.storage.sqlite.connection import translate
 from accoda.storage.sqlite.transaction import Transaction
+from accoda.storage.sqlite.watch import shared_file, touch
 
 T = TypeVar("T")
 MOST_CALLS = 1000  # in one transaction, so that the first of them does not wait for ever
@@ -48,6 +49,8 @@ class Writer:
         self._connection = connection
         self._cursor = connection.cursor()
         self._path = path
+        self._shared_file = shared_file(path)
+        self._inode = os.stat(path).st_ino
         self._clock = clock
         self._signal = signal
         self._numbers: dict[str, int] = {}
@@ -65,11 +68,13 @@ class Writer:
 
         `undo(transaction, answer)` runs if the caller was cancelled before the answer could reach it.
         """
+        if self._closed:
+            raise StorageClosed(self._closed)
         call = Call(step, args, writes)
         call.undo = undo
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
-        self._submit(call)
+        self._calls.put(call)
         return await call.future  # type: ignore[no-any-return]
 
     def look_for_foreign_writes(self) -> None:
@@ -86,11 +91,6 @@ class Writer:
     def abandon(self) -> None:
         """In a forked child: its thread is gone, and its connection belongs to the parent."""
         self._closed = "this SQLite storage was opened before the process forked; open it again in the child"
-
-    def _submit(self, call: Call) -> None:
-        if self._closed:
-            raise StorageClosed(self._closed)
-        self._calls.put(call)
 
     # -- in the thread
 
@@ -133,9 +133,11 @@ class Writer:
             return
         if touched:
             self._signal.ring(touched)
+            touch(self._shared_file)
 
     def _transact(self, calls: list[Call]) -> set[str]:
         cursor = self._cursor
+        self._check_file()
         # A transaction that will write must say so at its begin: one that begins as a reader can be refused later.
         cursor.execute("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
         try:
@@ -153,6 +155,15 @@ class Writer:
             raise
         self._numbers.update(tx.new_numbers)  # only now: a queue made by a transaction that failed has no number
         return tx.touched
+
+    def _check_file(self) -> None:
+        """A file that was deleted or replaced under us would take every job with it, and SQLite would not say so."""
+        try:
+            same = os.stat(self._path).st_ino == self._inode
+        except FileNotFoundError:
+            same = False
+        if not same:
+            raise StorageUnavailable(f"{self._path} was removed or replaced while it was open; open the storage again")
 
     def _notice(self, tx: Transaction) -> None:
         version = self._connection.pragma("data_version")

@@ -1,0 +1,155 @@
+"""Rates of one storage and of its bare engine, taken in turns so that both meet the same noise."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from accoda import Done, Job, NewJob, Store
+from benchmarks.raw import PAYLOAD, Raw
+
+BATCHES = (1, 10, 100, 1000)
+
+
+@dataclass(frozen=True)
+class Rate:
+    """Jobs a second: the medians over the rounds, and the ratio of each round's pair, again the median."""
+
+    storage: str
+    what: str
+    batch: int
+    waiting: int
+    accoda: float
+    raw: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How long each sample may take, and how many there are."""
+
+    seconds: float = 0.3
+    rounds: int = 5
+
+
+async def fill(store: Store, raw: Raw, waiting: int, progress: Callable[[int], None]) -> None:
+    """Let that many jobs wait in both."""
+    step = min(waiting, 10_000)
+    for done in range(0, waiting, step):
+        await store.enqueue(new_jobs(step))
+        await asyncio.to_thread(raw.enqueue, step)
+        progress(done + step)
+
+
+def new_jobs(count: int) -> list[NewJob]:
+    return [NewJob("q", PAYLOAD, rank=float(number % 4)) for number in range(count)]
+
+
+async def rates(name: str, store: Store, raw: Raw, batch: int, waiting: int, effort: Effort) -> list[Rate]:
+    """Enqueue, then take and settle as many: the number of waiting jobs stays as it is."""
+    samples: dict[str, list[tuple[float, float]]] = {"enqueue": [], "take": [], "take+settle": [], "fused": []}
+    for _ in range(effort.rounds):
+        ours, count = await _enqueue(store, batch, effort.seconds)
+        theirs = _enqueue_raw(raw, batch, count)
+        samples["enqueue"].append((ours, theirs))
+        half = count // batch // 2 * batch
+        ours, our_takes = await _drain(store, batch, half)
+        theirs, their_takes = _drain_raw(raw, batch, half)
+        samples["take"].append((our_takes, their_takes))
+        samples["take+settle"].append((ours, theirs))
+        ours = await _drain_fused(store, batch, count - half)
+        theirs, _ = _drain_raw(raw, batch, count - half)
+        samples["fused"].append((ours, theirs))
+    return [
+        Rate(
+            name,
+            what,
+            batch,
+            waiting,
+            statistics.median(ours for ours, _ in pairs),
+            statistics.median(theirs for _, theirs in pairs),
+            statistics.median(ours / theirs for ours, theirs in pairs),
+        )
+        for what, pairs in samples.items()
+    ]
+
+
+async def producers(store: Store, count: int, seconds: float) -> float:
+    """Jobs a second that `count` concurrent callers enqueue, each one at a time."""
+    end = time.perf_counter() + seconds
+    total = 0
+
+    async def produce() -> None:
+        nonlocal total
+        while time.perf_counter() < end:
+            await store.enqueue([NewJob("p", PAYLOAD)])
+            total += 1
+
+    start = time.perf_counter()
+    await asyncio.gather(*(produce() for _ in range(count)))
+    return total / (time.perf_counter() - start)
+
+
+async def _enqueue(store: Store, batch: int, seconds: float) -> tuple[float, int]:
+    start = time.perf_counter()
+    count = 0
+    while time.perf_counter() - start < seconds or count < 2 * batch:
+        await store.enqueue(new_jobs(batch))
+        count += batch
+    return count / (time.perf_counter() - start), count
+
+
+def _enqueue_raw(raw: Raw, batch: int, count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(0, count, batch):
+        raw.enqueue(batch)
+    return count / (time.perf_counter() - start)
+
+
+async def _drain(store: Store, batch: int, count: int) -> tuple[float, float]:
+    """Take and settle, one after the other: the rate of both together, and of the takes alone."""
+    start = time.perf_counter()
+    done = 0
+    taking = 0.0
+    while done < count:
+        before = time.perf_counter()
+        jobs = await store.take("q", batch, worker="bench")
+        taking += time.perf_counter() - before
+        assert jobs, "the queue ran empty: the sample would measure nothing"
+        await store.settle(_done(jobs))
+        done += len(jobs)
+    return done / (time.perf_counter() - start), done / taking
+
+
+async def _drain_fused(store: Store, batch: int, count: int) -> float:
+    """As a busy processor does it: settle one batch and take the next at the same moment."""
+    start = time.perf_counter()
+    jobs = await store.take("q", batch, worker="bench")
+    done = len(jobs)
+    while done < count:
+        _, jobs = await asyncio.gather(store.settle(_done(jobs)), store.take("q", batch, worker="bench"))
+        assert jobs, "the queue ran empty: the sample would measure nothing"
+        done += len(jobs)
+    await store.settle(_done(jobs))
+    return done / (time.perf_counter() - start)
+
+
+def _drain_raw(raw: Raw, batch: int, count: int) -> tuple[float, float]:
+    start = time.perf_counter()
+    done = 0
+    taking = 0.0
+    while done < count:
+        before = time.perf_counter()
+        leases = raw.take(batch)
+        taking += time.perf_counter() - before
+        assert leases, "the queue ran empty: the sample would measure nothing"
+        raw.settle(leases)
+        done += len(leases)
+    return done / (time.perf_counter() - start), done / taking
+
+
+def _done(jobs: list[Job]) -> list[Done]:
+    return [Done(job.lease) for job in jobs]

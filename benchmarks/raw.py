@@ -1,0 +1,131 @@
+"""The bare engines: the same fenced work, written as short as it can be, with no queue around it.
+
+Each has `enqueue(count)`, `take(count)` and `settle(leases)`. "Fenced" means: a take marks the jobs with a lease that
+ends, and a settle removes only those whose lease is still the one that was handed out. The statistics are kept, too.
+"""
+
+from __future__ import annotations
+
+import time
+from array import array
+from heapq import heappop, heappush
+from pathlib import Path
+from typing import Any, Protocol
+
+import apsw
+
+from accoda.storage.scripts import load_migrations
+
+PAYLOAD = b"x" * 50
+Leases = list[tuple[int, int]]
+
+
+class Raw(Protocol):
+    def enqueue(self, count: int) -> None: ...
+
+    def take(self, count: int) -> Leases: ...
+
+    def settle(self, leases: Leases) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class RawHeap:
+    """A heap of (rank, id), a dict of jobs, a dict of leases."""
+
+    def __init__(self) -> None:
+        self.heap: list[tuple[float, int]] = []
+        self.jobs: dict[int, tuple[float, bytes, int, int]] = {}
+        self.leases: dict[int, tuple[int, float]] = {}
+        self.last = 0
+        self.done = 0
+
+    def enqueue(self, count: int) -> None:
+        now = time.time_ns() // 1_000_000
+        for _ in range(count):
+            self.last += 1
+            rank = float(self.last % 4)
+            self.jobs[self.last] = (rank, PAYLOAD, 0, now)
+            heappush(self.heap, (rank, self.last))
+
+    def take(self, count: int) -> Leases:
+        until = time.time() + 60
+        leases = []
+        while self.heap and len(leases) < count:
+            _, id = heappop(self.heap)
+            attempts = self.jobs[id][2]
+            self.leases[id] = (attempts, until)
+            leases.append((id, attempts))
+        return leases
+
+    def settle(self, leases: Leases) -> None:
+        now = time.time()
+        for id, attempts in leases:
+            held = self.leases.get(id)
+            if held is not None and held[0] == attempts and held[1] > now:
+                del self.leases[id], self.jobs[id]
+                self.done += 1
+
+    def close(self) -> None:
+        self.heap.clear()
+        self.jobs.clear()
+
+
+class RawSqlite:
+    """apsw in one thread on the same tables, a transaction for each call."""
+
+    def __init__(self, path: Path) -> None:
+        self.connection = apsw.Connection(str(path))
+        self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
+        self.connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
+        self.connection.execute(load_migrations("accoda.storage.sqlite")[0])
+        self.connection.execute("INSERT INTO queues (no, name) VALUES (1, 'q')")
+        self.run = self.connection.cursor().execute
+        self.run_many = self.connection.cursor().executemany
+        self.last = 0
+
+    def enqueue(self, count: int) -> None:
+        now = time.time_ns() // 1_000_000
+        self.run("BEGIN IMMEDIATE")
+        first, self.last = self.last + 1, self.last + count
+        self.run_many(
+            "INSERT INTO jobs (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data) "
+            "VALUES (?, 1, 0, ?, ?, 0, ?, ?, 0, ?)",
+            [(id, float(id % 4), float(id % 4), now, now, PAYLOAD) for id in range(first, self.last + 1)],
+        )
+        self.run("UPDATE counters SET value = ? WHERE name = 'last_id'", (self.last,))
+        self.run("UPDATE queues SET ready = ready + ? WHERE no = 1", (count,))
+        self.run("COMMIT")
+
+    def take(self, count: int) -> Leases:
+        now = time.time_ns() // 1_000_000
+        self.run("BEGIN IMMEDIATE")
+        rows = self.run(
+            "SELECT id, attempts, data FROM jobs WHERE queue = 1 AND state = 0 ORDER BY sort, id LIMIT ?", (count,)
+        ).fetchall()
+        self.run(
+            "UPDATE jobs SET state = 2, sort = ?, worker = 'raw', taken_at = ? WHERE id IN carray(?)",
+            (now + 60_000, now, _ids(row[0] for row in rows)),
+        )
+        self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
+        self.run("COMMIT")
+        return [(id, attempts) for id, attempts, _ in rows]
+
+    def settle(self, leases: Leases) -> None:
+        now = time.time_ns() // 1_000_000
+        self.run("BEGIN IMMEDIATE")
+        ids = _ids(id for id, _ in leases)
+        held = dict(
+            self.run("SELECT id, attempts FROM jobs WHERE id IN carray(?) AND state = 2 AND sort > ?", (ids, now))
+        )
+        good = [id for id, attempts in leases if held.get(id) == attempts]
+        self.run("DELETE FROM jobs WHERE id IN carray(?)", (_ids(good),))
+        self.run("UPDATE queues SET taken = taken - ?1, done = done + ?1 WHERE no = 1", (len(good),))
+        self.run("COMMIT")
+
+    def close(self) -> None:
+        self.connection.close()
+
+
+def _ids(ids: Any) -> Any:
+    return apsw.carray(array("q", ids))

@@ -1,0 +1,126 @@
+"""`python -m accoda.demo`: on a terminal until Ctrl-C, elsewhere for 20 seconds. DEMO_SECONDS sets another length."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from accoda.clock import SystemClock
+from accoda.errors import AccodaError, InvalidInput
+from accoda.storage.open import open_storage
+
+try:
+    from rich.console import Console
+    from rich.live import Live
+except ModuleNotFoundError:  # rich is an extra: say which one, not where the import failed
+    sys.exit("accoda.demo: needs rich; install it with: pip install 'accoda[cli]'")
+
+from accoda.demo.snapshot import Snapshot
+from accoda.demo.stage import Interrupts, Stage, perform
+from accoda.demo.summary import summary
+from accoda.demo.view import board, progress_line
+
+WITHOUT_TERMINAL = 20.0
+LONGEST = 86_400.0
+Show = Callable[[Snapshot], None]
+
+
+def seconds_to_run(environment: Mapping[str, str], *, terminal: bool) -> float | None:
+    """How long to run; None: until interrupted."""
+    text = environment.get("DEMO_SECONDS", "").strip()
+    if not text:
+        return None if terminal else WITHOUT_TERMINAL
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= LONGEST:  # also refuses nan
+        raise InvalidInput("DEMO_SECONDS", f"must be a number of seconds above 0 and up to {LONGEST:.0f}, not {text!r}")
+    return seconds
+
+
+class DemoConsole(Console):
+    """A console whose reader may go away (`| head`): an error like any other, where rich would end the program."""
+
+    def on_broken_pipe(self) -> None:
+        with suppress(SystemExit):
+            super().on_broken_pipe()
+        raise BrokenPipeError
+
+
+@contextmanager
+def open_view(console: Console, *, live: bool) -> Iterator[Show]:
+    """What draws each snapshot: the whole screen, or one line after another."""
+    if not live:
+        yield lambda snapshot: console.print(progress_line(snapshot), highlight=False)
+        return
+    # The alternate screen survives a resize and leaves the terminal as it was. Drawn by our loop, without a thread.
+    with Live(console=console, screen=True, auto_refresh=False) as screen:
+        yield lambda snapshot: screen.update(board(snapshot, *console.size), refresh=True)
+
+
+@contextmanager
+def catch_signals(interrupts: Interrupts) -> Iterator[None]:
+    """Turn signals that end a program into a polite stop, while there is a folder to clean up."""
+    loop = asyncio.get_running_loop()
+    names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {
+        name: signal.signal(getattr(signal, name), lambda *_: loop.call_soon_threadsafe(interrupts.strike))
+        for name in names
+    }
+    try:
+        yield
+    finally:
+        for name, handler in before.items():
+            signal.signal(getattr(signal, name), handler)
+
+
+async def demo(console: Console, seconds: float | None, *, live: bool) -> int:
+    """Run the demo in a folder of its own; the exit code."""
+    clock, interrupts = SystemClock(), Interrupts()
+    every = 0.25 if live else min(4.0, (seconds or 4.0) / 2)
+    with catch_signals(interrupts), tempfile.TemporaryDirectory(prefix="accoda-demo-") as folder:
+        path = Path(folder, "jobs.db")
+        if not live:
+            console.print("Accoda demo on SQLite: one producer, three workers, one of which crashes.", highlight=False)
+        started = clock.now()
+        async with await open_storage(f"sqlite:///{path.as_posix()}", clock=clock) as storage:
+            with open_view(console, live=live) as show:
+                account = await perform(Stage(storage, clock), show, every, seconds, interrupts)
+        elapsed = (clock.now() - started) / 1000
+    console.print(summary(account, elapsed, where="SQLite"), highlight=False)
+    return 1 if account.problems() else 0
+
+
+def main() -> int:
+    """Read the settings, run, and turn every expected trouble into one line."""
+    with suppress(AttributeError):
+        sys.stdout.reconfigure(errors="replace")  # type: ignore[union-attr]  # a bar as "?" is better than a traceback
+    console = DemoConsole()
+    # Not `console.is_terminal`: it believes FORCE_COLOR, and a build with it would never end.
+    terminal = console.file.isatty()
+    try:
+        seconds = seconds_to_run(os.environ, terminal=terminal)
+    except InvalidInput as error:
+        sys.stderr.write(f"accoda.demo: {error}\n")
+        return 2
+    code = 1
+    try:
+        code = asyncio.run(demo(console, seconds, live=terminal and not console.is_dumb_terminal))
+    except* BrokenPipeError:
+        pass  # nobody reads any more
+    except* (AccodaError, OSError) as group:
+        sys.stderr.write(f"accoda.demo: {group.exceptions[0]}\n")
+    except* KeyboardInterrupt:  # before our handlers stood, or after: there is no folder then
+        code = 0
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
