@@ -73,11 +73,11 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
             _check_rank(self.rank)
         if self.delay is not None or self.start_at is not None:
             _check_start(self.delay, self.start_at)
-        if self.cost and (type(self.cost) is not int or not 0 <= self.cost <= _MAX_COST):
+        if type(self.cost) is not int or not 0 <= self.cost <= _MAX_COST:
             _refuse("cost", "must be an integer from 0 to 2**53", self.cost)
         if self.key is not None or self.waiter is not None or self.on_duplicate != "keep":
             _check_key(self)
-        if self.keep_for:
+        if type(self.keep_for) is not float or self.keep_for:
             check_duration("keep_for", self.keep_for)
 
 
@@ -137,8 +137,10 @@ class Retry(Struct, frozen=True, gc=False):
     def __post_init__(self) -> None:
         if self.at is not None and self.delay:
             raise InvalidInput("at", "give either delay or at, not both")
-        if self.delay or self.at is not None:
-            _check_start(None if self.at is not None else self.delay, self.at)
+        if self.at is not None:
+            check_moment("at", self.at)
+        if type(self.delay) is not float or self.delay:
+            check_duration("delay", self.delay)
 
 
 class Bury(Struct, frozen=True, gc=False):

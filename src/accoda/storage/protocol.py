@@ -92,8 +92,8 @@ class Storage(Protocol):
         """Write a document and give its new version, from 1 upwards.
 
         With `version`, only if it is at that version (0: only if there is none), else `VersionConflict`. A document
-        whose time to live is over counts as none, but its versions go on, so that an old version never fits again.
-        `ttl=0` removes it.
+        whose time to live is over counts as none, but for a day its versions go on, so that a version read before does
+        not fit what was written since. `ttl=0` removes it.
         """
         ...
 

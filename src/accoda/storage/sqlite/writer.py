@@ -50,7 +50,7 @@ class Writer:
         self._cursor = connection.cursor()
         self._path = path
         self._shared_file = shared_file(path)
-        self._inode = os.stat(path).st_ino
+        self._inode = path.stat().st_ino
         self._clock = clock
         self._signal = signal
         self._numbers: dict[str, int] = {}
@@ -159,7 +159,7 @@ class Writer:
     def _check_file(self) -> None:
         """A file that was deleted or replaced under us would take every job with it, and SQLite would not say so."""
         try:
-            same = os.stat(self._path).st_ino == self._inode
+            same = self._path.stat().st_ino == self._inode
         except FileNotFoundError:
             same = False
         if not same:

@@ -1,0 +1,152 @@
+"""What all parts of the suite share: the base class, the `store` fixture, and short words for common steps."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from accoda.model import Bury, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused
+from accoda.storage.protocol import Store
+from accoda.testing.world import World
+
+Q = "q"
+HOUR = 3600.0
+
+
+@pytest_asyncio.fixture
+async def store(world: World) -> AsyncIterator[Store]:
+    """A handle on the store of this test's world."""
+    handle = await world.open()
+    yield handle
+    await handle.close()
+
+
+class Suite:
+    """A group of tests. Each has a time limit in seconds, so that a storage that hangs fails.
+
+    `ACCODA_TIME_LIMIT` sets another limit, for a slow server or for a run that is expected to fail.
+    """
+
+    pytestmark = pytest.mark.asyncio
+    limit = 10.0
+
+    def __init_subclass__(cls) -> None:
+        for name, test in list(vars(cls).items()):
+            if name.startswith("test_") and inspect.iscoroutinefunction(test):
+                setattr(cls, name, _limited(test, float(os.environ.get("ACCODA_TIME_LIMIT", cls.limit))))
+
+
+def _limited(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[..., Awaitable[None]]:
+    @functools.wraps(test)
+    async def run(*args: Any, **kwargs: Any) -> None:
+        async with asyncio.timeout(seconds):
+            await test(*args, **kwargs)
+
+    return run
+
+
+def need_exact(world: World) -> None:
+    """For tests of a single millisecond."""
+    if not world.exact:
+        pytest.skip("time does not stand still in this world")
+
+
+def need_shared(world: World) -> None:
+    """For tests with several handles or processes."""
+    if not world.shared:
+        pytest.skip("this store has one handle only")
+
+
+def close_to(world: World, moment: int | None, expected: int) -> bool:
+    """Whether a moment is the expected one, as exactly as this world can tell."""
+    return moment is not None and abs(moment - expected) <= (0 if world.exact else 2_000)
+
+
+async def add(store: Store, *jobs: NewJob) -> list[int]:
+    """Enqueue in one call and give the ids."""
+    return [answer.id for answer in await store.enqueue(jobs)]
+
+
+async def add_one(store: Store, job: NewJob) -> int:
+    (id,) = await add(store, job)
+    return id
+
+
+async def take_one(store: Store, queue: str = Q, *, lease: float = 60.0, worker: str = "") -> Job:
+    """Take the head, which must be there."""
+    jobs = await store.take(queue, 1, lease=lease, worker=worker)
+    assert len(jobs) == 1, f"nothing to take in {queue!r}"
+    return jobs[0]
+
+
+async def take_ids(store: Store, queue: str = Q, count: int = 100, *, max_cost: int | None = None) -> list[int]:
+    return [job.id for job in await store.take(queue, count, lease=HOUR, max_cost=max_cost)]
+
+
+async def info_of(store: Store, id: int) -> JobInfo:
+    """All about a job, which must exist."""
+    info = await store.find(id)
+    assert info is not None, f"job {id} is gone"
+    return info
+
+
+async def state_of(store: Store, id: int) -> str:
+    info = await store.find(id)
+    return "gone" if info is None else info.state
+
+
+async def stats_of(store: Store, queue: str = Q) -> QueueStats:
+    """The counts of a queue; zeros where it was never used."""
+    return (await store.stats()).queues.get(queue, QueueStats())
+
+
+async def taken(store: Store, count: int = 1) -> list[Job]:
+    """New jobs that were taken for an hour."""
+    await add(store, *(NewJob(Q, str(n).encode()) for n in range(count)))
+    jobs = await store.take(Q, count, lease=HOUR)
+    assert len(jobs) == count
+    return jobs
+
+
+def lost(*leases: Lease) -> list[Refused]:
+    return [Refused(lease, "lost") for lease in leases]
+
+
+async def finish(store: Store, job: Job) -> None:
+    assert await store.settle([Done(job.lease)]) == []
+
+
+async def bury_one(store: Store, new: NewJob, reason: str = "broken") -> int:
+    """A dead job."""
+    id = await add_one(store, new)
+    job = await take_one(store, new.queue)
+    assert job.id == id
+    assert await store.settle([Bury(job.lease, reason)]) == []
+    return id
+
+
+async def begin_wait(store: Store, *queues: str, timeout: float = HOUR) -> asyncio.Task[bool]:
+    """A `wait` that has come to its sleep."""
+    task = asyncio.create_task(store.wait(queues, timeout))
+    await let_run(store)
+    assert not task.done(), f"wait answered {task.result()} at once"
+    return task
+
+
+async def let_run(store: Store) -> None:
+    """Give whatever goes on in the background the time to get as far as it can.
+
+    No sleep of a guessed length: a storage answers the calls of a handle in turn, so a few questions are answered only
+    after the earlier call has looked at the store.
+    """
+    for _ in range(5):
+        await store.stats()
+        for _ in range(5):
+            await asyncio.sleep(0)

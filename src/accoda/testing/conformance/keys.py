@@ -1,0 +1,196 @@
+"""Keys: one job for each key in a queue, and what becomes of a duplicate."""
+
+from __future__ import annotations
+
+import pytest
+
+from accoda.model import Bury, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Retry
+from accoda.storage.protocol import Store
+from accoda.testing.conformance.base import (
+    HOUR,
+    Q,
+    Suite,
+    add,
+    add_one,
+    bury_one,
+    close_to,
+    finish,
+    info_of,
+    lost,
+    state_of,
+    stats_of,
+    take_ids,
+    take_one,
+)
+from accoda.testing.world import World
+
+WAYS: list[OnDuplicate] = ["keep", "replace", "attach"]
+HOLDING = ["ready", "delayed", "taken"]
+OLD = NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10)
+
+
+def new(way: OnDuplicate, **fields: float) -> NewJob:
+    return NewJob(Q, b"new", rank=1, cost=9, key="k", on_duplicate=way, waiter=b"second", keep_for=20, **fields)  # type: ignore[arg-type]
+
+
+async def holder_in(store: Store, state: str) -> JobInfo:
+    """A job under the key "k" in that state."""
+    id = await add_one(store, NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10, delay=30))
+    if state != "delayed":
+        await store.remove([id])
+        id = await add_one(store, OLD)
+    if state == "taken":
+        await take_one(store, lease=HOUR)
+    info = await info_of(store, id)
+    assert info.state == state
+    return info
+
+
+async def ended_in(store: Store, state: str) -> int:
+    """A job that had the key "k" and no longer holds it."""
+    if state == "dead":
+        return await bury_one(store, OLD)
+    id = await add_one(store, OLD if state == "done" else NewJob(Q, b"old", key="k"))
+    if state == "removed":
+        await store.remove([id])
+    else:
+        await finish(store, await take_one(store))
+    return id
+
+
+class TestKeys(Suite):
+    @pytest.mark.parametrize("state", HOLDING)
+    async def test_keep_changes_nothing(self, store: Store, state: str) -> None:
+        before = await holder_in(store, state)
+        assert await store.enqueue([new("keep", delay=5)]) == [Enqueued(before.id, "kept", 1)]
+        assert await info_of(store, before.id) == before
+        assert (await stats_of(store)).total == 1
+
+    @pytest.mark.parametrize("state", HOLDING)
+    async def test_attach_adds_the_waiter_and_changes_nothing_else(self, store: Store, state: str) -> None:
+        before = await holder_in(store, state)
+        assert await store.enqueue([new("attach", delay=5)]) == [Enqueued(before.id, "attached", 2)]
+        after = await info_of(store, before.id)
+        assert after.waiters == 2
+        assert (after.state, after.data, after.rank, after.cost) == (state, b"old", 5, 2)
+        assert (after.start_time, after.attempts, after.keep_for) == (before.start_time, 0, 10)
+        assert after.lease_until == before.lease_until
+
+    @pytest.mark.parametrize("state", ["ready", "delayed"])
+    async def test_replace_gives_a_waiting_job_new_content(self, store: Store, world: World, state: str) -> None:
+        before = await holder_in(store, state)
+        assert await store.enqueue([new("replace")]) == [Enqueued(before.id, "replaced", 2)]
+        after = await info_of(store, before.id)
+        assert (after.state, after.data, after.rank, after.cost, after.keep_for) == ("ready", b"new", 1, 9, 20)
+        assert (after.attempts, after.key, after.created_at) == (0, "k", before.created_at)
+        assert close_to(world, after.start_time, await world.now())
+        assert await take_ids(store) == [before.id]
+
+    @pytest.mark.parametrize("state", ["ready", "delayed"])
+    async def test_replace_moves_the_start_time(self, store: Store, world: World, state: str) -> None:
+        before = await holder_in(store, state)
+        await store.enqueue([new("replace", delay=60)])
+        assert await state_of(store, before.id) == "delayed"
+        await world.advance(59)
+        assert await take_ids(store) == []
+        await world.advance(1)
+        assert await take_ids(store) == [before.id]
+
+    async def test_replace_keeps_the_attempts_of_a_job_that_waits(self, store: Store) -> None:
+        id = await add_one(store, OLD)
+        await store.settle([Retry((await take_one(store)).lease, delay=9)])
+        await store.enqueue([new("replace")])
+        assert (await info_of(store, id)).attempts == 1
+
+    async def test_replace_ends_the_lease_of_a_running_job(self, store: Store) -> None:
+        id = await add_one(store, OLD)
+        run = await take_one(store)
+        assert await store.enqueue([new("replace")]) == [Enqueued(id, "replaced", 2)]
+        after = await info_of(store, id)
+        assert (after.state, after.data, after.attempts) == ("ready", b"new", 1)
+        assert await store.settle([Done(run.lease)]) == lost(run.lease)
+        assert await store.extend([run.lease], 60) == lost(run.lease)
+        assert await store.waiters(run.lease) == []
+        again = await take_one(store)
+        assert (again.id, again.data, again.attempts) == (id, b"new", 1)
+        assert await store.waiters(again.lease) == [b"first", b"second"]
+
+    async def test_replace_can_delay_a_running_job(self, store: Store, world: World) -> None:
+        id = await add_one(store, OLD)
+        run = await take_one(store, lease=30)
+        await store.enqueue([new("replace", delay=60)])
+        await world.advance(40)
+        assert await state_of(store, id) == "delayed", "the end of the old lease means nothing now"
+        assert await store.settle([Done(run.lease)]) == lost(run.lease)
+        await world.advance(20)
+        assert (await take_one(store)).attempts == 1
+        assert (await stats_of(store)).expired == 0
+
+    async def test_replace_of_an_overdue_run_counts_it_as_expired_once(self, store: Store, world: World) -> None:
+        id = await add_one(store, OLD)
+        await take_one(store, lease=10)
+        await world.advance(10)
+        await store.enqueue([new("replace")])
+        assert (await info_of(store, id)).attempts == 1
+        assert (await stats_of(store)).expired == 1
+
+    @pytest.mark.parametrize("state", ["dead", "done", "gone", "removed"])
+    @pytest.mark.parametrize("way", WAYS)
+    async def test_a_job_that_ended_holds_its_key_no_longer(self, store: Store, state: str, way: OnDuplicate) -> None:
+        old = await ended_in(store, state)
+        (answer,) = await store.enqueue([new(way)])
+        assert (answer.what, answer.waiters) == ("created", 1)
+        assert answer.id > old
+        assert [job.data for job in await store.take(Q, 9)] == [b"new"]
+
+    async def test_a_job_whose_lease_ended_or_that_is_retried_holds_its_key(self, store: Store, world: World) -> None:
+        id = await add_one(store, NewJob(Q, key="k"))
+        await take_one(store, lease=10)
+        await world.advance(10)
+        assert await store.enqueue([NewJob(Q, key="k")]) == [Enqueued(id, "kept", 0)]
+        await store.settle([Retry((await take_one(store)).lease)])
+        assert await store.enqueue([NewJob(Q, key="k")]) == [Enqueued(id, "kept", 0)]
+
+    async def test_the_same_key_in_another_queue_is_another_job(self, store: Store) -> None:
+        answers = await store.enqueue([NewJob("a", key="k"), NewJob("b", key="k"), NewJob("a", key="l")])
+        assert [answer.what for answer in answers] == ["created"] * 3
+
+    async def test_jobs_without_a_key_are_never_duplicates(self, store: Store) -> None:
+        assert len(set(await add(store, NewJob(Q, b"x"), NewJob(Q, b"x")))) == 2
+
+    async def test_duplicates_in_one_call_meet_each_other(self, store: Store) -> None:
+        first, kept, attached, replaced, other = await store.enqueue(
+            [
+                NewJob(Q, b"1", key="k", waiter=b"a"),
+                NewJob(Q, b"2", key="k", waiter=b"b"),
+                NewJob(Q, b"3", key="k", on_duplicate="attach", waiter=b"c"),
+                NewJob(Q, b"4", key="k", on_duplicate="replace", waiter=b"d"),
+                NewJob(Q, b"5", key="l"),
+            ]
+        )
+        assert [answer.what for answer in (first, kept, attached, replaced, other)] == [
+            "created", "kept", "attached", "replaced", "created",
+        ]  # fmt: skip
+        assert [answer.waiters for answer in (first, kept, attached, replaced)] == [1, 1, 2, 3]
+        assert {kept.id, attached.id, replaced.id} == {first.id}
+        job = await take_one(store)
+        assert (job.id, job.data, job.waiters) == (first.id, b"4", 3)
+        assert await store.waiters(job.lease) == [b"a", b"c", b"d"]
+
+    async def test_attach_and_replace_without_a_waiter_add_none(self, store: Store) -> None:
+        await add_one(store, NewJob(Q, key="k"))
+        answers = await store.enqueue(
+            [NewJob(Q, key="k", on_duplicate="attach"), NewJob(Q, key="k", on_duplicate="replace")]
+        )
+        assert [(answer.what, answer.waiters) for answer in answers] == [("attached", 0), ("replaced", 0)]
+
+    async def test_equal_waiters_are_different_waiters(self, store: Store) -> None:
+        await add_one(store, NewJob(Q, key="k", waiter=b"same"))
+        await store.enqueue([NewJob(Q, key="k", waiter=b"same", on_duplicate="attach")])
+        assert await store.waiters((await take_one(store)).lease) == [b"same", b"same"]
+
+    async def test_a_buried_job_keeps_its_waiters_for_its_revival(self, store: Store) -> None:
+        id = await add_one(store, NewJob(Q, key="k", waiter=b"w"))
+        await store.settle([Bury((await take_one(store)).lease, "broken")])
+        assert await store.revive([id]) == 1
+        assert await store.waiters((await take_one(store)).lease) == [b"w"]

@@ -1,0 +1,184 @@
+"""The same random commands for a storage and for the reference model; all that can be seen must be the same.
+
+    TestMachine = machine_for(make_world)
+
+Hypothesis shortens a run that shows a difference to the few commands that matter. `ACCODA_EXAMPLES` sets the number of
+runs. The world must be exact: moments are compared to the millisecond.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractAsyncContextManager
+from unittest import TestCase
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+
+from accoda.model import Bury, Done, Lease, Outcome, Rank, Retry, State
+from accoda.testing import drafts
+from accoda.testing.pair import UNKNOWN, Pair
+from accoda.testing.world import MakeWorld, World
+
+
+def machine_for(make_world: MakeWorld, *, examples: int = 60, steps: int = 40) -> type[TestCase]:
+    """A test case that compares the storage of `make_world` with the model."""
+    case: type[TestCase] = state_machine(make_world).TestCase
+    case.settings = settings(  # type: ignore[attr-defined]
+        max_examples=int(os.environ.get("ACCODA_EXAMPLES", examples)),
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+    )
+    return case
+
+
+def state_machine(make_world: MakeWorld) -> type[StoreMachine]:
+    """The machine itself, for those who run it with settings of their own."""
+
+    class Machine(StoreMachine):
+        def make_world(self) -> AbstractAsyncContextManager[World]:
+            return make_world()
+
+    return Machine
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """Each rule is a verb. What is drawn is made concrete in the model's ids; `Pair` translates and compares."""
+
+    def make_world(self) -> AbstractAsyncContextManager[World]:
+        raise NotImplementedError("machine_for fills this in")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair(self.make_world())
+        self.model = self.pair.model
+        self.leases: list[Lease] = []  # every one ever given
+
+    def teardown(self) -> None:
+        self.pair.close()
+
+    def lease(self, draft: drafts.DraftLease) -> Lease:
+        held = self.leases if draft.trick == "old" else self.model.held()
+        if not held or draft.trick == "unknown":
+            return Lease("a", UNKNOWN, 0)
+        lease = held[-1 - draft.pick % len(held)]
+        shift = {"older": -1, "newer": 1}.get(draft.trick, 0)
+        queue = "b" if draft.trick == "elsewhere" else lease.queue
+        return Lease(queue, lease.id, max(0, lease.attempts + shift))
+
+    def outcome(self, draft: drafts.DraftOutcome) -> Outcome:
+        lease = self.lease(draft.lease)
+        if draft.kind == "done":
+            then = [job.at(self.model.now) for job in draft.then]
+            return Done(lease, then, draft.result, draft.seen)
+        if draft.kind == "bury":
+            return Bury(lease, draft.reason)
+        kind, length = draft.start
+        if kind in ("at", "past"):
+            return Retry(lease, at=self.model.now + (length if kind == "at" else -length), reason=draft.reason)
+        return Retry(lease, delay=length / 1000 if kind == "delay" else 0.0, reason=draft.reason)
+
+    def ids(self, picks: list[int]) -> list[int]:
+        """Ids that were given so far, the latest first, or one that was not."""
+        last = self.model.last_id
+        return [last - pick if pick < last else UNKNOWN for pick in picks]
+
+    # The verbs that move jobs have two rules each, so that they come up more often than those that look or clear away.
+
+    @rule(jobs=st.lists(drafts.jobs, min_size=1, max_size=4))
+    def enqueue(self, jobs: list[drafts.DraftJob]) -> None:
+        self.pair.enqueue([job.at(self.model.now) for job in jobs])
+
+    @rule(job=drafts.jobs)
+    def enqueue_one(self, job: drafts.DraftJob) -> None:
+        self.pair.enqueue([job.at(self.model.now)])
+
+    @rule(
+        queue=drafts.queues,
+        count=st.sampled_from((1, 2, 4, 0)),
+        lease=drafts.leases_for,
+        max_cost=drafts.limits,
+        worker=st.sampled_from(("", "w1", "wörker")),
+    )
+    def take(self, queue: str, count: int, lease: int, max_cost: int | None, worker: str) -> None:
+        jobs = self.pair.take(queue, count, lease / 1000, max_cost, worker)
+        self.leases += [job.lease for job in jobs]
+
+    @rule(queue=drafts.queues)
+    def take_all(self, queue: str) -> None:
+        self.leases += [job.lease for job in self.pair.take(queue, 100, 60.0, None, "")]
+
+    @precondition(lambda self: self.leases)
+    @rule(outcomes=st.lists(drafts.outcomes, min_size=1, max_size=4))
+    def settle(self, outcomes: list[drafts.DraftOutcome]) -> None:
+        # One after the other, as a worker settles its batch; a lease twice is left to the tricks.
+        batch = [draft._replace(lease=draft.lease._replace(pick=n)) for n, draft in enumerate(outcomes)]
+        self.pair.settle([self.outcome(draft) for draft in batch])
+
+    @precondition(lambda self: self.leases)
+    @rule(outcome=drafts.outcomes)
+    def settle_one(self, outcome: drafts.DraftOutcome) -> None:
+        self.pair.settle([self.outcome(outcome)])
+
+    @rule(length=st.sampled_from((1, 499, 500, 1000, 1001, 5000, 60_000)))
+    def time_passes(self, length: int) -> None:
+        self.pair.advance(length)
+
+    @precondition(lambda self: self.leases)
+    @rule(leases=st.lists(drafts.lease_drafts, min_size=1, max_size=3), length=drafts.leases_for)
+    def extend(self, leases: list[drafts.DraftLease], length: int) -> None:
+        self.pair.extend([self.lease(draft) for draft in leases], length / 1000)
+        self.pair.waiters(self.lease(leases[0]))
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(ranks=st.lists(st.tuples(drafts.picks, drafts.queues, drafts.ranks, drafts.limits), min_size=1, max_size=3))
+    def rerank(self, ranks: list[tuple[int, str, float, int | None]]) -> None:
+        wanted = []
+        for pick, other, rank, seen in ranks:
+            (id,) = self.ids([pick])
+            job = self.model.jobs.get(id)
+            queue = job.new.queue if job is not None and pick != 5 else other
+            wanted.append(Rank(queue, id, rank, seen))
+        self.pair.rerank(wanted)
+
+    @rule(queue=drafts.queues, until=st.sampled_from((None, -1000, 0, 1, 500, 5000)), on=st.booleans())
+    def pause(self, queue: str, until: int | None, on: bool) -> None:
+        if on:
+            self.pair.pause(queue, None if until is None else self.model.now + until)
+        else:
+            self.pair.resume(queue)
+        self.pair.wait([queue])
+
+    @rule(picks=st.lists(drafts.picks, max_size=2), queue=drafts.queues, state=drafts.states, whole=st.booleans())
+    def clear_away(self, picks: list[int], queue: str, state: State, whole: bool) -> None:
+        if whole:
+            self.pair.purge(queue, state)
+        else:
+            self.pair.remove(self.ids(picks))
+
+    @rule(picks=st.lists(drafts.picks, max_size=3), queue=drafts.queues)
+    def revive(self, picks: list[int], queue: str) -> None:
+        dead = [job.id for job in self.model.browse(queue, "dead", None, 100)]
+        self.pair.revive([*self.ids(picks), *dead])
+
+    @rule(queue=drafts.queues, state=drafts.states, after=drafts.picks, limit=st.integers(0, 3))
+    def browse(self, queue: str, state: State, after: int, limit: int) -> None:
+        (id,) = self.ids([after])
+        self.pair.browse(queue, state, id, limit)
+        self.pair.wait([queue, "b"])
+
+    @rule(
+        name=st.sampled_from(drafts.NAMES),
+        value=drafts.payloads,
+        version=st.sampled_from((None, "right", 0, 1, 2)),
+        ttl=st.sampled_from((None, 0, 0.5, 1)),
+        prefix=st.sampled_from(("", "x", "x/", "x/%", "x_", "X", "é")),
+    )
+    def write(self, name: str, value: bytes, version: int | str | None, ttl: float | None, prefix: str) -> None:
+        if isinstance(version, str):
+            found = self.model.read(name)
+            version = found.version if found is not None else 0
+        self.pair.write(name, value, version, ttl)
+        self.pair.documents(prefix)

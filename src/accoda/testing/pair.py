@@ -1,0 +1,210 @@
+"""A storage and the model side by side: one call goes to both, and the answers and all that can be seen must agree.
+
+Calls and answers are in the model's ids. A storage may skip ids: they need only be unique and grow, so the n-th job
+that one has created is the n-th of the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar, cast
+
+from msgspec.structs import replace
+
+from accoda.errors import AccodaError
+from accoda.model import (
+    STATES,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    QueueStats,
+    Rank,
+    Refused,
+    State,
+    Stats,
+)
+from accoda.testing.drafts import QUEUES
+from accoda.testing.reference import Reference
+from accoda.testing.world import World
+
+T = TypeVar("T")
+Info = TypeVar("Info", JobInfo, JobInfo | None)
+UNKNOWN = 10**9  # an id that no store reaches in a test
+MANY = 1_000_000
+
+
+class Pair:
+    """Owns an event loop, a world, a store in it, and the model."""
+
+    def __init__(self, context: AbstractAsyncContextManager[World]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._context = context
+        self.world = self._run(context.__aenter__())
+        assert self.world.exact, "moments are compared to the millisecond: the world must be exact"
+        self.store = self._run(self.world.open())
+        self.model = Reference(self._run(self.world.now()))
+        self._model_ids: dict[int, int] = {}
+        self._real_ids: dict[int, int] = {}
+
+    def close(self) -> None:
+        self._run(self.store.close())
+        self._run(self._context.__aexit__(None, None, None))
+        self._run(self._loop.shutdown_asyncgens())
+        self._run(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    # The verbs
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> None:
+        self._both(self.store.enqueue(jobs), lambda: self.model.enqueue(jobs))
+
+    def take(self, queue: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+        return self._both(
+            self.store.take(queue, count, lease=lease, max_cost=max_cost, worker=worker),
+            lambda: self.model.take(queue, count, lease=lease, max_cost=max_cost, worker=worker),
+        )
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        real = [replace(outcome, lease=self._real_lease(outcome.lease)) for outcome in outcomes]
+        self._both(self.store.settle(real), lambda: self.model.settle(outcomes))
+
+    def extend(self, leases: Sequence[Lease], length: float) -> None:
+        real = [self._real_lease(lease) for lease in leases]
+        self._both(self.store.extend(real, length), lambda: self.model.extend(leases, length))
+
+    def rerank(self, ranks: Sequence[Rank]) -> None:
+        real = [replace(rank, id=self._real(rank.id)) for rank in ranks]
+        self._both(self.store.rerank(real), lambda: self.model.rerank(ranks))
+
+    def waiters(self, lease: Lease) -> None:
+        self._both(self.store.waiters(self._real_lease(lease)), lambda: self.model.waiters(lease))
+
+    def wait(self, queues: Sequence[str]) -> None:
+        self._both(self.store.wait(queues, 0), lambda: self.model.takable(queues))
+
+    def advance(self, milliseconds: int) -> None:
+        self._both(self.world.advance(milliseconds / 1000), lambda: self.model.advance(milliseconds))
+
+    def pause(self, queue: str, until: int | None) -> None:
+        self._both(self.store.pause(queue, until), lambda: self.model.pause(queue, until))
+
+    def resume(self, queue: str) -> None:
+        self._both(self.store.resume(queue), lambda: self.model.resume(queue))
+
+    def remove(self, ids: Sequence[int]) -> None:
+        self._both(self.store.remove([self._real(id) for id in ids]), lambda: self.model.remove(ids))
+
+    def revive(self, ids: Sequence[int]) -> None:
+        self._both(self.store.revive([self._real(id) for id in ids]), lambda: self.model.revive(ids))
+
+    def purge(self, queue: str, state: State) -> None:
+        self._both(self.store.purge(queue, state), lambda: self.model.purge(queue, state))
+
+    def browse(self, queue: str, state: State, after: int | None, limit: int) -> None:
+        real = self.store.browse(queue, state, None if after is None else self._real(after), limit)
+        self._both(real, lambda: list(map(_masked, self.model.browse(queue, state, after, limit))))
+
+    def write(self, name: str, value: bytes, version: int | None, ttl: float | None) -> None:
+        self._both(
+            self.store.write(name, value, version=version, ttl=ttl),
+            lambda: self.model.write(name, value, version=version, ttl=ttl),
+        )
+        assert self._run(self.store.read(name)) == self.model.read(name)
+
+    def documents(self, prefix: str) -> None:
+        self._both(self.store.documents(prefix), lambda: self.model.documents(prefix))
+
+    # How both are compared
+
+    def _run(self, call: Awaitable[T]) -> T:
+        return self._loop.run_until_complete(_limited(call))
+
+    def _both(self, call: Awaitable[T], expect: Callable[[], T]) -> T:
+        """Give the command to both; compare everything that can be seen, then the answers."""
+        answer = _answer(lambda: self._run(call))
+        expected = _answer(expect)
+        self._run(self._compare_all())  # first, because it pairs the ids of new jobs
+        answer = self._in_model_ids(answer)
+        assert answer == expected
+        return answer
+
+    async def _compare_all(self) -> None:
+        places = [(queue, state) for queue in QUEUES for state in STATES]
+        pages = {place: await self.store.browse(*place, None, MANY) for place in places}
+        self._match_ids([info.id for page in pages.values() for info in page])
+        for place, page in pages.items():
+            assert self._in_model_ids(page) == [_masked(each) for each in self.model.browse(*place, None, MANY)], place
+        for id, real in self._real_ids.items():
+            assert self._in_model_ids(await self.store.find(real)) == _masked(self.model.find(id))
+        assert _used(await self.store.stats()) == _used(Stats(self.model.stats()))
+        assert await self.store.documents("") == self.model.documents("")
+
+    def _match_ids(self, seen: list[int]) -> None:
+        """Pair the ids that are new on either side: both grow, so the lowest belong together."""
+        new = sorted(id for id in seen if id not in self._model_ids)
+        mine = sorted(id for id in self.model.jobs if id not in self._real_ids)
+        assert len(new) == len(mine), f"the storage has {len(new)} new jobs, the model {len(mine)}"
+        assert not new or new[0] > max(self._model_ids, default=0), "a new id is not above the older ones"
+        for real, id in zip(new, mine, strict=True):
+            self._model_ids[real], self._real_ids[id] = id, real
+
+    def _real(self, id: int) -> int:
+        return self._real_ids.get(id, UNKNOWN + id)
+
+    def _real_lease(self, lease: Lease) -> Lease:
+        return replace(lease, id=self._real(lease.id))
+
+    def _mine(self, id: int) -> int:
+        return self._model_ids.get(id, id - UNKNOWN)
+
+    def _in_model_ids(self, answer: Any) -> Any:
+        match answer:
+            case list():
+                return [self._in_model_ids(each) for each in answer]
+            case Enqueued():
+                return replace(answer, id=self._mine(answer.id))
+            case Lease():
+                return replace(answer, id=self._mine(answer.id))
+            case Refused():
+                return replace(answer, lease=self._in_model_ids(answer.lease))
+            case Job():
+                return replace(answer, id=self._mine(answer.id), lease=self._in_model_ids(answer.lease))
+            case JobInfo():
+                return _masked(replace(answer, id=self._mine(answer.id)))
+        return answer
+
+
+async def _limited(call: Awaitable[T]) -> T:
+    async with asyncio.timeout(10):
+        return await call
+
+
+def _answer(call: Callable[[], T]) -> T:
+    """What a call gives; an error raised on purpose is an answer too, and compared by its fields."""
+    try:
+        return call()
+    except AccodaError as error:
+        return cast(T, (type(error), vars(error)))
+
+
+def _masked(info: Info) -> Info:
+    """Without what a storage may tell as it likes: who ran a job last that nobody runs, or an empty reason for none."""
+    if info is None:
+        return info
+    taken = info.state == "taken"
+    return replace(
+        info,
+        worker=info.worker or None if taken else None,
+        taken_at=info.taken_at if taken else None,
+        reason=info.reason or None,
+    )
+
+
+def _used(stats: Stats) -> dict[str, QueueStats]:
+    """Without queues that are as if never used: whether `take` alone makes a queue known is the storage's choice."""
+    return {name: each for name, each in stats.queues.items() if each != QueueStats()}

@@ -1,0 +1,330 @@
+"""What a storage should do, written as naively as it can be: one dict of records, and a scan for everything.
+
+It shares no code with any storage, so that both can hardly be wrong in the same way. `accoda.testing.machine` gives the
+same commands to it and to a storage and compares all that can be seen. It is no storage: not async, not safe for
+threads, without `wait`, and it takes for granted that its arguments are valid.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from accoda.errors import VersionConflict
+from accoda.model import (
+    Bury,
+    Document,
+    Done,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    QueueStats,
+    Rank,
+    Refused,
+    Retry,
+    State,
+    clean,
+)
+
+WAITING = ("ready", "delayed")
+HOLDS_KEY = ("ready", "delayed", "taken")
+
+
+@dataclass
+class Record:
+    """A job and all that is known of it."""
+
+    id: int
+    new: NewJob
+    created_at: int
+    start_time: int
+    state: State = "ready"
+    rank: float = 0.0
+    attempts: int = 0
+    prev_start_time: int | None = None
+    waiters: list[bytes] = field(default_factory=list)
+    worker: str | None = None
+    taken_at: int | None = None
+    lease_until: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    result: bytes | None = None
+
+    @property
+    def lease(self) -> Lease:
+        return Lease(self.new.queue, self.id, self.attempts)
+
+    def wait_from(self, start: int, now: int) -> None:
+        """Stand in line, from the moment `start`."""
+        self.start_time = max(start, now)
+        self.state = "delayed" if self.start_time > now else "ready"
+        self.worker = self.taken_at = self.lease_until = None
+
+    def come_back(self, start: int, now: int) -> None:
+        """Return to the line after a run."""
+        self.attempts += 1
+        self.prev_start_time = self.start_time
+        self.wait_from(start, now)
+
+
+@dataclass
+class Page:
+    """A document and its versions, which go on when it is gone."""
+
+    value: bytes | None
+    version: int
+    expires_at: int | None
+
+
+def ms(seconds: float) -> int:
+    return round(seconds * 1000)
+
+
+class Reference:
+    """Both protocols, as plain calls. Time is `now`, moved by `advance`."""
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.jobs: dict[int, Record] = {}
+        self.pages: dict[str, Page] = {}
+        self.pauses: dict[str, int | None] = {}
+        self.counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self.queues: set[str] = set()
+        self.last_id = 0
+
+    def advance(self, milliseconds: int) -> None:
+        self.now += milliseconds
+        for job in list(self.jobs.values()):
+            if job.state == "delayed" and job.start_time <= self.now:
+                job.state = "ready"
+            elif job.state == "taken" and job.lease_until is not None and job.lease_until <= self.now:
+                job.come_back(self.now, self.now)
+                self.counts[job.new.queue]["expired"] += 1
+            elif job.state == "done" and job.ended_at is not None and job.ended_at + ms(job.new.keep_for) <= self.now:
+                del self.jobs[job.id]
+        self.pauses = {q: until for q, until in self.pauses.items() if until is None or until > self.now}
+
+    # The line
+
+    def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        return [self._enqueue_one(new) for new in jobs]
+
+    def _enqueue_one(self, new: NewJob) -> Enqueued:
+        self.queues.add(new.queue)
+        holder = self._holder(new.queue, new.key)
+        if holder is None:
+            return self._create(new)
+        if new.on_duplicate == "keep":
+            return Enqueued(holder.id, "kept", len(holder.waiters))
+        if new.waiter is not None:
+            holder.waiters.append(new.waiter)
+        if new.on_duplicate == "attach":
+            return Enqueued(holder.id, "attached", len(holder.waiters))
+        holder.new, holder.rank = new, float(new.rank)
+        if holder.state == "taken":
+            holder.come_back(self._start(new.delay, new.start_at), self.now)
+        else:
+            holder.wait_from(self._start(new.delay, new.start_at), self.now)
+        return Enqueued(holder.id, "replaced", len(holder.waiters))
+
+    def _create(self, new: NewJob) -> Enqueued:
+        self.last_id += 1
+        job = Record(self.last_id, new, self.now, self.now, rank=float(new.rank))
+        job.wait_from(self._start(new.delay, new.start_at), self.now)
+        if new.waiter is not None:
+            job.waiters.append(new.waiter)
+        self.jobs[job.id] = job
+        return Enqueued(job.id, "created", len(job.waiters))
+
+    def _start(self, delay: float | None, moment: int | None) -> int:
+        return moment if moment is not None else self.now + ms(delay or 0.0)
+
+    def _holder(self, queue: str, key: str | None) -> Record | None:
+        held = (j for j in self._of(queue, *HOLDS_KEY) if key is not None and j.new.key == key)
+        return next(held, None)
+
+    def _of(self, queue: str, *states: str) -> list[Record]:
+        return [j for j in self.jobs.values() if j.new.queue == queue and j.state in states]
+
+    def take(self, queue: str, count: int, *, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+        line = sorted(self._of(queue, "ready"), key=lambda j: (j.rank, j.id))
+        taken: list[Job] = []
+        left = max_cost
+        for job in line if queue not in self.pauses else ():
+            if len(taken) == count or (left is not None and job.new.cost > left):
+                break
+            if left is not None:
+                left -= job.new.cost
+            job.state, job.worker = "taken", clean(worker)
+            job.taken_at, job.lease_until = self.now, self.now + ms(lease)
+            taken.append(_as_job(job))
+        return taken
+
+    def _held(self, lease: Lease) -> Record | None:
+        job = self.jobs.get(lease.id)
+        return job if job is not None and job.state == "taken" and job.lease == lease else None
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        refused: list[Refused] = []
+        then: list[NewJob] = []
+        for outcome in outcomes:
+            job = self._held(outcome.lease)
+            if job is None:
+                refused.append(Refused(outcome.lease, "lost"))
+            elif isinstance(outcome, Done) and outcome.waiters is not None and len(job.waiters) > outcome.waiters:
+                refused.append(Refused(outcome.lease, "grown"))
+            else:
+                self._apply(job, outcome)
+                then += outcome.then if isinstance(outcome, Done) else ()
+        self.enqueue(then)
+        return refused
+
+    def _apply(self, job: Record, outcome: Outcome) -> None:
+        counts = self.counts[job.new.queue]
+        match outcome:
+            case Done():
+                counts["done"] += 1
+                self._end(job, "done")
+                job.result = outcome.result
+                if ms(job.new.keep_for) == 0:
+                    del self.jobs[job.id]
+            case Retry():
+                counts["retried"] += 1
+                job.reason = clean(outcome.reason)
+                job.come_back(self._start(outcome.delay, outcome.at), self.now)
+            case Bury():
+                counts["buried"] += 1
+                job.reason = clean(outcome.reason)
+                self._end(job, "dead")
+
+    def _end(self, job: Record, state: State) -> None:
+        job.state, job.ended_at = state, self.now
+        job.worker = job.taken_at = job.lease_until = None
+
+    def held(self) -> list[Lease]:
+        """The leases of all taken jobs."""
+        return [job.lease for job in self.jobs.values() if job.state == "taken"]
+
+    def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        refused = []
+        for each in leases:
+            job = self._held(each)
+            if job is None:
+                refused.append(Refused(each, "lost"))
+            else:
+                job.lease_until = self.now + ms(lease)
+        return refused
+
+    def rerank(self, ranks: Sequence[Rank]) -> int:
+        applied = 0
+        for each in ranks:
+            job = self.jobs.get(each.id)
+            if job is None or job.new.queue != each.queue or job.state not in WAITING:
+                continue
+            if each.waiters is None or len(job.waiters) <= each.waiters:
+                job.rank = float(each.rank)
+                applied += 1
+        return applied
+
+    def waiters(self, lease: Lease) -> list[bytes]:
+        job = self._held(lease)
+        return list(job.waiters) if job is not None else []
+
+    def stats(self) -> dict[str, QueueStats]:
+        return {queue: self._stats_of(queue) for queue in self.queues | set(self.pauses)}
+
+    def _stats_of(self, queue: str) -> QueueStats:
+        sizes = {state: len(self._of(queue, state)) for state in ("ready", "taken", "delayed", "dead")}
+        born = min((j.created_at for j in self._of(queue, "ready")), default=self.now)
+        return QueueStats(
+            total=sum(sizes.values()),
+            **sizes,
+            **self.counts[queue],
+            oldest_age=(self.now - born) / 1000,
+            paused=queue in self.pauses,
+            paused_until=self.pauses.get(queue),
+        )
+
+    def takable(self, queues: Sequence[str]) -> bool:
+        return any(self._of(queue, "ready") and queue not in self.pauses for queue in queues)
+
+    # Documents
+
+    def _page(self, name: str) -> Page | None:
+        page = self.pages.get(name)
+        if page is None or page.value is None or (page.expires_at is not None and page.expires_at <= self.now):
+            return None
+        return page
+
+    def read(self, name: str) -> Document | None:
+        page = self._page(name)
+        return None if page is None else Document(name, page.value or b"", page.version, page.expires_at)
+
+    def write(self, name: str, value: bytes, *, version: int | None, ttl: float | None) -> int:
+        page = self._page(name)
+        found = page.version if page is not None else 0
+        if version is not None and version != found:
+            raise VersionConflict(name, version, found)
+        before = self.pages.get(name, Page(None, 0, None)).version
+        ends = None if ttl is None else self.now + ms(ttl)
+        self.pages[name] = Page(value, before + 1, ends)
+        return before + 1
+
+    def documents(self, prefix: str) -> list[Document]:
+        found = (self.read(name) for name in sorted(self.pages) if name.startswith(prefix))
+        return [document for document in found if document is not None]
+
+    # For people
+
+    def find(self, id: int) -> JobInfo | None:
+        job = self.jobs.get(id)
+        return None if job is None else _as_info(job)
+
+    def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
+        page = sorted((j for j in self._of(queue, state) if after is None or j.id > after), key=lambda j: j.id)
+        return [_as_info(job) for job in page[:limit]]
+
+    def remove(self, ids: Sequence[int]) -> int:
+        return sum(self.jobs.pop(id, None) is not None for id in ids)
+
+    def revive(self, ids: Sequence[int]) -> int:
+        return sum(map(self._revive_one, ids))
+
+    def _revive_one(self, id: int) -> bool:
+        job = self.jobs.get(id)
+        if job is None or job.state != "dead" or self._holder(job.new.queue, job.new.key) is not None:
+            return False
+        job.ended_at = None
+        job.come_back(self.now, self.now)
+        return True
+
+    def pause(self, queue: str, until: int | None) -> None:
+        self.pauses[queue] = until
+        self.advance(0)
+
+    def resume(self, queue: str) -> None:
+        self.pauses.pop(queue, None)
+
+    def purge(self, queue: str, state: State) -> int:
+        return self.remove([job.id for job in self._of(queue, state)])
+
+
+def _as_job(job: Record) -> Job:
+    new = job.new
+    return Job(
+        job.id, new.queue, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at, job.start_time,
+        job.prev_start_time, len(job.waiters), job.lease,
+    )  # fmt: skip
+
+
+def _as_info(job: Record) -> JobInfo:
+    new = job.new
+    return JobInfo(
+        job.id, new.queue, job.state, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at,
+        job.start_time, job.prev_start_time, len(job.waiters), new.keep_for, job.worker, job.taken_at,
+        job.lease_until, job.ended_at, job.reason, job.result,
+    )  # fmt: skip

@@ -1,0 +1,67 @@
+"""Broken storages must fail the suite: else its tests would prove nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from accoda.testing.machine import state_machine
+from accoda.testing.mutants import MUTANTS, mutant_world
+
+TARGET = Path(__file__).with_name("mutant_target.py")
+DOCS = Path(__file__).parents[2] / "docs" / "testing.md"
+FEW_RUNS = settings(
+    max_examples=400,
+    stateful_step_count=40,
+    deadline=None,
+    derandomize=True,  # the same runs every time: this asks whether they suffice, not whether luck does
+    database=None,
+    phases=[Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def run_suite(mutant: str, tests: set[str]) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        *(f"{TARGET}::{test}" for test in sorted(tests)),
+    ]
+    environment = {**os.environ, "ACCODA_MUTANT": mutant, "ACCODA_TIME_LIMIT": "2"}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_fails_the_test_that_is_said_to_catch_it(name: str) -> None:
+    result = run_suite(name, {MUTANTS[name].caught_by})
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert re.search(r"\d+ failed", result.stdout)
+    assert " error" not in result.stdout.splitlines()[-1], result.stdout
+
+
+@pytest.mark.parametrize("storage", ["", "sqlite"])
+def test_the_same_tests_pass_without_a_mutant(storage: str) -> None:
+    tests = {mutant.caught_by for mutant in MUTANTS.values() if (mutant.sqlite is not None) == bool(storage)}
+    result = run_suite(storage, tests)
+    assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.by_machine])
+def test_the_machine_finds_a_mutant_by_itself(name: str) -> None:
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(state_machine(lambda: mutant_world(name)), settings=FEW_RUNS)
+
+
+def test_the_docs_list_every_mutant_with_its_promise_and_test() -> None:
+    text = DOCS.read_text(encoding="utf-8")
+    for name, mutant in MUTANTS.items():
+        promise = str(mutant.promise or "–")
+        assert f"| `{name}` | {mutant.breaks} | {promise} | `{mutant.caught_by}` |" in text
