@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup demo test check bench clean
+.PHONY: setup servers demo test check bench clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,10 @@ setup: $(VENV)/.ready  ## a virtual environment with everything in it
 demo: setup  ## jobs flow through one SQLite file; ends by itself without a terminal
 	@$(BIN)/python -m accoda.demo
 
-test: setup check  ## every test
+servers:  ## the servers that tests start privately, installed where that is possible
+	@tools/install-servers.sh
+
+test: setup servers check  ## every test
 	$(BIN)/python -m pytest
 
 check: setup  ## types and style
