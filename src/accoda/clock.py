@@ -1,7 +1,7 @@
 """Where "now" comes from: the system, or a clock that tests move by hand.
 
-Memory and SQLite read the clock of this process. Servers go by their own clock, never by a worker's: a clock is given to
-them only by tests, which then decide what the server takes for the present moment.
+Memory and SQLite read the clock of this process. Servers go by their own clock, never by a worker's: only tests give
+them one, and then decide what the server takes for the present moment.
 """
 
 from __future__ import annotations
