@@ -32,7 +32,7 @@ from accoda.model import (
     Stats,
 )
 from accoda.priority import Policy, Priority, aging, policy, strict
-from accoda.storage.open import open_storage
+from accoda.storage.open import migrate, open_storage
 from accoda.storage.protocol import Inspector, Storage, Store
 
 __all__ = [
@@ -71,6 +71,7 @@ __all__ = [
     "SystemClock",
     "VersionConflict",
     "aging",
+    "migrate",
     "open_storage",
     "policy",
     "strict",

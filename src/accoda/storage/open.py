@@ -35,6 +35,12 @@ async def open_storage(url: str, *, clock: Clock | None = None) -> Store:
     return await opener(parts, clock)
 
 
+async def migrate(url: str) -> None:
+    """Create or upgrade the store behind `url`, and leave it: `accoda migrate URL`, for a deploy's own step."""
+    async with await open_storage(url):
+        pass
+
+
 async def _open_memory(parts: SplitResult, clock: Clock | None) -> Store:
     from accoda.storage.memory import MemoryStorage
 
