@@ -6,12 +6,10 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
-from accoda import Store, open_storage
-from benchmarks.measure import BATCHES, Effort, Rate, fill, producers, rates
+from accoda import open_storage
+from benchmarks.measure import BATCHES, Effort, Rate, Side, producers, rates
 from benchmarks.raw import Raw, RawHeap, RawSqlite
 from benchmarks.report import HEADINGS, rows, save, table
 from benchmarks.wakeup import Wakeup, wakeup
@@ -19,29 +17,32 @@ from benchmarks.wakeup import Wakeup, wakeup
 STORAGES = ("memory", "sqlite")
 
 
-@asynccontextmanager
-async def pair(name: str, folder: Path) -> AsyncIterator[tuple[Store, Raw]]:
-    """A new store and a new bare engine of that kind."""
+async def open_side(name: str, waiting: int, levels: int, folder: Path) -> Side:
+    """A new store and a new bare engine of that kind, with that many jobs in both."""
+    raw: Raw
     if name == "memory":
-        store, raw = await open_storage("memory://"), RawHeap()
+        store, raw = await open_storage("memory://"), RawHeap(levels)
     else:
-        store, raw = await open_storage(f"sqlite:///{folder}/accoda.db"), RawSqlite(folder / "raw.db")
-    try:
-        yield store, raw
-    finally:
-        await store.close()
-        raw.close()
+        url = f"sqlite:///{folder}/accoda-{waiting}.db"
+        store, raw = await open_storage(url), RawSqlite(folder / f"raw-{waiting}.db", levels)
+    side = Side(waiting, levels, store, raw)
+    await side.fill(lambda done: tell(f"{name}: {done:,} of {waiting:,} waiting"))
+    return side
 
 
-async def measure(name: str, waiting: int, effort: Effort) -> list[Rate]:
+async def measure(
+    name: str, amounts: tuple[int, ...], levels: int, batches: tuple[int, ...], effort: Effort
+) -> list[Rate]:
     with tempfile.TemporaryDirectory(prefix="accoda-bench-") as folder:
-        async with pair(name, Path(folder)) as (store, raw):
-            await fill(store, raw, waiting, lambda done: tell(f"{name}: {done:,} of {waiting:,} waiting"))
-            found = []
-            for batch in BATCHES:
-                tell(f"{name}: batch {batch:,} with {waiting:,} waiting")
-                found += await rates(name, store, raw, batch, waiting, effort)
-            return found
+        sides = [await open_side(name, waiting, levels, Path(folder)) for waiting in amounts]
+        found: list[Rate] = []
+        for batch in batches:
+            tell(f"{name}: batch {batch:,}")
+            found += await rates(name, sides, batch, effort)
+        for side in sides:
+            await side.store.close()
+            side.raw.close()
+        return found
 
 
 async def measure_sharing(effort: Effort) -> tuple[float, float]:
@@ -69,11 +70,14 @@ def tell(text: str) -> None:
     print(f"{text:<70}", end=end, file=sys.stderr, flush=True)
 
 
-def flatness(found: list[Rate], name: str, few: int, many: int) -> str:
+def flatness(found: list[Rate], levels: int) -> list[str]:
     """How the rate of take with many waiting compares with the rate with few, at batch 100."""
-    by_waiting = {r.waiting: r.accoda for r in found if (r.storage, r.what, r.batch) == (name, "take", 100)}
-    share = by_waiting[many] / by_waiting[few]
-    return f"{name}: take with {many:,} waiting runs at {share:.0%} of its rate with {few:,} (batch 100)"
+    chosen = [rate for rate in found if rate.what == "take" and rate.batch == 100]
+    return [
+        f"{many.storage}: take with {many.waiting:,} waiting on {levels} level{'s'[: levels - 1]} runs at "
+        f"{many.to_few:.0%} of its rate with {few.waiting:,} (batch 100)"
+        for few, many in zip(chosen[::2], chosen[1::2], strict=True)
+    ]
 
 
 async def main() -> None:
@@ -83,16 +87,18 @@ async def main() -> None:
     effort = Effort(0.1, 3) if quick else Effort()
     few, many = 1000, 100_000 if quick else 1_000_000
     found: list[Rate] = []
+    mixed: list[Rate] = []
     for name in STORAGES:
-        for waiting in (few, many):
-            found += await measure(name, waiting, effort)
+        found += await measure(name, (few, many), 1, BATCHES, effort)
+        mixed += await measure(name, (few, many), 4, (100,), effort)
     one, hundred = await measure_sharing(effort)
     woken = await measure_wakeup()
     text = "\n".join(
         [
             table(HEADINGS, rows(found)),
             "",
-            *(flatness(found, name, few, many) for name in STORAGES),
+            *flatness(found, 1),
+            *flatness(mixed, 4),
             f"sqlite: 100 producers enqueue {hundred:,.0f}/s, one {one:,.0f}/s: {hundred / one:.1f} times",
             f"sqlite: another process is woken in {woken.median:.2f} ms (median), {woken.p99:.2f} ms (99th percentile)",
         ]

@@ -16,7 +16,8 @@ BATCHES = (1, 10, 100, 1000)
 
 @dataclass(frozen=True)
 class Rate:
-    """Jobs a second: the medians over the rounds, and the ratio of each round's pair, again the median."""
+    """Jobs a second: the medians over the rounds. `ratio` is Accoda to the bare engine, `to_few` Accoda with this many
+    waiting to Accoda with few: the median of the rounds' own ratios."""
 
     storage: str
     what: str
@@ -25,6 +26,7 @@ class Rate:
     accoda: float
     raw: float
     ratio: float
+    to_few: float
 
 
 @dataclass(frozen=True)
@@ -35,46 +37,65 @@ class Effort:
     rounds: int = 5
 
 
-async def fill(store: Store, raw: Raw, waiting: int, progress: Callable[[int], None]) -> None:
-    """Let that many jobs wait in both."""
-    step = min(waiting, 10_000)
-    for done in range(0, waiting, step):
-        await store.enqueue(new_jobs(step))
-        await asyncio.to_thread(raw.enqueue, step)
-        progress(done + step)
+def new_jobs(count: int, levels: int) -> list[NewJob]:
+    return [NewJob("q", PAYLOAD, rank=float(number % levels)) for number in range(count)]
 
 
-def new_jobs(count: int) -> list[NewJob]:
-    return [NewJob("q", PAYLOAD, rank=float(number % 4)) for number in range(count)]
+@dataclass(frozen=True)
+class Side:
+    """A store and a bare engine in which the same number of jobs waits, on that many priority levels."""
+
+    waiting: int
+    levels: int
+    store: Store
+    raw: Raw
+
+    async def fill(self, progress: Callable[[int], None]) -> None:
+        step = min(self.waiting, 10_000)
+        for done in range(0, self.waiting, step):
+            await self.store.enqueue(new_jobs(step, self.levels))
+            self.raw.enqueue(step)
+            progress(done + step)
 
 
-async def rates(name: str, store: Store, raw: Raw, batch: int, waiting: int, effort: Effort) -> list[Rate]:
-    """Enqueue, then take and settle as many: the number of waiting jobs stays as it is."""
-    samples: dict[str, list[tuple[float, float]]] = {"enqueue": [], "take": [], "take+settle": [], "fused": []}
+Samples = dict[str, list[tuple[float, float]]]  # by what was measured: Accoda's rate and the engine's, a pair a round
+
+
+async def rates(name: str, sides: list[Side], batch: int, effort: Effort) -> list[Rate]:
+    """Rates with few and with many waiting, all in turns, so that every number meets the same noise."""
+    samples: list[Samples] = [{"enqueue": [], "take": [], "take+settle": [], "fused": []} for _ in sides]
     for _ in range(effort.rounds):
-        ours, count = await _enqueue(store, batch, effort.seconds)
-        theirs = _enqueue_raw(raw, batch, count)
-        samples["enqueue"].append((ours, theirs))
-        half = count // batch // 2 * batch
-        ours, our_takes = await _drain(store, batch, half)
-        theirs, their_takes = _drain_raw(raw, batch, half)
-        samples["take"].append((our_takes, their_takes))
-        samples["take+settle"].append((ours, theirs))
-        ours = await _drain_fused(store, batch, count - half)
-        theirs, _ = _drain_raw(raw, batch, count - half)
-        samples["fused"].append((ours, theirs))
+        for side, found in zip(sides, samples, strict=True):
+            await _round(side, batch, effort.seconds, found)
     return [
         Rate(
             name,
             what,
             batch,
-            waiting,
+            side.waiting,
             statistics.median(ours for ours, _ in pairs),
             statistics.median(theirs for _, theirs in pairs),
             statistics.median(ours / theirs for ours, theirs in pairs),
+            statistics.median(ours / first for (ours, _), (first, _) in zip(pairs, samples[0][what], strict=True)),
         )
-        for what, pairs in samples.items()
+        for side, found in zip(sides, samples, strict=True)
+        for what, pairs in found.items()
     ]
+
+
+async def _round(side: Side, batch: int, seconds: float, found: Samples) -> None:
+    """Enqueue, then take and settle as many: the number of waiting jobs stays as it is."""
+    store, raw = side.store, side.raw
+    ours, count = await _enqueue(side, batch, seconds)
+    found["enqueue"].append((ours, _enqueue_raw(raw, batch, count)))
+    half = count // batch // 2 * batch
+    ours, our_takes = await _drain(store, batch, half)
+    theirs, their_takes = _drain_raw(raw, batch, half)
+    found["take"].append((our_takes, their_takes))
+    found["take+settle"].append((ours, theirs))
+    ours = await _drain_fused(store, batch, count - half)
+    theirs, _ = _drain_raw(raw, batch, count - half)
+    found["fused"].append((ours, theirs))
 
 
 async def producers(store: Store, count: int, seconds: float) -> float:
@@ -93,11 +114,11 @@ async def producers(store: Store, count: int, seconds: float) -> float:
     return total / (time.perf_counter() - start)
 
 
-async def _enqueue(store: Store, batch: int, seconds: float) -> tuple[float, int]:
+async def _enqueue(side: Side, batch: int, seconds: float) -> tuple[float, int]:
     start = time.perf_counter()
     count = 0
     while time.perf_counter() - start < seconds or count < 2 * batch:
-        await store.enqueue(new_jobs(batch))
+        await side.store.enqueue(new_jobs(batch, side.levels))
         count += batch
     return count / (time.perf_counter() - start), count
 

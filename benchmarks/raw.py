@@ -33,7 +33,8 @@ class Raw(Protocol):
 class RawHeap:
     """A heap of (rank, id), a dict of jobs, a dict of leases."""
 
-    def __init__(self) -> None:
+    def __init__(self, levels: int) -> None:
+        self.levels = levels
         self.heap: list[tuple[float, int]] = []
         self.jobs: dict[int, tuple[float, bytes, int, int]] = {}
         self.leases: dict[int, tuple[int, float]] = {}
@@ -44,13 +45,13 @@ class RawHeap:
         now = time.time_ns() // 1_000_000
         for _ in range(count):
             self.last += 1
-            rank = float(self.last % 4)
+            rank = float(self.last % self.levels)
             self.jobs[self.last] = (rank, PAYLOAD, 0, now)
             heappush(self.heap, (rank, self.last))
 
     def take(self, count: int) -> Leases:
         until = time.time() + 60
-        leases = []
+        leases: Leases = []
         while self.heap and len(leases) < count:
             _, id = heappop(self.heap)
             attempts = self.jobs[id][2]
@@ -74,7 +75,8 @@ class RawHeap:
 class RawSqlite:
     """apsw in one thread on the same tables, a transaction for each call."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, levels: int) -> None:
+        self.levels = levels
         self.connection = apsw.Connection(str(path))
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
         self.connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
@@ -91,7 +93,7 @@ class RawSqlite:
         self.run_many(
             "INSERT INTO jobs (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data) "
             "VALUES (?, 1, 0, ?, ?, 0, ?, ?, 0, ?)",
-            [(id, float(id % 4), float(id % 4), now, now, PAYLOAD) for id in range(first, self.last + 1)],
+            [(id, rank := float(id % self.levels), rank, now, now, PAYLOAD) for id in range(first, self.last + 1)],
         )
         self.run("UPDATE counters SET value = ? WHERE name = 'last_id'", (self.last,))
         self.run("UPDATE queues SET ready = ready + ? WHERE no = 1", (count,))
@@ -109,7 +111,7 @@ class RawSqlite:
         )
         self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
         self.run("COMMIT")
-        return [(id, attempts) for id, attempts, _ in rows]
+        return [(int(row[0]), int(row[1])) for row in rows]
 
     def settle(self, leases: Leases) -> None:
         now = time.time_ns() // 1_000_000

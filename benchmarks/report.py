@@ -12,7 +12,7 @@ from benchmarks.measure import Rate
 from benchmarks.wakeup import Wakeup
 
 RESULTS = Path(__file__).parent / "results"
-HEADINGS = ("storage", "what", "batch", "waiting", "Accoda/s", "engine/s", "ratio")
+HEADINGS = ("storage", "what", "batch", "waiting", "Accoda/s", "engine/s", "ratio", "to few")
 
 
 def rows(rates: Iterable[Rate]) -> list[tuple[str, ...]]:
@@ -25,6 +25,7 @@ def rows(rates: Iterable[Rate]) -> list[tuple[str, ...]]:
             f"{rate.accoda:,.0f}",
             f"{rate.raw:,.0f}",
             f"{rate.ratio:.0%}",
+            f"{rate.to_few:.0%}",
         )
         for rate in rates
     ]
