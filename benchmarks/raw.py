@@ -102,7 +102,7 @@ class RawSqlite:
     def take(self, count: int) -> Leases:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
-        rows = self.run(
+        rows: list[Any] = self.run(
             "SELECT id, attempts, data FROM jobs WHERE queue = 1 AND state = 0 ORDER BY sort, id LIMIT ?", (count,)
         ).fetchall()
         self.run(
@@ -111,7 +111,7 @@ class RawSqlite:
         )
         self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
         self.run("COMMIT")
-        return [(int(row[0]), int(row[1])) for row in rows]
+        return [(id, attempts) for id, attempts, _ in rows]
 
     def settle(self, leases: Leases) -> None:
         now = time.time_ns() // 1_000_000

@@ -7,6 +7,7 @@ into the next. Nobody waits for others to come.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import weakref
@@ -55,6 +56,7 @@ class Writer:
         self._signal = signal
         self._numbers: dict[str, int] = {}
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._gate = threading.Lock()
         self._closed = ""  # why, once it is
         self._data_version = connection.pragma("data_version")
         self._thread = threading.Thread(target=self._work, name=f"accoda {path.name}", daemon=True)
@@ -74,23 +76,31 @@ class Writer:
         call.undo = undo
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
-        self._calls.put(call)
+        self._submit(call)
         return await call.future  # type: ignore[no-any-return]
 
     def look_for_foreign_writes(self) -> None:
         """Ring for everybody if another connection has changed the file. Callable from any thread."""
-        if not self._closed:
-            self._calls.put(Call(self._notice, (), writes=False))
+        with contextlib.suppress(StorageClosed):
+            self._submit(Call(self._notice, (), writes=False))
 
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = "this SQLite storage was closed; open it again"
-            self._calls.put(None)
+        with self._gate:
+            if not self._closed:
+                self._closed = "this SQLite storage was closed; open it again"
+                self._calls.put(None)
         await asyncio.to_thread(self._thread.join)
 
     def abandon(self) -> None:
         """In a forked child: its thread is gone, and its connection belongs to the parent."""
         self._closed = "this SQLite storage was opened before the process forked; open it again in the child"
+
+    def _submit(self, call: Call) -> None:
+        # Under the lock, nothing is put behind the None that ends the thread: it would never be answered.
+        with self._gate:
+            if self._closed:
+                raise StorageClosed(self._closed)
+            self._calls.put(call)
 
     # -- in the thread
 
@@ -103,7 +113,6 @@ class Writer:
             if live:
                 self._serve(live)
                 self._answer(live)
-        self._refuse_the_rest()
         self._connection.close()
 
     def _gather(self, calls: list[Call]) -> bool:
@@ -182,15 +191,6 @@ class Writer:
             except RuntimeError:  # that loop was closed: nobody waits there any more
                 self._undo(waiting)
 
-    def _refuse_the_rest(self) -> None:
-        rest: list[Call] = []
-        while not self._calls.empty():
-            call = self._calls.get()
-            if call is not None:
-                call.error = StorageClosed(self._closed)
-                rest.append(call)
-        self._answer(rest)
-
     # -- in the callers' loops
 
     def _resolve(self, calls: list[Call]) -> None:
@@ -207,8 +207,9 @@ class Writer:
 
     def _undo(self, calls: list[Call]) -> None:
         for call in calls:
-            if call.undo is not None and call.result and not self._closed:
-                self._calls.put(Call(call.undo, (call.result,), writes=True))
+            if call.undo is not None and call.result:
+                with contextlib.suppress(StorageClosed):
+                    self._submit(Call(call.undo, (call.result,), writes=True))
 
 
 _writers: weakref.WeakSet[Writer] = weakref.WeakSet()
