@@ -1,0 +1,94 @@
+-- What every verb runs in: one box transaction, its present moment, its counts, and the queues it touched.
+local app = ...
+local clock = require('clock')
+
+-- States, and the fields of a job's tuple by their numbers (see install.lua).
+app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE = 0, 1, 2, 3, 4
+app.field = {
+    ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
+    PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
+    REASON = 18, RESULT = 19,
+}
+-- The counts of a queue's tuple. The count of a state stands at COUNTS + state.
+app.COUNTS = 3
+app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11}
+
+-- What outlives an upgrade of the application, but not the server: see the stub.
+local memory = app.memory
+memory.committing = memory.committing or 0
+
+-- Writes the counts that a transaction has gathered, one update for each queue.
+local function flush(tx)
+    for queue, counts in pairs(tx.counts) do
+        local ops, size = {}, 0
+        for column, change in pairs(counts) do
+            if change ~= 0 then
+                size = size + 1
+                ops[size] = {'+', column, change}
+            end
+        end
+        if size > 0 then
+            box.space.accoda_queues:update(queue, ops)
+        end
+    end
+    tx.counts = {}
+end
+app.flush = flush
+
+function app.count(tx, queue, column, change)
+    local counts = tx.counts[queue]
+    if counts == nil then
+        counts = {}
+        tx.counts[queue] = counts
+    end
+    counts[column] = (counts[column] or 0) + change
+end
+
+-- Makes a verb of `body(tx, …)`. The verb's own first argument is the present moment in ms, or nil for the server's
+-- clock: only tests pass one.
+--
+-- Why it is atomic: the server runs fibers one at a time and switches only where one yields. Reading and changing memtx
+-- spaces never yields, so between box.begin and box.commit no other fiber runs, and no other verb can see or change
+-- what this one looks at. (Should a body ever yield, the server aborts the transaction with an error: a mistake here is
+-- loud.)
+-- box.commit yields while the log is written. Others may then see what is not yet on disk; but their own changes come
+-- after it in the log, so they are acknowledged only after it, and if its write fails they are rolled back with it.
+function app.atomic(body)
+    return function(now, ...)
+        local exact = now == nil and clock.time() * 1000 or tonumber(now)
+        local tx = {now = math.floor(exact), exact = exact, counts = {}, touched = {}, applied = {}}
+        box.begin()
+        local ok, answer = pcall(body, tx, ...)
+        if ok and next(tx.counts) ~= nil then
+            local problem
+            ok, problem = pcall(flush, tx)
+            if not ok then
+                answer = problem
+            end
+        end
+        if not ok then
+            box.rollback()
+            error(answer, 0)
+        end
+        memory.committing = memory.committing + 1
+        local written, problem = pcall(box.commit)
+        memory.committing = memory.committing - 1
+        if not written then
+            error(problem, 0)
+        end
+        -- Only now: whoever is woken must find what it was woken for.
+        for queue in pairs(tx.touched) do
+            app.ring(queue)
+        end
+        return answer
+    end
+end
+
+-- For an answer that changed nothing but vouches for something ("this job is kept", "this is the document"): where
+-- another transaction is still being written, write a row behind it, so that the answer goes out only when that one is
+-- safe too.
+function app.stand_behind()
+    if memory.committing > 0 then
+        box.space.accoda_numbers:replace({'barrier', 0})
+    end
+end

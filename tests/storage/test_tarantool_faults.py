@@ -1,0 +1,346 @@
+"""What a Tarantool storage does when the server, a client or the network fails."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Iterator
+from typing import Self, TypeVar
+
+import pytest
+import pytest_asyncio
+
+from accoda import Bury, Done, NewJob, Refused, Store, open_storage
+from accoda.errors import StorageClosed, StorageFull, StorageUnavailable
+from accoda.model import Job
+from accoda.testing.servers.process import free_port
+from accoda.testing.servers.pytest import need
+from accoda.testing.servers.tarantool import TarantoolServer, administer
+
+T = TypeVar("T")
+JOBS = 20_000
+Q = "q"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TarantoolServer]:
+    with need(lambda: TarantoolServer("fsync")) as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def store(server: TarantoolServer) -> AsyncIterator[Store]:
+    async with await open_storage(server.url) as store:
+        for state in ("ready", "taken", "dead", "delayed"):
+            await store.purge(Q, state)
+        yield store
+
+
+async def restart(server: TarantoolServer) -> None:
+    server.kill()
+    await asyncio.to_thread(server.start)
+
+
+class Ledger:
+    """What was acknowledged to this process, to be held against the store."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.stored: set[int] = set()
+        self.finished: set[int] = set()
+        self.in_the_middle = asyncio.Event()
+
+    async def produce(self) -> None:
+        for _ in range(0, JOBS, 250):
+            self.stored |= {answer.id for answer in await self.store.enqueue([NewJob(Q, b"x" * 50)] * 250)}
+
+    async def consume(self) -> None:
+        while len(self.finished) < JOBS:
+            if jobs := await self.store.take(Q, 50, lease=60):
+                await self.finish(jobs)
+            else:
+                await self.store.wait([Q], 1)
+
+    async def finish(self, jobs: list[Job]) -> None:
+        ids = {job.id for job in jobs}
+        assert not ids & self.finished, "a job whose end was acknowledged came back"
+        assert await self.store.settle([Done(job.lease) for job in jobs]) == []
+        self.finished |= ids
+        if len(self.finished) >= JOBS // 4:
+            self.in_the_middle.set()
+
+
+async def test_a_server_killed_in_the_middle_of_20000_jobs_loses_none(server: TarantoolServer, store: Store) -> None:
+    await store.pause(Q)
+    await store.resume(Q)  # so that there are statistics of it
+    before = (await store.stats()).queues[Q]
+    stale_ids = [answer.id for answer in await store.enqueue([NewJob("stale")] * 10)]
+    stale = await store.take("stale", 10, lease=0.2)
+    ledger = Ledger(store)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        group.create_task(ledger.produce())
+        for _ in range(4):
+            group.create_task(ledger.consume())
+        await ledger.in_the_middle.wait()
+        await restart(server)  # and all of them go on with the same storage
+    # Every call was carried out once, those included whose answer the crash swallowed.
+    after = (await store.stats()).queues[Q]
+    assert len(ledger.stored) == JOBS
+    assert ledger.finished == ledger.stored
+    assert (after.total, after.done - before.done, after.expired - before.expired) == (0, JOBS, 0)
+    # Leases from before the crash are as dead as any other whose end has come.
+    assert await store.wait(["stale"], 10)
+    again = await store.take("stale", 10)
+    assert [(job.id, job.attempts) for job in again] == [(id, 1) for id in stale_ids]
+    assert len(await store.settle([Done(job.lease) for job in stale])) == 10
+    assert await store.settle([Done(job.lease) for job in again]) == []
+
+
+class Cutter:
+    """A connection on which an answer can get lost: once armed, it ends when the next answer comes, and drops that."""
+
+    def __init__(self, port: int) -> None:
+        self.server_port = port
+        self.armed = False
+        self.cuts = 0
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._carry, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+            await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.server_port)
+        self._writers += [writer, far_writer]
+        await asyncio.gather(self._pass(reader, far_writer, False), self._pass(far_reader, writer, True))
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: bool) -> None:
+        while data := await reader.read(65536):
+            if answers and self.armed:
+                self.armed = False
+                self.cuts += 1
+                break
+            writer.write(data)
+        writer.close()
+
+
+async def test_a_call_whose_answer_was_lost_is_carried_out_once(server: TarantoolServer, store: Store) -> None:
+    async with Cutter(server.port) as cutter, await open_storage(server.url_at(cutter.port)) as far:
+
+        async def lose(call: Awaitable[T]) -> T:
+            cutter.armed = True
+            return await asyncio.wait_for(call, 10)
+
+        answers = await lose(far.enqueue([NewJob(Q, b"1"), NewJob(Q, b"2", key="k", waiter=b"w"), NewJob(Q, key="k")]))
+        assert [(answer.what, answer.waiters) for answer in answers] == [("created", 0), ("created", 1), ("kept", 1)]
+        first, second = await lose(far.take(Q, 5))
+        assert [(job.id, job.attempts) for job in (first, second)] == [(answer.id, 0) for answer in answers[:2]]
+        assert (await store.stats()).queues[Q].taken == 2
+        assert await lose(far.settle([Done(first.lease, then=[NewJob("next")]), Bury(second.lease, "x")])) == []
+        assert (await store.stats()).queues["next"].ready == 1
+        assert await lose(far.revive([second.id])) == 1
+        assert await lose(far.remove([second.id])) == 1
+        assert await lose(far.purge("next", "ready")) == 1
+        version = await lose(far.write("lost", b"1"))
+        assert await lose(far.write("lost", b"2", version=version)) == version + 1
+        assert await lose(far.extend([first.lease], 1)) == [Refused(first.lease, "lost")]
+        assert cutter.cuts == 9
+
+
+async def test_what_was_acknowledged_is_there_after_a_crash(server: TarantoolServer, store: Store) -> None:
+    (answer,) = await store.enqueue([NewJob(Q, b"\x00\xff", rank=-1e300, key="k", waiter=b"\xfe", delay=0)])
+    version = await store.write("doc", b"\xff")
+    info, stats = await store.find(answer.id), await store.stats()
+    await restart(server)
+    assert await store.find(answer.id) == info
+    after = await store.stats()
+    assert {name: (each.ready, each.done) for name, each in after.queues.items()} == {
+        name: (each.ready, each.done) for name, each in stats.queues.items()
+    }
+    assert await store.write("doc", b"", version=version, ttl=0) == version + 1
+    (job,) = await store.take(Q, 1)
+    assert await store.waiters(job.lease) == [b"\xfe"]
+    (new,) = await store.enqueue([NewJob("other")])
+    assert new.id > answer.id
+
+
+async def test_one_who_sleeps_hears_of_jobs_after_a_restart(server: TarantoolServer, store: Store) -> None:
+    sleeping = asyncio.create_task(store.wait([Q], 60))
+    await store.stats()
+    await restart(server)
+    async with await open_storage(server.url) as other:
+        await other.enqueue([NewJob(Q)])
+    assert await asyncio.wait_for(sleeping, 10)
+
+
+async def test_a_call_to_a_server_that_is_gone_says_so_and_works_when_it_is_back(
+    server: TarantoolServer, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("accoda.storage.tarantool.client.PATIENCE", 0.1)
+    server.kill()
+    try:
+        with pytest.raises(StorageUnavailable, match="cannot be reached"):
+            await store.take(Q, 1)
+    finally:
+        await asyncio.to_thread(server.start)
+    assert await store.take(Q, 1) == []
+
+
+async def test_closing_while_the_server_is_gone_ends_those_who_wait(server: TarantoolServer) -> None:
+    store = await open_storage(server.url)
+    server.kill()
+    try:
+        waiting = asyncio.create_task(store.take(Q, 1))
+        await asyncio.sleep(0)
+        await store.close()
+        with pytest.raises((StorageClosed, StorageUnavailable)):
+            await waiting
+    finally:
+        await asyncio.to_thread(server.start)
+
+
+SLEEPER = """
+import asyncio, sys
+from accoda import open_storage
+
+async def main():
+    async with await open_storage(sys.argv[1]) as store:
+        waiting = asyncio.create_task(store.wait(["q"], 3600))
+        await store.stats()
+        print("waiting", flush=True)
+        await waiting
+
+asyncio.run(main())
+"""
+
+LISTENERS = """
+local count = 0
+for _ in pairs(_accoda.memory.bells.listeners) do count = count + 1 end
+return count
+"""
+
+
+async def test_a_client_killed_during_a_long_poll_swallows_nothing(server: TarantoolServer, store: Store) -> None:
+    sleepers = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", SLEEPER, server.url, stdout=asyncio.subprocess.PIPE)
+        for _ in range(2)
+    ]
+    for sleeper in sleepers:
+        assert sleeper.stdout is not None
+        assert await sleeper.stdout.readline() == b"waiting\n"
+        sleeper.send_signal(signal.SIGSTOP)  # it is there, but will never answer
+    assert await administer(server.url, LISTENERS) == 2
+    ids = [answer.id for answer in await store.enqueue([NewJob(Q)] * 5)]
+    for sleeper in sleepers:
+        sleeper.kill()
+        await sleeper.wait()
+    ids += [answer.id for answer in await store.enqueue([NewJob(Q)] * 5)]
+    assert [(job.id, job.attempts) for job in await store.take(Q, 100)] == [(id, 0) for id in ids]
+    async with asyncio.timeout(10):  # far less than the length of a poll: its end is noticed, not waited for
+        while await administer(server.url, LISTENERS):
+            await asyncio.sleep(0.01)
+
+
+async def test_a_poll_of_a_client_that_is_gone_ends_at_once(server: TarantoolServer) -> None:
+    store = await open_storage(server.url)
+    waiting = asyncio.create_task(store.wait(["never"], 3600))
+    await store.stats()
+    assert await administer(server.url, LISTENERS) == 1
+    await store.close()
+    with pytest.raises(StorageClosed):
+        await waiting
+    async with asyncio.timeout(10):
+        while await administer(server.url, LISTENERS):
+            await asyncio.sleep(0.01)
+
+
+async def test_many_waits_keep_one_poll(server: TarantoolServer, store: Store) -> None:
+    waits = [asyncio.create_task(store.wait([f"w{n}", "shared"], 3600)) for n in range(20)]
+    await store.stats()
+    assert await administer(server.url, LISTENERS) == 1
+    await store.enqueue([NewJob("w7")])
+    assert await asyncio.wait_for(waits.pop(7), 10)
+    await store.enqueue([NewJob("shared")])
+    assert await asyncio.wait_for(asyncio.gather(*waits), 10) == [True] * 19
+
+
+async def test_a_cancelled_take_gives_its_jobs_back_at_once(store: Store) -> None:
+    ids = [answer.id for answer in await store.enqueue([NewJob(Q)] * 3)]
+    taking = asyncio.create_task(store.take(Q, 3, lease=3600))
+    await asyncio.sleep(0)  # the request is on its way
+    taking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await taking
+    assert await asyncio.wait_for(store.wait([Q], 60), 10)
+    assert [(job.id, job.attempts) for job in await store.take(Q, 9)] == [(id, 0) for id in ids]
+
+
+async def test_a_forked_child_is_told_to_open_its_own(store: Store) -> None:
+    child = os.fork()
+    if child == 0:  # no pytest in here: answer by the exit code
+        try:
+            store.stats().send(None)
+        except StorageClosed as error:
+            os._exit(0 if "fork" in str(error) else 1)
+        except BaseException:
+            os._exit(2)
+        os._exit(3)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    await store.stats()
+
+
+async def test_a_worker_whose_clock_is_an_hour_off_changes_nothing(
+    store: Store, server: TarantoolServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = time.time_ns() + 3600 * 10**9
+    monkeypatch.setattr("time.time_ns", lambda: wrong)
+    monkeypatch.setattr("time.time", lambda: wrong / 1e9)
+    async with await open_storage(server.url) as hasty:
+        await hasty.enqueue([NewJob(Q, delay=0.05)])
+        assert await hasty.take(Q, 1) == []
+        assert await asyncio.wait_for(hasty.wait([Q], 60), 10)
+        (job,) = await hasty.take(Q, 1, lease=3600)
+        assert abs(job.start_time - wrong / 1e6) > 3_000_000
+        assert await store.take(Q, 1) == []
+        assert await store.settle([Done(job.lease)]) == []
+
+
+async def test_an_unreachable_port_is_said_to_be_so() -> None:
+    port = free_port()
+    with pytest.raises(StorageUnavailable, match=f"127.0.0.1:{port} cannot be reached"):
+        await open_storage(f"tarantool://admin:secret@127.0.0.1:{port}")
+
+
+async def test_a_port_that_never_greets_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accoda.storage.tarantool.connection._HANDSHAKE_PATIENCE", 0.05)
+    with (
+        socket.create_server(("127.0.0.1", 0)) as silent,
+        pytest.raises(StorageUnavailable, match="cannot be reached"),
+    ):
+        await open_storage(f"tarantool://127.0.0.1:{silent.getsockname()[1]}")
+
+
+async def test_a_full_server_refuses_what_does_not_fit_and_goes_on_when_it_has_more_memory() -> None:
+    with need(lambda: TarantoolServer(memory=64 * 1024 * 1024)) as server:
+        async with await open_storage(server.url) as store:
+            stored = 0
+            with pytest.raises(StorageFull, match="memtx_memory"):
+                while stored < 20_000:
+                    await store.enqueue([NewJob(Q, b"x" * 10_000)] * 100)
+                    stored += 100
+            assert (await store.stats()).queues[Q].ready == stored
+            await administer(server.url, "box.cfg{memtx_memory = 256 * 1024 * 1024} return 0")
+            done = 0
+            while jobs := await store.take(Q, 100):
+                assert await store.settle([Done(job.lease) for job in jobs]) == []
+                done += len(jobs)
+            assert done == stored

@@ -1,0 +1,162 @@
+"""The application in the server: who may install it, who may use it, and what a version says."""
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from accoda import Done, NewJob, open_storage
+from accoda.errors import InvalidInput, SchemaMismatch, StorageError
+from accoda.storage.tarantool import application
+from accoda.storage.tarantool.address import address_of
+from accoda.storage.tarantool.connection import ServerError, connect
+from accoda.testing.servers.pytest import need
+from accoda.testing.servers.tarantool import TarantoolServer, administer
+
+GRANT = "box.schema.user.grant('worker', 'execute', 'role', 'accoda', {if_not_exists = true}) return 0"
+REVOKE = "box.schema.user.revoke('worker', 'execute', 'role', 'accoda', {if_exists = true}) return 0"
+GRANT_ALL_CALLS = "box.schema.user.grant('worker', 'execute', 'universe') return 0"
+REVOKE_ALL_CALLS = "box.schema.user.revoke('worker', 'execute', 'universe') return 0"
+SET_VERSION = "box.space.accoda_app:update(1, {{'=', 'version', %d}, {'+', 'stamp', 1}}) return 0"
+LUA = sorted((Path(application.__file__).parent / "lua" / "verbs").glob("*.lua"))
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TarantoolServer]:
+    with need(lambda: TarantoolServer()) as server:
+        yield server
+
+
+async def test_a_server_without_the_application_says_who_may_install_it(server: TarantoolServer) -> None:
+    # Who may call nothing is not told what is there.
+    with pytest.raises(StorageError, match=r"may not call.*not installed there, or.*lacks its role.*tarantool\.md"):
+        await open_storage(server.worker_url)
+    await administer(server.url, GRANT_ALL_CALLS)
+    try:
+        with pytest.raises(SchemaMismatch, match=r"no Accoda application.*'worker' may not install.*tarantool\.md"):
+            await open_storage(server.worker_url)
+    finally:
+        await administer(server.url, REVOKE_ALL_CALLS)
+    with pytest.raises(SchemaMismatch, match="has no Accoda application"):
+        await open_storage(server.url + "?install=no")
+
+
+async def test_many_who_install_at_once_install_it_once(server: TarantoolServer) -> None:
+    stores = await asyncio.gather(*(open_storage(server.url) for _ in range(5)))
+    await asyncio.gather(*(store.enqueue([NewJob("q")]) for store in stores))
+    assert (await stores[0].stats()).queues["q"].ready == 5
+    assert await administer(server.url, "return box.space.accoda_app:get(1).stamp") == 1
+    for store in stores:
+        await store.close()
+
+
+async def test_a_user_without_the_role_is_told_how_to_get_it(server: TarantoolServer) -> None:
+    await (await open_storage(server.url)).close()
+    await administer(server.url, REVOKE)
+    with pytest.raises(StorageError, match=r"box\.schema\.user\.grant\('worker', 'execute', 'role', 'accoda'\)"):
+        await open_storage(server.worker_url)
+
+
+async def test_a_user_with_only_the_role_can_do_everything_but_nothing_else(server: TarantoolServer) -> None:
+    await (await open_storage(server.url)).close()
+    await administer(server.url, GRANT)
+    async with await open_storage(server.worker_url) as store:
+        waiting = asyncio.create_task(store.wait(["w"], 60))
+        await store.stats()
+        (answer,) = await store.enqueue([NewJob("w", b"\xff", key="k", waiter=b"w")])
+        assert await waiting
+        (job,) = await store.take("w", 1)
+        assert (job.id, job.data) == (answer.id, b"\xff")
+        assert await store.waiters(job.lease) == [b"w"]
+        assert await store.settle([Done(job.lease, then=[NewJob("w")])]) == []
+        await store.pause("w")
+        assert (await store.stats()).queues["w"].paused
+        await store.resume("w")
+        assert await store.write("doc", b"1") == 1
+    connection = await connect(address_of(urlsplit(server.worker_url)))
+    for script in ("return box.space.accoda_jobs:len()", "return box.space.accoda_jobs:select()"):
+        with pytest.raises(ServerError, match="denied"):
+            await connection.eval(script, ())
+    connection.close()
+
+
+@pytest.mark.parametrize("url", ["worker:wrong", "nobody:secret", "admin:"])
+async def test_a_wrong_user_or_password_is_said_to_be_so(server: TarantoolServer, url: str) -> None:
+    with pytest.raises(StorageError, match="correct the user or password") as caught:
+        await open_storage(f"tarantool://{url}@127.0.0.1:{server.port}")
+    assert "wrong" not in str(caught.value).replace("wrong user", ""), "a password must not be shown"
+
+
+async def test_an_older_application_is_upgraded_by_those_who_may(server: TarantoolServer) -> None:
+    await (await open_storage(server.url)).close()
+    await administer(server.url, GRANT)
+    await administer(server.url, SET_VERSION % (application.VERSION - 1))
+    with pytest.raises(SchemaMismatch, match="may not install it"):
+        await open_storage(server.worker_url)
+    with pytest.raises(SchemaMismatch, match="older than"):
+        await open_storage(server.worker_url + "?install=no")
+    await (await open_storage(server.url)).close()
+    await (await open_storage(server.worker_url)).close()
+
+
+async def test_a_newer_application_is_left_alone(server: TarantoolServer) -> None:
+    await (await open_storage(server.url)).close()
+    await administer(server.url, SET_VERSION % (application.VERSION + 1))
+    try:
+        for url in (server.url, server.worker_url):
+            with pytest.raises(SchemaMismatch, match=r"newer than.*upgrade Accoda"):
+                await open_storage(url)
+    finally:
+        await administer(server.url, SET_VERSION % application.VERSION)
+
+
+async def test_an_upgrade_happens_under_those_who_work_and_sleep(server: TarantoolServer) -> None:
+    async with await open_storage(server.url) as store:
+        sleeping = asyncio.create_task(store.wait(["u"], 60))
+        await store.enqueue([NewJob("v")])
+        (job,) = await store.take("v", 1)
+        await administer(server.url, SET_VERSION % application.VERSION)  # a new stamp: the sources are loaded again
+        assert await store.settle([Done(job.lease, then=[NewJob("u")])]) == []
+        assert await asyncio.wait_for(sleeping, 10)
+
+
+@pytest.mark.parametrize(
+    "url", ["tarantool://", "tarantool://host:port", "tarantool://host/path", "tarantool://host?mode=fast"]
+)
+async def test_a_url_that_cannot_be_used_is_refused(url: str) -> None:
+    with pytest.raises(InvalidInput):
+        await open_storage(url)
+
+
+@pytest.mark.parametrize("file", LUA, ids=lambda file: file.stem)
+def test_the_header_of_a_verb_names_its_arguments_and_its_answer(file: Path) -> None:
+    text = file.read_text()
+    header = text[: text.index("local app")]
+    assert "-- arguments: now" in header
+    assert "-- answer: " in header
+    body = re.search(rf"app\.verbs\.{file.stem} = (?:app\.\w+\()?function\((.*?)\)", text)
+    body = body or re.search(rf"local function {file.stem}\((.*?)\)", text)
+    assert body is not None
+    told = header[header.index("-- arguments:") : header.index("-- answer:")].lower().replace("_", " ")
+    for name in body[1].split(", "):
+        assert name in ("tx", "_", "") or name.replace("_", " ") in told, f"{name} is not in the header"
+
+
+async def test_it_works_on_uvloop_too(server: TarantoolServer) -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def work() -> bytes:
+        async with await open_storage(server.url) as store:
+            await store.enqueue([NewJob("uv", b"x" * 300_000)])
+            (job,) = await store.take("uv", 1)
+            assert await store.settle([Done(job.lease)]) == []
+            return job.data
+
+    def run() -> bytes:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(work())
+
+    assert await asyncio.to_thread(run) == b"x" * 300_000
