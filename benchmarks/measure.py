@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from accoda import Done, Job, NewJob, Store
-from benchmarks.raw import PAYLOAD, Raw
+from benchmarks.raw.shape import PAYLOAD, Raw
 
 BATCHES = (1, 10, 100, 1000)
 
@@ -37,8 +37,8 @@ class Effort:
     rounds: int = 5
 
 
-def new_jobs(count: int, levels: int) -> list[NewJob]:
-    return [NewJob("q", PAYLOAD, rank=float(number % levels)) for number in range(count)]
+def new_jobs(queue: str, count: int, levels: int) -> list[NewJob]:
+    return [NewJob(queue, PAYLOAD, rank=float(number % levels)) for number in range(count)]
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,16 @@ class Side:
 
     waiting: int
     levels: int
+    queue: str
     store: Store
     raw: Raw
 
-    async def fill(self, progress: Callable[[int], None]) -> None:
+    async def fill(self, progress: Callable[[str], None]) -> None:
         step = min(self.waiting, 10_000)
         for done in range(0, self.waiting, step):
-            await self.store.enqueue(new_jobs(step, self.levels))
-            self.raw.enqueue(step)
-            progress(done + step)
+            await self.store.enqueue(new_jobs(self.queue, step, self.levels))
+            await self.raw.enqueue(step)
+            progress(f"{done + step:,} of {self.waiting:,} waiting")
 
 
 Samples = dict[str, list[tuple[float, float]]]  # by what was measured: Accoda's rate and the engine's, a pair a round
@@ -85,32 +86,55 @@ async def rates(name: str, sides: list[Side], batch: int, effort: Effort) -> lis
 
 async def _round(side: Side, batch: int, seconds: float, found: Samples) -> None:
     """Enqueue, then take and settle as many: the number of waiting jobs stays as it is."""
-    store, raw = side.store, side.raw
+    raw = side.raw
     ours, count = await _enqueue(side, batch, seconds)
-    found["enqueue"].append((ours, _enqueue_raw(raw, batch, count)))
+    found["enqueue"].append((ours, await _enqueue_raw(raw, batch, count)))
     half = count // batch // 2 * batch
-    ours, our_takes = await _drain(store, batch, half)
-    theirs, their_takes = _drain_raw(raw, batch, half)
+    ours, our_takes = await _drain(side, batch, half)
+    theirs, their_takes = await _drain_raw(raw, batch, half)
     found["take"].append((our_takes, their_takes))
     found["take+settle"].append((ours, theirs))
-    ours = await _drain_fused(store, batch, count - half)
-    theirs, _ = _drain_raw(raw, batch, count - half)
+    ours = await _drain_fused(side, batch, count - half)
+    theirs, _ = await _drain_raw(raw, batch, count - half)
     found["fused"].append((ours, theirs))
 
 
 async def producers(store: Store, count: int, seconds: float) -> float:
     """Jobs a second that `count` concurrent callers enqueue, each one at a time."""
-    end = time.perf_counter() + seconds
-    total = 0
 
     async def produce() -> None:
+        await store.enqueue([NewJob("produced", PAYLOAD)])
+
+    return await _together(produce, count, seconds)
+
+
+async def processors(store: Store, count: int, seconds: float) -> float:
+    """Jobs a second that `count` concurrent callers take and settle, each one at a time."""
+    queue = "processed"
+    for _ in range(20):
+        await store.enqueue(new_jobs(queue, 1000, 1))
+
+    async def process() -> None:
+        jobs = await store.take(queue, 1)
+        assert jobs, "the queue ran empty: the sample would measure nothing"
+        await store.settle([Done(jobs[0].lease)])
+
+    rate = await _together(process, count, seconds)
+    await store.purge(queue, "ready")
+    return rate
+
+
+async def _together(step: Callable[[], Awaitable[None]], count: int, seconds: float) -> float:
+    start = time.perf_counter()
+    total = 0
+
+    async def run() -> None:
         nonlocal total
-        while time.perf_counter() < end:
-            await store.enqueue([NewJob("p", PAYLOAD)])
+        while time.perf_counter() - start < seconds:
+            await step()
             total += 1
 
-    start = time.perf_counter()
-    await asyncio.gather(*(produce() for _ in range(count)))
+    await asyncio.gather(*(run() for _ in range(count)))
     return total / (time.perf_counter() - start)
 
 
@@ -118,56 +142,58 @@ async def _enqueue(side: Side, batch: int, seconds: float) -> tuple[float, int]:
     start = time.perf_counter()
     count = 0
     while time.perf_counter() - start < seconds or count < 2 * batch:
-        await side.store.enqueue(new_jobs(batch, side.levels))
+        await side.store.enqueue(new_jobs(side.queue, batch, side.levels))
         count += batch
     return count / (time.perf_counter() - start), count
 
 
-def _enqueue_raw(raw: Raw, batch: int, count: int) -> float:
+async def _enqueue_raw(raw: Raw, batch: int, count: int) -> float:
     start = time.perf_counter()
     for _ in range(0, count, batch):
-        raw.enqueue(batch)
+        await raw.enqueue(batch)
     return count / (time.perf_counter() - start)
 
 
-async def _drain(store: Store, batch: int, count: int) -> tuple[float, float]:
+async def _drain(side: Side, batch: int, count: int) -> tuple[float, float]:
     """Take and settle, one after the other: the rate of both together, and of the takes alone."""
     start = time.perf_counter()
     done = 0
     taking = 0.0
     while done < count:
         before = time.perf_counter()
-        jobs = await store.take("q", batch, worker="bench")
+        jobs = await side.store.take(side.queue, batch, worker="bench")
         taking += time.perf_counter() - before
         assert jobs, "the queue ran empty: the sample would measure nothing"
-        await store.settle(_done(jobs))
+        await side.store.settle(_done(jobs))
         done += len(jobs)
     return done / (time.perf_counter() - start), done / taking
 
 
-async def _drain_fused(store: Store, batch: int, count: int) -> float:
+async def _drain_fused(side: Side, batch: int, count: int) -> float:
     """As a busy processor does it: settle one batch and take the next at the same moment."""
     start = time.perf_counter()
-    jobs = await store.take("q", batch, worker="bench")
+    jobs = await side.store.take(side.queue, batch, worker="bench")
     done = len(jobs)
     while done < count:
-        _, jobs = await asyncio.gather(store.settle(_done(jobs)), store.take("q", batch, worker="bench"))
+        _, jobs = await asyncio.gather(
+            side.store.settle(_done(jobs)), side.store.take(side.queue, batch, worker="bench")
+        )
         assert jobs, "the queue ran empty: the sample would measure nothing"
         done += len(jobs)
-    await store.settle(_done(jobs))
+    await side.store.settle(_done(jobs))
     return done / (time.perf_counter() - start)
 
 
-def _drain_raw(raw: Raw, batch: int, count: int) -> tuple[float, float]:
+async def _drain_raw(raw: Raw, batch: int, count: int) -> tuple[float, float]:
     start = time.perf_counter()
     done = 0
     taking = 0.0
     while done < count:
         before = time.perf_counter()
-        leases = raw.take(batch)
+        leases = await raw.take(batch)
         taking += time.perf_counter() - before
         assert leases, "the queue ran empty: the sample would measure nothing"
-        raw.settle(leases)
+        await raw.settle(leases)
         done += len(leases)
     return done / (time.perf_counter() - start), done / taking
 

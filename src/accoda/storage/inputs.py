@@ -43,16 +43,32 @@ def check_take(queue: str, count: int, lease: float, max_cost: int | None) -> No
 def check_outcomes(outcomes: Sequence[Outcome]) -> None:
     _check_sequence("outcomes", outcomes)
     for outcome in outcomes:
-        if isinstance(outcome, Done):
-            if outcome.then:
-                check_jobs(outcome.then, "then")
-            if outcome.result is not None and type(outcome.result) is not bytes:
-                raise InvalidInput("result", f"must be bytes or None, not {type(outcome.result).__name__}")
-        elif not isinstance(outcome, (Retry, Bury)):
-            raise InvalidInput("outcomes", f"must hold Done, Retry or Bury, not {type(outcome).__name__}")
-        elif type(outcome.reason) is not str:
-            raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
-        _check_held(outcome.lease)
+        # The usual one, in a few comparisons: this runs for every job. The rest is examined at leisure.
+        if (
+            type(outcome) is Done
+            and not outcome.then
+            and outcome.result is None
+            and type(outcome.lease) is Lease
+            and type(outcome.lease.id) is int
+            and 0 <= outcome.lease.id < _END_OF_IDS
+            and type(outcome.lease.queue) is str
+            and type(outcome.lease.attempts) is int
+            and 0 <= outcome.lease.attempts < _END_OF_IDS
+        ):
+            continue
+        _check_outcome(outcome)
+
+
+def _check_outcome(outcome: object) -> None:
+    if isinstance(outcome, Done):
+        check_jobs(outcome.then, "then")
+        if outcome.result is not None and type(outcome.result) is not bytes:
+            raise InvalidInput("result", f"must be bytes or None, not {type(outcome.result).__name__}")
+    elif not isinstance(outcome, (Retry, Bury)):
+        raise InvalidInput("outcomes", f"must hold Done, Retry or Bury, not {type(outcome).__name__}")
+    elif type(outcome.reason) is not str:
+        raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
+    _check_held(outcome.lease)
 
 
 def check_leases(leases: Sequence[Lease], lease: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accoda.model import JobInfo, State
-from accoda.storage.sqlite.jobs import apply_due
+from accoda.storage.sqlite.jobs import apply_due, forget_kept
 from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, READY, TAKEN, Transaction
 
 _NAMES: dict[int, State] = {READY: "ready", DELAYED: "delayed", TAKEN: "taken", DEAD: "dead", DONE: "done"}
@@ -20,7 +20,12 @@ def find(tx: Transaction, id: int) -> JobInfo | None:
 def _apply_due_of(tx: Transaction, id: int) -> None:
     found = tx.row("queue_of", id)
     if found is not None:
-        apply_due(tx, found[0])
+        _apply_all_due(tx, found[0])
+
+
+def _apply_all_due(tx: Transaction, queue: int) -> None:
+    apply_due(tx, queue)
+    forget_kept(tx, queue)
 
 
 def _describe(tx: Transaction, id: int) -> JobInfo | None:
@@ -37,7 +42,7 @@ def browse(tx: Transaction, name: str, state: State, after: int | None, limit: i
     queue = tx.number(name)
     if queue is None:
         return []
-    apply_due(tx, queue)
+    _apply_all_due(tx, queue)
     number = _NUMBERS[state]
     query = "browse_taken" if number == TAKEN else "browse_ids"
     ids = tx.rows(query, queue, number, -1 if after is None else after, limit)
@@ -94,7 +99,7 @@ def purge(tx: Transaction, name: str, state: State) -> int:
     queue = tx.number(name)
     if queue is None:
         return 0
-    apply_due(tx, queue)
+    _apply_all_due(tx, queue)
     number = _NUMBERS[state]
     tx.run("purge_waiters", queue, number)
     purged = tx.run("purge", queue, number)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -96,10 +97,10 @@ def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start
 
 
 def apply_due(tx: Transaction, queue: int) -> bool:
-    """Start what is delayed no longer, take back what was leased until now, forget what was kept until now."""
+    """Start what is delayed no longer, and take back what was leased until now."""
     found = tx.row("next_moments", queue)
     assert found is not None
-    start, lease_end, keep_end = found
+    start, lease_end = found
     now = tx.now
     due = False
     if start is not None and start <= now:
@@ -113,11 +114,13 @@ def apply_due(tx: Transaction, queue: int) -> bool:
         tx.count(queue, "ready", ended)
         tx.count(queue, "expired", ended)
         due = True
-    if keep_end is not None and keep_end <= now:
-        tx.run("forget_kept_waiters", queue, now)
-        tx.run("forget_kept", queue, now)
-        due = True
     return due
+
+
+def forget_kept(tx: Transaction, queue: int) -> None:
+    """Delete the results that were kept until now. Nobody but a person could tell, so this is not done by a take."""
+    tx.run("forget_kept_waiters", queue, tx.now)
+    tx.run("forget_kept", queue, tx.now)
 
 
 def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
@@ -140,7 +143,7 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
         jobs = _affordable(jobs, max_cost)
     if jobs:
         # No other taker can have them: this transaction holds the file's write lock since before it looked.
-        tx.run("lease_jobs", _ids(job.id for job in jobs), tx.now + round(lease * 1000), worker, tx.now)
+        tx.run("lease_jobs", _ids([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
         tx.count(queue, "ready", -len(jobs))
         tx.count(queue, "taken", len(jobs))
     return jobs
@@ -168,45 +171,55 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
     if not outcomes:
         return []
     refused: list[Refused] = []
-    gone: list[int] = []
-    gone_waiters: list[int] = []
+    done: list[tuple[int, int]] = []  # queue and id of those that go at once
     follow_ups: list[NewJob] = []
-    done: dict[int, int] = {}  # how many, by queue
-    held = {row[0]: row for row in tx.rows("held_jobs", _ids(outcome.lease.id for outcome in outcomes), tx.now)}
+    held = {row[0]: row for row in tx.rows("held_jobs", _ids([o.lease.id for o in outcomes]), tx.now)}
+    name, number = "", None
     for outcome in outcomes:
         lease = outcome.lease
-        row = held.get(lease.id)
+        if lease.queue != name:
+            name, number = lease.queue, tx.number(lease.queue)
         # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
-        if row is None or row[2] != lease.attempts or row[1] != tx.number(lease.queue):
+        row = held.pop(lease.id, None)
+        if row is None or row[2] != lease.attempts or row[1] != number:
+            if row is not None:
+                held[lease.id] = row
             refused.append(Refused(lease, "lost"))
-            continue
-        _, queue, _, waiters, keep_for = row
-        if isinstance(outcome, Done):
-            if outcome.waiters is not None and waiters > outcome.waiters:
+        elif isinstance(outcome, Done):
+            if outcome.waiters is not None and row[3] > outcome.waiters:
+                held[lease.id] = row
                 refused.append(Refused(lease, "grown"))
                 continue
-            done[queue] = done.get(queue, 0) + 1
             if outcome.then:
                 follow_ups.extend(outcome.then)
-            if keep_for:
-                tx.run("keep_done", lease.id, tx.now + round(keep_for * 1000), outcome.result, tx.now)
+            if row[3] or row[4]:
+                _finish(tx, row, outcome.result)
             else:
-                gone.append(lease.id)
-                if waiters:
-                    gone_waiters.append(lease.id)
+                done.append((row[1], lease.id))
         else:
-            _put_back(tx, queue, outcome)
-        del held[lease.id]
-    for queue, count in done.items():
-        tx.count(queue, "done", count)
-        tx.count(queue, "taken", -count)
-    if gone:
-        tx.run("delete_jobs", _ids(gone))
-    if gone_waiters:
-        tx.run("delete_waiters", _ids(gone_waiters))
+            _put_back(tx, row[1], outcome)
+    if done:
+        tx.run("delete_jobs", _ids([id for _, id in done]))
+        for queue, count in Counter([queue for queue, _ in done]).items():
+            tx.count(queue, "done", count)
+            tx.count(queue, "taken", -count)
     if follow_ups:
         enqueue(tx, follow_ups)
     return refused
+
+
+def _finish(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
+    """A done job that has waiters or is kept for a while."""
+    id, queue, _, waiters, keep_for = row
+    tx.count(queue, "done", 1)
+    tx.count(queue, "taken", -1)
+    if keep_for:
+        forget_kept(tx, queue)
+        tx.run("keep_done", id, tx.now + round(keep_for * 1000), result, tx.now)
+        return
+    tx.run("delete_job", id)
+    if waiters:
+        tx.run("delete_waiters_of", id)
 
 
 def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:

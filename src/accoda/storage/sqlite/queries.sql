@@ -19,10 +19,9 @@ SET ready = ready + ?2, delayed = delayed + ?3, taken = taken + ?4, dead = dead 
 WHERE no = ?1;
 
 -- name: next_moments
--- The soonest start time, lease end and end of keeping of a queue.
+-- The soonest start time and lease end of a queue.
 SELECT (SELECT sort FROM jobs WHERE queue = ?1 AND state = 1 ORDER BY sort LIMIT 1),
-       (SELECT sort FROM jobs WHERE queue = ?1 AND state = 2 ORDER BY sort LIMIT 1),
-       (SELECT sort FROM jobs WHERE queue = ?1 AND state = 4 ORDER BY sort LIMIT 1);
+       (SELECT sort FROM jobs WHERE queue = ?1 AND state = 2 ORDER BY sort LIMIT 1);
 
 -- name: start_delayed
 UPDATE jobs SET state = 0, sort = rank WHERE queue = ?1 AND state = 1 AND sort <= ?2;
@@ -79,9 +78,6 @@ SELECT id, queue, attempts, waiters, keep_for FROM jobs WHERE id IN carray(?1) A
 
 -- name: delete_jobs
 DELETE FROM jobs WHERE id IN carray(?1);
-
--- name: delete_waiters
-DELETE FROM waiters WHERE job IN carray(?1);
 
 -- name: keep_done
 UPDATE jobs SET state = 4, sort = ?2, result = ?3, ended_at = ?4 WHERE id = ?1;

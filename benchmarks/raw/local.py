@@ -1,8 +1,4 @@
-"""The bare engines: the same fenced work, written as short as it can be, with no queue around it.
-
-Each has `enqueue(count)`, `take(count)` and `settle(leases)`. "Fenced" means: a take marks the jobs with a lease that
-ends, and a settle removes only those whose lease is still the one that was handed out. The statistics are kept, too.
-"""
+"""The bare engines of this process: a heap and SQLite."""
 
 from __future__ import annotations
 
@@ -10,24 +6,12 @@ import time
 from array import array
 from heapq import heappop, heappush
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import apsw
 
 from accoda.storage.scripts import load_migrations
-
-PAYLOAD = b"x" * 50
-Leases = list[tuple[int, int]]
-
-
-class Raw(Protocol):
-    def enqueue(self, count: int) -> None: ...
-
-    def take(self, count: int) -> Leases: ...
-
-    def settle(self, leases: Leases) -> None: ...
-
-    def close(self) -> None: ...
+from benchmarks.raw.shape import PAYLOAD, Leases
 
 
 class RawHeap:
@@ -41,7 +25,7 @@ class RawHeap:
         self.last = 0
         self.done = 0
 
-    def enqueue(self, count: int) -> None:
+    async def enqueue(self, count: int) -> None:
         now = time.time_ns() // 1_000_000
         for _ in range(count):
             self.last += 1
@@ -49,7 +33,7 @@ class RawHeap:
             self.jobs[self.last] = (rank, PAYLOAD, 0, now)
             heappush(self.heap, (rank, self.last))
 
-    def take(self, count: int) -> Leases:
+    async def take(self, count: int) -> Leases:
         until = time.time() + 60
         leases: Leases = []
         while self.heap and len(leases) < count:
@@ -59,7 +43,7 @@ class RawHeap:
             leases.append((id, attempts))
         return leases
 
-    def settle(self, leases: Leases) -> None:
+    async def settle(self, leases: Leases) -> None:
         now = time.time()
         for id, attempts in leases:
             held = self.leases.get(id)
@@ -67,7 +51,7 @@ class RawHeap:
                 del self.leases[id], self.jobs[id]
                 self.done += 1
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.heap.clear()
         self.jobs.clear()
 
@@ -86,7 +70,7 @@ class RawSqlite:
         self.run_many = self.connection.cursor().executemany
         self.last = 0
 
-    def enqueue(self, count: int) -> None:
+    async def enqueue(self, count: int) -> None:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
         first, self.last = self.last + 1, self.last + count
@@ -99,11 +83,13 @@ class RawSqlite:
         self.run("UPDATE queues SET ready = ready + ? WHERE no = 1", (count,))
         self.run("COMMIT")
 
-    def take(self, count: int) -> Leases:
+    async def take(self, count: int) -> Leases:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
         rows: list[Any] = self.run(
-            "SELECT id, attempts, data FROM jobs WHERE queue = 1 AND state = 0 ORDER BY sort, id LIMIT ?", (count,)
+            "SELECT id, attempts, data, rank, cost, key, created_at, start_time, prev_start_time, waiters FROM jobs "
+            "WHERE queue = 1 AND state = 0 ORDER BY sort, id LIMIT ?",
+            (count,),
         ).fetchall()
         self.run(
             "UPDATE jobs SET state = 2, sort = ?, worker = 'raw', taken_at = ? WHERE id IN carray(?)",
@@ -111,9 +97,9 @@ class RawSqlite:
         )
         self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
         self.run("COMMIT")
-        return [(id, attempts) for id, attempts, _ in rows]
+        return [(row[0], row[1]) for row in rows]
 
-    def settle(self, leases: Leases) -> None:
+    async def settle(self, leases: Leases) -> None:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
         ids = _ids(id for id, _ in leases)
@@ -125,7 +111,7 @@ class RawSqlite:
         self.run("UPDATE queues SET taken = taken - ?1, done = done + ?1 WHERE no = 1", (len(good),))
         self.run("COMMIT")
 
-    def close(self) -> None:
+    async def close(self) -> None:
         self.connection.close()
 
 
