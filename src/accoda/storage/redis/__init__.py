@@ -1,0 +1,1 @@
+"""Jobs in Redis: one server, a Sentinel set, or a Cluster."""

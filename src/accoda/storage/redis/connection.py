@@ -1,0 +1,135 @@
+"""One lean connection: commands go out in the order of the calls, replies come back in that order.
+
+Calls of many tasks share it without waiting for each other, and what is sent within one turn of the event loop goes out
+in one write: this is the pipelining. `docs/decisions/0004-redis.md` compares it with redis-py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Any, cast
+
+import hiredis
+
+Argument = bytes | str | int
+Push = Callable[[Any], None]
+
+
+class ConnectionLost(Exception):
+    """The connection ended; whether the commands without a reply were carried out is not known."""
+
+
+class Connection(asyncio.Protocol):
+    """`timeout` is how long the server may stay silent while it owes a reply."""
+
+    def __init__(self, timeout: float) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._timeout = timeout
+        self._on_push: Push | None = None
+        self._reader = hiredis.Reader()
+        self._owed: deque[asyncio.Future[Any]] = deque()
+        self._out: list[bytes] = []
+        self._transport: asyncio.Transport | None = None
+        self._heard_at = 0.0
+        self._watch: asyncio.TimerHandle | None = None
+        self._ended = asyncio.Event()
+        self.lost: ConnectionLost | None = None
+
+    # -- for callers
+
+    def send(self, *command: Argument) -> asyncio.Future[Any]:
+        """Its future reply. An error reply is a result too: a `hiredis.ReplyError`."""
+        reply = self._loop.create_future()
+        if self.lost is not None:
+            reply.set_exception(self.lost)
+            return reply
+        if not self._owed:
+            self._heard_at = self._loop.time()
+            if self._watch is None:
+                self._watch = self._loop.call_later(self._timeout, self._look_for_silence)
+        self._owed.append(reply)
+        self._write(command)
+        return reply
+
+    def tell(self, *command: Argument) -> None:
+        """Send a command whose answer comes as a push: SUBSCRIBE and its like."""
+        if self.lost is None:
+            self._write(command)
+
+    def listen(self, on_push: Push | None) -> None:
+        """From now on, everything that arrives goes to `on_push`, and in the end the `ConnectionLost`."""
+        self._on_push = on_push
+
+    def abort(self, why: str) -> None:
+        """End it now; whoever waits for a reply is told."""
+        self._fail(why)
+        if self._transport is not None:
+            self._transport.abort()
+
+    async def wait_closed(self) -> None:
+        await self._ended.wait()
+
+    def _write(self, command: tuple[Argument, ...]) -> None:
+        if not self._out:
+            self._loop.call_soon(self._flush)
+        self._out.append(hiredis.pack_command(cast(Any, command)))
+
+    def _flush(self) -> None:
+        out, self._out = self._out, []
+        if self._transport is not None and self.lost is None:
+            self._transport.write(out[0] if len(out) == 1 else b"".join(out))
+
+    def _look_for_silence(self) -> None:
+        """One timer for the connection, not one for each call."""
+        self._watch = None
+        if not self._owed or self.lost is not None:
+            return
+        silent_for = self._loop.time() - self._heard_at
+        if silent_for >= self._timeout:
+            self.abort(f"no answer for {self._timeout:g} s")
+        else:
+            self._watch = self._loop.call_later(self._timeout - silent_for, self._look_for_silence)
+
+    def _fail(self, why: str) -> None:
+        if self.lost is not None:
+            return
+        self.lost = ConnectionLost(why)
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+        while self._owed:
+            reply = self._owed.popleft()
+            if not reply.done():
+                reply.set_exception(ConnectionLost(why))
+        if self._on_push is not None:
+            self._on_push(self.lost)
+
+    # -- for the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock = transport.get_extra_info("socket")
+        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
+        reader = self._reader
+        try:
+            reader.feed(data)
+            while (reply := reader.gets()) is not False:
+                if self._on_push is not None:
+                    self._on_push(reply)
+                    continue
+                owed = self._owed.popleft()
+                if not owed.done():  # its caller may have been cancelled
+                    owed.set_result(reply)
+        except hiredis.ProtocolError as error:
+            self.abort(f"no Redis at the other end: {error}")
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._fail(str(error) if error else "the server closed the connection")
+        self._ended.set()

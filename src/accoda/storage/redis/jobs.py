@@ -1,0 +1,350 @@
+"""The verbs of `Storage` for jobs, over shards."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import suppress
+from typing import TypeVar, cast
+
+from accoda.errors import InvalidInput, StorageError
+from accoda.model import Done, Enqueued, Job, Lease, NewJob, Outcome, QueueStats, Rank, Refused, Stats, Why, clean
+from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.connection import Argument
+from accoda.storage.redis.encode import (
+    counted,
+    enqueued,
+    id_text,
+    jobs_arguments,
+    outcome_arguments,
+    rank_text,
+    seal,
+    taken_jobs,
+    unseal,
+)
+from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.outbox import Outbox, Run
+from accoda.storage.redis.scripts import script
+from accoda.storage.redis.shards import Shards
+from accoda.storage.redis.together import Kind, Together
+
+_ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
+_RERANK, _WAITERS, _RELEASE, _STATS = script("rerank"), script("waiters"), script("release"), script("stats")
+_WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
+Places = list[tuple[int, Why]]  # refused outcomes of a call, by their places in it
+_TakeKey = tuple[Shard, str, float, str]
+T = TypeVar("T")
+FINISH_WITHIN = 2.0  # seconds
+MOST_JOBS = 200_000  # in one call: Redis takes a million arguments, and a job has up to five
+
+
+class Jobs:
+    def __init__(self, keys: Keys, caller: Caller, shards: Shards, outbox: Outbox) -> None:
+        self._keys = keys
+        self._caller = caller
+        self._shards = shards
+        self._outbox = outbox
+        self._together: dict[str, Together] = {}  # by the root of a shard
+        self._enqueues: Kind[Sequence[NewJob], list[Enqueued]] = Kind(self._enqueue_joined)
+        self._settles: Kind[Sequence[Outcome], Places] = Kind(self._settle_joined)
+        self._takes: Kind[int, list[Job]] = Kind(self._take_joined)
+        self._releasing: set[asyncio.Task[None]] = set()
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if not jobs:
+            return []
+        if len(jobs) > MOST_JOBS:
+            raise InvalidInput("jobs", f"at most {MOST_JOBS:,} in one call; split the list")
+        shard = self._shards.single
+        if shard is None:
+            tags = self._shards.tags_of_jobs(jobs)
+            if len(set(tags)) > 1:
+                return await self._outbox.enqueue(jobs, tags)
+            shard = await self._shards.registered(tags[0])
+        place = shard
+        together = self._together_in(place)
+        return await together.call(self._enqueues, place, jobs, len(jobs), lambda: self._enqueue_in(place, jobs))
+
+    def _together_in(self, shard: Shard) -> Together:
+        together = self._together.get(shard.root)
+        if together is None:
+            together = self._together[shard.root] = Together()
+        return together
+
+    async def _enqueue_joined(
+        self, key: Hashable, calls: list[Sequence[NewJob]], _: list[asyncio.Future[list[Enqueued]]]
+    ) -> list[list[Enqueued]]:
+        # The script stores the jobs of the calls one after the other. All or nothing holds for all of them together,
+        # and so for each.
+        answers = await self._enqueue_in(cast(Shard, key), [job for jobs in calls for job in jobs])
+        return list(_shares(answers, [len(jobs) for jobs in calls]))
+
+    async def _enqueue_in(self, shard: Shard, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        names: list[str] = []
+        args: list[Argument] = []
+        jobs_arguments(jobs, names, args)
+        bases = [self._keys.base(name, shard.partition) for name in names]
+        floor = self._outbox.floor
+        head = (shard.step, shard.number, floor, len(jobs), ",".join(names))
+        answer = await self._caller.once(_ENQUEUE, shard, [shard.ids, shard.queues, *bases], *head, *args)
+        answers = enqueued(answer, len(jobs), shard.step)
+        if self._shards.single is None:
+            self._outbox.saw(answers)
+        return answers
+
+    async def take(self, queue: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+        if self._shards.single is not None:
+            return await self._take_in(self._shards.single, queue, count, lease, max_cost, worker)
+        self._outbox.tick()
+        jobs: list[Job] = []
+        for shard in self._shards.in_turn(queue):
+            left = None if max_cost is None else max_cost - sum(job.cost for job in jobs)
+            try:
+                jobs += await self._take_in(shard, queue, count - len(jobs), lease, left, worker)
+            except StorageError:
+                if not jobs:
+                    raise
+                break  # what the other partitions gave must not be forgotten
+            if len(jobs) >= count:
+                break
+        return jobs
+
+    async def _take_in(
+        self, shard: Shard, queue: str, count: int, lease: float, max_cost: int | None, worker: str
+    ) -> list[Job]:
+        key = (shard, queue, lease, worker)
+        if max_cost is not None:
+            return await self._take(key, count, max_cost)
+        call = self._together_in(shard).call(self._takes, key, count, count, lambda: self._take(key, count, None))
+        try:
+            return await call
+        except asyncio.CancelledError:
+            if isinstance(call, asyncio.Future) and not call.cancelled():  # cancelled with the jobs in its hands
+                self._put_back(shard, queue, "", [id_text(job.id) for job in call.result()])
+            raise
+
+    async def _take(self, key: _TakeKey, count: int, max_cost: int | None, batch: str = "") -> list[Job]:
+        shard, queue, lease, worker = key
+        batch = batch or self._caller.new_name()
+        cost = "" if max_cost is None else max_cost
+        args = (batch, count, round(lease * 1000), cost, clean(worker))
+        base = self._keys.base(queue, shard.partition)
+        try:
+            return taken_jobs(queue, await self._caller.run(_TAKE, shard, [shard.queues, base], *args, writes=True))
+        except asyncio.CancelledError:
+            # Nobody will see what it took. Sent after it on the same connection, this puts it back.
+            self._put_back(shard, queue, batch, ())
+            raise
+
+    async def _take_joined(
+        self, key: Hashable, counts: list[int], callers: list[asyncio.Future[list[Job]]]
+    ) -> list[list[Job]]:
+        shard, queue, *_ = take_key = cast(_TakeKey, key)
+        batch = self._caller.new_name()
+        jobs = await self._take(take_key, sum(counts), None, batch)
+        # Those who have gone get nothing, and what would be theirs goes to the others or back.
+        wanted = [0 if caller.cancelled() else count for caller, count in zip(callers, counts, strict=True)]
+        if len(jobs) > sum(wanted):
+            self._put_back(shard, queue, batch, [id_text(job.id) for job in jobs[sum(wanted) :]])
+        return list(_shares(jobs, wanted))
+
+    def _put_back(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
+        task = asyncio.get_running_loop().create_task(self._release(shard, queue, batch, ids))
+        self._releasing.add(task)
+        task.add_done_callback(self._releasing.discard)
+
+    async def _release(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
+        base = self._keys.base(queue, shard.partition)
+        with suppress(StorageError):  # the end of the lease brings them back
+            await self._caller.run(_RELEASE, shard, [shard.queues, base], batch, *ids)
+
+    async def finish(self) -> None:
+        """Give what is on its way a moment to arrive."""
+        tasks = [*self._releasing, *(task for together in self._together.values() for task in together.tasks)]
+        if tasks:
+            await asyncio.wait(tasks, timeout=FINISH_WITHIN)
+
+    # -- settle
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        if not outcomes:
+            return []
+        shard = self._shards.single
+        if shard is None:
+            sources = [await self._shards.of_lease(outcome.lease) for outcome in outcomes]
+            follow_ups = [job for outcome in outcomes if isinstance(outcome, Done) for job in outcome.then]
+            tags = set(self._shards.tags_of_jobs(follow_ups))
+            shard = sources[0]
+            if tags:
+                shard = await self._shards.registered(tags.pop())
+            if tags or any(source.root != shard.root for source in sources):
+                return await self._settle_apart(outcomes, sources)
+        if any(type(outcome) is Done and outcome.then for outcome in outcomes):
+            places = await self._settle_in(shard, outcomes)
+        else:
+            place = shard
+            alone = lambda: self._settle_in(place, outcomes)  # noqa: E731
+            places = await self._together_in(place).call(self._settles, place, outcomes, len(outcomes), alone)
+        return [Refused(outcomes[place].lease, why) for place, why in places]
+
+    async def _settle_joined(
+        self, key: Hashable, calls: list[Sequence[Outcome]], _: list[asyncio.Future[Places]]
+    ) -> list[Places]:
+        # Outcomes without follow-ups touch their own jobs only; of two for the same lease the first is applied.
+        refused = await self._settle_in(cast(Shard, key), [outcome for outcomes in calls for outcome in outcomes])
+        answers: list[Places] = []
+        start = 0
+        for outcomes in calls:
+            end = start + len(outcomes)
+            answers.append([(place - start, why) for place, why in refused if start <= place < end])
+            start = end
+        return answers
+
+    async def _settle_in(
+        self, shard: Shard, outcomes: Sequence[Outcome], posted: Sequence[bytes | str] | None = None
+    ) -> Places:
+        """Outcomes of one shard; their follow-ups belong to it too, or are `posted` in its outbox."""
+        queues: dict[str, int] = {}
+        names: list[str] = []
+        args: list[Argument] = []
+        follow_ups: list[NewJob] = []
+        for outcome in outcomes:
+            number = queues.setdefault(outcome.lease.queue, len(queues) + 1)
+            outcome_arguments(outcome, number, args)
+            if type(outcome) is Done and outcome.then:
+                follow_ups += outcome.then
+        if posted is not None:
+            args += posted
+        elif follow_ups:
+            jobs_arguments(follow_ups, names, args)
+        bases = [self._keys.base(name, shard.partition) for name in (*queues, *names)]
+        head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes))
+        keys = [shard.ids, shard.queues, shard.outbox, *bases]
+        answer = await self._caller.once(_SETTLE, shard, keys, *head, *args)
+        if not answer:
+            return []
+        return [
+            (int(place), _WHY[why]) for place, _, why in (each.partition(":") for each in answer.decode().split(","))
+        ]
+
+    async def _settle_apart(self, outcomes: Sequence[Outcome], sources: Sequence[Shard]) -> list[Refused]:
+        """Leases or follow-ups of several shards: one step for each shard with leases, follow-ups by the outboxes."""
+        runs, run_of = self._runs(outcomes, sources)
+        refused: dict[int, Refused] = {}
+        for root in dict.fromkeys(source.root for source in sources):
+            mine = [place for place, source in enumerate(sources) if source.root == root]
+            posted: list[bytes | str] = []
+            for place in mine:
+                for run, job in run_of.get(place, ()):
+                    posted += (run.name, seal(run.tag, job))
+            for at, why in await self._settle_in(sources[mine[0]], [outcomes[place] for place in mine], posted):
+                refused[mine[at]] = Refused(outcomes[mine[at]].lease, why)
+        for place, pairs in run_of.items():
+            if place not in refused:
+                for run, job in pairs:
+                    run.jobs.append(job)
+        for run, source in runs:
+            if not run.jobs:
+                continue
+            try:
+                await self._outbox.deliver(run.name, unseal(run.sealed()))
+                await self._outbox.clear(source, [run.name])
+            except StorageError:
+                continue  # it is in the outbox, and will be moved on
+        return [refused[place] for place in sorted(refused)]
+
+    def _runs(
+        self, outcomes: Sequence[Outcome], sources: Sequence[Shard]
+    ) -> tuple[list[tuple[Run, Shard]], dict[int, list[tuple[Run, NewJob]]]]:
+        """Follow-ups in their order, neighbours with the same way together."""
+        runs: list[tuple[Run, Shard]] = []
+        run_of: dict[int, list[tuple[Run, NewJob]]] = {}
+        for place, outcome in enumerate(outcomes):
+            then = outcome.then if isinstance(outcome, Done) else ()
+            for job, tag in zip(then, self._shards.tags_of_jobs(then), strict=True):
+                if not runs or runs[-1][0].tag != tag or runs[-1][1].root != sources[place].root:
+                    runs.append((Run(self._caller.new_name(), tag), sources[place]))
+                run_of.setdefault(place, []).append((runs[-1][0], job))
+        return runs, run_of
+
+    # -- the others
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        refused: list[int] = []
+        for shard, queue, places in await self._by_queue(leases):
+            args = [text for place in places for text in (id_text(leases[place].id), leases[place].attempts)]
+            base, name = self._keys.base(queue, shard.partition), self._caller.new_name()
+            answer = await self._caller.run(
+                _EXTEND, shard, [shard.queues, base], round(lease * 1000), name, *args, writes=True
+            )
+            refused += [places[int(at)] for at in answer.decode().split(",") if at]
+        return [Refused(leases[place], "lost") for place in sorted(refused)]
+
+    async def rerank(self, ranks: Sequence[Rank]) -> int:
+        applied = 0
+        held = [Lease(rank.queue, rank.id, 0) for rank in ranks]
+        for shard, queue, places in await self._by_queue(held):
+            args: list[Argument] = []
+            for rank in (ranks[place] for place in places):
+                args += (id_text(rank.id), rank_text(rank.rank), "" if rank.waiters is None else rank.waiters)
+            base = self._keys.base(queue, shard.partition)
+            applied += await self._caller.run(_RERANK, shard, [shard.queues, base], *args, writes=True)
+        return applied
+
+    async def _by_queue(self, leases: Sequence[Lease]) -> list[tuple[Shard, str, list[int]]]:
+        groups: dict[tuple[str, str], tuple[Shard, str, list[int]]] = {}
+        for place, lease in enumerate(leases):
+            shard = await self._shards.of_lease(lease)
+            groups.setdefault((shard.root, lease.queue), (shard, lease.queue, []))[2].append(place)
+        return list(groups.values())
+
+    async def waiters(self, lease: Lease) -> list[bytes]:
+        shard = await self._shards.of_lease(lease)
+        base = self._keys.base(lease.queue, shard.partition)
+        found: list[bytes] = await self._caller.run(
+            _WAITERS, shard, [shard.queues, base], id_text(lease.id), lease.attempts
+        )
+        return found
+
+    async def stats(self) -> Stats:
+        if self._shards.single is None:
+            self._outbox.tick()
+        queues: dict[str, QueueStats] = {}
+        for each in await asyncio.gather(*(self._count(shard) for shard in await self._shards.all())):
+            for name, stats in each.items():
+                queues[name] = _sum(queues[name], stats) if name in queues else stats
+        return Stats(queues)
+
+    async def _count(self, shard: Shard) -> dict[str, QueueStats]:
+        names = await self._shards.names(shard)
+        if not names:
+            return {}
+        bases = [self._keys.base(name, shard.partition) for name in names]
+        reply = await self._caller.run(_STATS, shard, [shard.queues, *bases])
+        return {name: counted(text) for name, text in zip(names, reply, strict=True)}
+
+
+def _shares(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+    """The items in slices of these sizes; the last ones may be short."""
+    start = 0
+    for size in sizes:
+        yield list(items[start : start + size])
+        start += size
+
+
+def _sum(one: QueueStats, other: QueueStats) -> QueueStats:
+    """Two partitions of a queue as one."""
+    return QueueStats(
+        total=one.total + other.total,
+        ready=one.ready + other.ready,
+        taken=one.taken + other.taken,
+        delayed=one.delayed + other.delayed,
+        dead=one.dead + other.dead,
+        oldest_age=max(one.oldest_age, other.oldest_age),
+        done=one.done + other.done,
+        retried=one.retried + other.retried,
+        buried=one.buried + other.buried,
+        expired=one.expired + other.expired,
+        paused=one.paused or other.paused,
+        paused_until=one.paused_until if one.paused_until is not None else other.paused_until,
+    )

@@ -1,0 +1,14 @@
+-- Stores new jobs, all of them, in order.
+--
+-- keys:      calls, ids, queues, then the base of each queue
+-- arguments: now, call, forget, width, step, number, floor, count, names, then the jobs (see parts/add.lua)
+-- answer:    the first id where all jobs are plain, else "id what waiters" without spaces for each job, with commas
+-- uses:      time once record shelf notes lease due kept locate add
+local earlier = once(true)
+if earlier then
+  return earlier
+end
+local bases = open_queues(KEYS[3], ARGV[9])
+local count = tonumber(ARGV[8])
+local sequence, number = next_ids(KEYS[2], count, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
+return remember(add_all(bases, ARGV, 10, count, sequence, tonumber(ARGV[5]), number))

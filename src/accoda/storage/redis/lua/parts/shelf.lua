@@ -1,0 +1,143 @@
+-- A shelf holds the waiting jobs of a queue, `<base>:ready` by rank and `<base>:delayed` by start time:
+--
+--   <shelf>               sorted set: record -> score
+--   <shelf>:ids:<bucket>  hash: the last digits of an id -> its place on the shelf (ready: the rank; delayed: "start
+--                         time,rank"), for 100 neighbouring ids: so small that Redis packs it (about 8 bytes a job)
+--   <shelf>:ids           sorted set of the buckets that are not empty
+--
+-- The buckets answer what the order by score cannot: where a job is, by its id; which is the lowest id; pages by id.
+-- ARGV[4] is how many leading digits of an id name its bucket.
+local width = tonumber(ARGV[4])
+local CHUNK = 4000 -- arguments of one command; Lua's stack ends at 8000
+
+local function many(command, key, args)
+  if #args <= CHUNK then
+    if #args > 0 then
+      call(command, key, unpack(args))
+    end
+    return
+  end
+  for from = 1, #args, CHUNK do
+    call(command, key, unpack(args, from, math.min(from + CHUNK - 1, #args)))
+  end
+end
+
+-- For each run of neighbours, ids[from] to ids[to], that share a bucket.
+local function each_bucket(ids, act)
+  local bucket, from = nil, 1
+  for n = 1, #ids do
+    local this = sub(ids[n], 1, width)
+    if this ~= bucket then
+      if bucket then
+        act(bucket, from, n - 1)
+      end
+      bucket, from = this, n
+    end
+  end
+  if bucket then
+    act(bucket, from, #ids)
+  end
+end
+
+local function last_digits(ids, from, to)
+  local digits = {}
+  for n = from, to do
+    digits[n - from + 1] = sub(ids[n], width + 1)
+  end
+  return digits
+end
+
+-- Put jobs on a shelf. `pairs` is score, record, score, record...; `ids` and `places` have one entry for each job.
+local function shelve(shelf, pairs, ids, places)
+  many('ZADD', shelf, pairs)
+  each_bucket(ids, function(bucket, from, to)
+    local args = {}
+    for n = from, to do
+      args[#args + 1] = sub(ids[n], width + 1)
+      args[#args + 1] = places[n]
+    end
+    many('HSET', shelf .. ':ids:' .. bucket, args)
+    call('ZADD', shelf .. ':ids', bucket, bucket)
+  end)
+end
+
+-- Forget the places of jobs that are no longer on the shelf.
+local function unplace(shelf, ids)
+  each_bucket(ids, function(bucket, from, to)
+    local key = shelf .. ':ids:' .. bucket
+    many('HDEL', key, last_digits(ids, from, to))
+    if call('EXISTS', key) == 0 then
+      call('ZREM', shelf .. ':ids', bucket)
+    end
+  end)
+end
+
+local function places_of(shelf, ids)
+  local places = {}
+  each_bucket(ids, function(bucket, from, to)
+    local found = call('HMGET', shelf .. ':ids:' .. bucket, unpack(last_digits(ids, from, to)))
+    for n = from, to do
+      places[n] = found[n - from + 1]
+    end
+  end)
+  return places
+end
+
+-- The record of an id among those of its score: they are in the order of their ids, so halving finds it.
+local function seek(shelf, score, id)
+  local low = call('ZCOUNT', shelf, '-inf', '(' .. score)
+  local high = low + call('ZCOUNT', shelf, score, score) - 1
+  while low <= high do
+    local middle = math.floor((low + high) / 2)
+    local record = call('ZRANGE', shelf, middle, middle)[1]
+    local this = sub(record, 1, 16)
+    if this == id then
+      return record
+    elseif this < id then
+      low = middle + 1
+    else
+      high = middle - 1
+    end
+  end
+end
+
+local function split_place(place)
+  return match(place, '^(%d+),(.*)$')
+end
+
+-- The waiting job with this id: its shelf, its record and its rank. nil where it does not wait.
+local function waiting(base, id)
+  local bucket, digits = sub(id, 1, width), sub(id, width + 1)
+  local rank = call('HGET', base .. ':ready:ids:' .. bucket, digits)
+  if rank then
+    return 'ready', seek(base .. ':ready', rank, id), rank
+  end
+  local place = call('HGET', base .. ':delayed:ids:' .. bucket, digits)
+  if place then
+    local start, rank = split_place(place)
+    return 'delayed', seek(base .. ':delayed', start, id), rank
+  end
+end
+
+-- Let a job wait, from its start time on, and wake those who sleep: for a first ready job, or a sooner start.
+local function wait(base, job, rank)
+  local start, record = tonumber(job.start), build(job)
+  if start <= now then
+    local first = call('ZCARD', base .. ':ready') == 0
+    shelve(base .. ':ready', {rank, record}, {job.id}, {rank})
+    if first then
+      call('PUBLISH', base .. ':wake', '')
+    end
+  else
+    shelve(base .. ':delayed', {job.start, record}, {job.id}, {job.start .. ',' .. rank})
+    if call('ZRANK', base .. ':delayed', record) == 0 then
+      call('PUBLISH', base .. ':wake', '')
+    end
+  end
+end
+
+local function unshelve(base, state, record)
+  local shelf = base .. ':' .. state
+  call('ZREM', shelf, record)
+  unplace(shelf, {sub(record, 1, 16)})
+end

@@ -1,0 +1,180 @@
+-- Applies outcomes to the jobs whose leases are current, then enqueues the follow-ups of the accepted ones.
+--
+-- keys:      calls, ids, queues, outbox, then the base of each queue (those of leases first, then those of follow-ups)
+-- arguments: now, call, forget, width, step, number, floor, names, count, then the outcomes, then the follow-ups
+--
+-- An outcome is: "<queue><kind>", id, attempts, and by its kind
+--   d          done, and nothing else to say
+--   f          done: the number of waiters seen (or empty), result ('=' and bytes, or empty), number of follow-ups
+--   r          retry: start ("+ms" or "@moment"), reason
+--   b          bury: reason
+-- `names` are the queues of the follow-ups, with commas, when they are stored here: each is the arguments of a job (see
+-- parts/add.lua). Else each is two texts, a run and a sealed job: runs go to the outbox, to be moved on to other shards.
+-- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
+-- uses:      time once record shelf notes lease due kept locate add settle
+local names, count = ARGV[8], tonumber(ARGV[9])
+local outcomes, at, follow_ups = {}, 10, 0
+local wanted = {}
+for n = 1, count do
+  local queue, kind = match(ARGV[at], '^(%d+)(%a)$')
+  local id = ARGV[at + 1]
+  local outcome = {base = KEYS[4 + queue], kind = kind, id = id, attempts = ARGV[at + 2], at = at + 3, follow_ups = 0}
+  outcomes[n] = outcome
+  local ids = wanted[outcome.base]
+  if not ids then
+    ids = {}
+    wanted[outcome.base] = ids
+  end
+  ids[#ids + 1] = id
+  if kind == 'd' then
+    at = at + 3
+  elseif kind == 'f' then
+    outcome.follow_ups = tonumber(ARGV[at + 5])
+    follow_ups = follow_ups + outcome.follow_ups
+    at = at + 6
+  elseif kind == 'r' then
+    at = at + 5
+  else
+    at = at + 4
+  end
+end
+
+local earlier = once(follow_ups > 0)
+if earlier then
+  return earlier
+end
+
+local lines = {}
+for base, ids in pairs(wanted) do
+  local line = {held = {}, gone = {}, batches = {}, ends = {}, done = 0, retried = 0, buried = 0}
+  for from = 1, #ids, CHUNK do
+    local to = math.min(from + CHUNK - 1, #ids)
+    local values = call('HMGET', base .. ':taken', unpack(ids, from, to))
+    for n = from, to do
+      line.held[ids[n]] = values[n - from + 1]
+    end
+  end
+  lines[base] = line
+end
+
+-- Why an outcome is refused; nil where it was applied. Nothing is removed before the end of the script but from
+-- `held`, so a second outcome for the same lease is lost.
+local function apply(outcome, base, line)
+  local value = line.held[outcome.id]
+  if not value then
+    return 'l'
+  end
+  local batch, flag, attempts = match(value, '^([^,]*),[^,]*,%d+(%a)(%d+)')
+  if attempts ~= outcome.attempts then
+    return 'l'
+  end
+  local till = line.ends[batch]
+  if not till then
+    till = tonumber(call('ZSCORE', base .. ':ends', batch))
+    line.ends[batch] = till
+  end
+  if till <= now then
+    return 'l'
+  end
+  if flag ~= 'p' or (outcome.kind ~= 'd' and outcome.kind ~= 'f') then
+    local _, rank, record = split_taken(value)
+    local job = parse(record)
+    if outcome.kind == 'f' then
+      local seen = tonumber(ARGV[outcome.at])
+      if seen and call('LLEN', base .. ':waiters:' .. job.id) > seen then
+        return 'g'
+      end
+      finish(base, job, rank, batch, ARGV[outcome.at + 1])
+    elseif outcome.kind == 'd' then
+      finish(base, job, rank, batch, '')
+    elseif outcome.kind == 'r' then
+      put_back(base, job, rank, batch, ARGV[outcome.at], ARGV[outcome.at + 1])
+      line.retried = line.retried + 1
+    else
+      bury(base, job, rank, batch, ARGV[outcome.at])
+      line.buried = line.buried + 1
+    end
+  end
+  if outcome.kind == 'd' or outcome.kind == 'f' then
+    line.done = line.done + 1
+  end
+  line.held[outcome.id] = nil
+  line.gone[#line.gone + 1] = outcome.id
+  line.batches[batch] = (line.batches[batch] or 0) + 1
+end
+
+local refused = {}
+for n = 1, count do
+  local outcome = outcomes[n]
+  outcome.why = apply(outcome, outcome.base, lines[outcome.base])
+  if outcome.why then
+    refused[#refused + 1] = (n - 1) .. ':' .. outcome.why
+  end
+end
+for base, line in pairs(lines) do
+  many('HDEL', base .. ':taken', line.gone)
+  for batch, number in pairs(line.batches) do
+    release(base, batch, number)
+  end
+  for _, counter in ipairs({'done', 'retried', 'buried'}) do
+    if line[counter] > 0 then
+      call('HINCRBY', base .. ':meta', counter, line[counter])
+    end
+  end
+end
+
+-- The arguments of the follow-ups whose outcome was applied.
+local function accepted_jobs()
+  local jobs, number = {}, 0
+  for n = 1, count do
+    for _ = 1, outcomes[n].follow_ups do
+      local _, next_at = read_job(ARGV, at)
+      if not outcomes[n].why then
+        number = number + 1
+        for each = at, next_at - 1 do
+          jobs[#jobs + 1] = ARGV[each]
+        end
+      end
+      at = next_at
+    end
+  end
+  return jobs, number
+end
+
+local function enqueue_here()
+  local jobs, number = accepted_jobs()
+  if number == 0 then
+    return
+  end
+  local bases = open_queues(KEYS[3], names)
+  local step = tonumber(ARGV[5])
+  local sequence, shard = next_ids(KEYS[2], number, step, tonumber(ARGV[6]), tonumber(ARGV[7]))
+  add_all(bases, jobs, 1, number, sequence, step, shard)
+end
+
+local function post()
+  local runs = {}
+  for n = 1, count do
+    for _ = 1, outcomes[n].follow_ups do
+      if not outcomes[n].why then
+        runs[ARGV[at]] = (runs[ARGV[at]] or '') .. ARGV[at + 1]
+      end
+      at = at + 2
+    end
+  end
+  for run, sealed in pairs(runs) do
+    call('HSET', KEYS[4], run, whole(now) .. ' ' .. sealed)
+  end
+end
+
+if follow_ups > 0 then
+  if names == '' then
+    post()
+  else
+    enqueue_here()
+  end
+end
+if #refused == 0 then
+  return ''
+end
+return remember(table.concat(refused, ','))

@@ -1,0 +1,188 @@
+"""From a `redis://` URL, or one of its relatives, to a storage.
+
+redis://[user:password@]host[:port][/db]                   one server
+rediss://...                                               the same over TLS
+redis+sentinel://[user:password@]host:port,host:port/name  the master that these Sentinels call `name`
+redis+cluster://[user:password@]host:port,host:port        a Redis Cluster, found by any of these nodes
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from typing import Any
+from urllib.parse import SplitResult, parse_qsl, unquote
+
+import hiredis
+from msgspec import Struct
+
+from accoda.clock import Clock
+from accoda.errors import InvalidInput, SchemaMismatch, StorageError
+from accoda.storage.redis.address import Access, Address
+from accoda.storage.redis.caller import Caller, Manner
+from accoda.storage.redis.cluster import Cluster
+from accoda.storage.redis.keys import Keys, slot_of
+from accoda.storage.redis.storage import RedisStorage
+from accoda.storage.redis.topology import Sentinels, Single, Topology
+
+LAYOUT = 1
+OLDEST_REDIS = (6, 2)
+MOST_PARTITIONS = 64
+_PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
+_COMMON = ("prefix", "wait_replicas", "timeout", "ca")
+
+
+class Options(Struct, frozen=True):
+    prefix: str = "accoda"
+    wait_replicas: int = 0
+    timeout: float = 30.0
+    partitions: int = 1
+    db: int = 0
+    tls: bool = False
+    ca: str | None = None
+
+
+async def open_redis(parts: SplitResult, clock: Clock | None) -> RedisStorage:
+    """Connect, look whether this server can be used, and note the layout there."""
+    options = read_options(parts)
+    topology = _topology(parts, options)
+    caller = Caller(topology, clock, Manner(options.timeout, options.wait_replicas))
+    keys = Keys(options.prefix)
+    try:
+        _check_server(await caller.command(slot_of(keys.layout), "INFO"), topology.cluster)
+        await _check_layout(caller, keys)
+    except BaseException:
+        for connection in topology.close():
+            await connection.wait_closed()
+        raise
+    return RedisStorage(keys, caller, clock, options.partitions, options.timeout)
+
+
+def read_options(parts: SplitResult) -> Options:
+    kind = parts.scheme
+    known = {
+        "redis": _COMMON,
+        "rediss": _COMMON,
+        "redis+sentinel": (*_COMMON, "db", "tls"),
+        "redis+cluster": (*_COMMON, "partitions", "tls"),
+    }[kind]
+    chosen: dict[str, Any] = {}
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in known:
+            raise InvalidInput("url", f"{kind}:// has no option {name!r}; it takes {', '.join(sorted(known))}")
+        chosen[name] = _option(name, value)
+    return Options(**chosen)
+
+
+def _option(name: str, value: str) -> Any:
+    match name:
+        case "prefix":
+            if not _PREFIX.match(value):
+                raise InvalidInput(
+                    "url", f"prefix must be 1 to 64 letters, digits, '_', '.', ':' or '-', not {value!r}"
+                )
+            return value
+        case "ca":
+            return value
+        case "tls":
+            if value not in ("true", "false"):
+                raise InvalidInput("url", f"tls must be true or false, not {value!r}")
+            return value == "true"
+        case "timeout":
+            return _number(name, value, 0.1, 3600.0, float)
+        case "partitions":
+            return _number(name, value, 1, MOST_PARTITIONS, int)
+        case "wait_replicas":
+            return _number(name, value, 0, 16, int)
+    return _number(name, value, 0, 1_000_000, int)
+
+
+def _number(name: str, value: str, least: float, most: float, kind: type) -> Any:
+    try:
+        number = kind(value)
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise InvalidInput("url", f"{name} must be a number from {least:g} to {most:g}, not {value!r}")
+    return number
+
+
+def _topology(parts: SplitResult, options: Options) -> Topology:
+    credentials, addresses = _place(parts)
+    user, password = credentials
+    tls = _tls(options.ca) if parts.scheme == "rediss" or options.tls else None
+    path = unquote(parts.path[1:])
+    if parts.scheme == "redis+sentinel":
+        if not path or "/" in path:
+            raise InvalidInput("url", "name the master: redis+sentinel://host:26379,host:26379/mymaster")
+        access = Access(user, password, options.db, tls)
+        # Sentinels have a login of their own, which most leave open.
+        sentinels = Sentinels(addresses, path, Access(tls=tls, timeout=1.0, silence=1.0))
+        return Single(sentinels.master, access)
+    if parts.scheme == "redis+cluster":
+        if path:
+            raise InvalidInput("url", "redis+cluster:// takes no path: a Cluster has one database only")
+        return Cluster(addresses, Access(user, password, 0, tls))
+    if len(addresses) > 1:
+        raise InvalidInput(
+            "url", f"{parts.scheme}:// takes one host; use redis+sentinel:// or redis+cluster:// for more"
+        )
+    db = _number("the database", path, 0, 1_000_000, int) if path else 0
+
+    async def here() -> Address:
+        return addresses[0]
+
+    return Single(here, Access(user, password, db, tls))
+
+
+def _place(parts: SplitResult) -> tuple[tuple[str | None, str | None], list[Address]]:
+    login, _, hosts = parts.netloc.rpartition("@")
+    user, colon, password = login.partition(":")
+    credentials = (unquote(user) or None, unquote(password) if colon else None)
+    usual = 26379 if parts.scheme == "redis+sentinel" else 6379
+    return credentials, [_address(host, usual) for host in (hosts or "localhost").split(",")]
+
+
+def _address(text: str, usual: int) -> Address:
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::(\d{1,5}))?", text)
+    if match is None:
+        raise InvalidInput("url", f"cannot read the address {text!r}; write host:port")
+    return match[1].strip("[]"), int(match[2] or usual)
+
+
+def _tls(ca: str | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidInput("url", f"ca: cannot read certificates from {ca!r} ({error})") from error
+
+
+def _check_server(reply: bytes, cluster: bool) -> None:
+    info = dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
+    version = info.get("redis_version", "0.0")
+    if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
+        raise StorageError(f"this Redis is {version}; Accoda needs 6.2 or newer")
+    if cluster and info.get("cluster_enabled") == "0":
+        raise StorageError("this server is no Cluster node; open it with redis://")
+    if not cluster and info.get("cluster_enabled") == "1":
+        raise StorageError("this server is a node of a Redis Cluster; open it with redis+cluster://")
+    policy = info.get("maxmemory_policy", "noeviction")
+    if policy.startswith("allkeys") and info.get("maxmemory", "0") != "0":
+        raise StorageError(
+            f"this Redis has maxmemory-policy {policy}: when memory is short it would silently drop jobs; set it to "
+            "noeviction"
+        )
+
+
+async def _check_layout(caller: Caller, keys: Keys) -> None:
+    slot = slot_of(keys.layout)
+    found = await caller.command(slot, "GET", keys.layout)
+    if found is None:
+        reply = await caller.command(slot, "SET", keys.layout, LAYOUT, "NX")
+        found = str(LAYOUT).encode() if reply is not None else await caller.command(slot, "GET", keys.layout)
+    if isinstance(found, hiredis.ReplyError) or int(found) != LAYOUT:
+        older = int(found) < LAYOUT
+        raise SchemaMismatch(
+            f"the store under {keys.prefix!r} has layout {int(found)}, this Accoda knows {LAYOUT}; "
+            + ("finish its jobs with the older Accoda first" if older else "upgrade with: pip install --upgrade accoda")
+        )

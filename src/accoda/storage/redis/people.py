@@ -1,0 +1,99 @@
+"""The verbs of `Inspector`, over shards."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from accoda.model import JobInfo, State
+from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.encode import described, id_text
+from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.scripts import Script, script
+from accoda.storage.redis.shards import Shards
+
+_FIND, _BROWSE, _REMOVE, _REVIVE = script("find"), script("browse"), script("remove"), script("revive")
+_PAUSE, _PURGE = script("pause"), script("purge")
+_LAST_ID = (1 << 53) - 1
+_AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
+
+
+class People:
+    def __init__(self, keys: Keys, caller: Caller, shards: Shards) -> None:
+        self._keys = keys
+        self._caller = caller
+        self._shards = shards
+
+    async def find(self, id: int) -> JobInfo | None:
+        shard = await self._shards.of_id(id) if id <= _LAST_ID else None
+        names = await self._shards.names(shard) if shard is not None else []
+        if shard is None or not names:
+            return None
+        reply = await self._caller.run(_FIND, shard, [shard.queues, *self._bases(shard, names)], id_text(id))
+        return described(names[reply[0]], reply[1:]) if reply else None
+
+    async def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
+        if after is not None and after >= _LAST_ID:
+            return []
+        found: list[JobInfo] = []
+        for shard in self._shards.of_queue(queue):
+            found += await self._browse(shard, queue, state, "" if after is None else id_text(after), limit)
+        found.sort(key=lambda info: info.id)
+        return found[:limit]
+
+    async def _browse(self, shard: Shard, queue: str, state: State, after: str, limit: int) -> list[JobInfo]:
+        found: list[JobInfo] = []
+        keys = [shard.queues, self._keys.base(queue, shard.partition)]
+        while True:
+            size = min(limit - len(found), _AT_ONCE)
+            reply = await self._caller.run(_BROWSE, shard, keys, state, after, size)
+            found += [described(queue, each) for each in reply]
+            if len(reply) < size or len(found) >= limit:
+                return found
+            after = id_text(found[-1].id)
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        return await self._each(_REMOVE, ids)
+
+    async def revive(self, ids: Sequence[int]) -> int:
+        return await self._each(_REVIVE, ids)
+
+    async def _each(self, script: Script, ids: Sequence[int]) -> int:
+        groups: dict[str, tuple[Shard, list[str]]] = {}
+        for id in ids:
+            shard = await self._shards.of_id(id) if id <= _LAST_ID else None
+            if shard is not None:
+                groups.setdefault(shard.root, (shard, []))[1].append(id_text(id))
+        done = 0
+        for shard, texts in groups.values():
+            keys = [shard.queues, *self._bases(shard, await self._shards.names(shard))]
+            for start in range(0, len(texts), _AT_ONCE):
+                done += int(await self._caller.once(script, shard, keys, *texts[start : start + _AT_ONCE]))
+        return done
+
+    async def pause(self, queue: str, until: int | None) -> None:
+        for shard in self._shards.of_queue(queue):
+            if self._shards.single is None:
+                shard = await self._shards.registered(shard.root.partition("{")[2][:-1])
+            await self._set_pause(shard, queue, "pause", "" if until is None else until)
+
+    async def resume(self, queue: str) -> None:
+        for shard in self._shards.of_queue(queue):
+            await self._set_pause(shard, queue, "resume", "")
+
+    async def _set_pause(self, shard: Shard, queue: str, what: str, until: int | str) -> None:
+        keys = [shard.queues, self._keys.base(queue, shard.partition)]
+        await self._caller.run(_PAUSE, shard, keys, queue, what, until, writes=True)
+
+    async def purge(self, queue: str, state: State) -> int:
+        purged = 0
+        for shard in self._shards.of_queue(queue):
+            more = b"1"
+            while more == b"1":
+                keys = [shard.queues, self._keys.base(queue, shard.partition)]
+                answer: bytes = await self._caller.once(_PURGE, shard, keys, state)
+                count, _, more = answer.partition(b",")
+                purged += int(count)
+        return purged
+
+    def _bases(self, shard: Shard, names: Sequence[str]) -> list[str]:
+        return [self._keys.base(name, shard.partition) for name in names]

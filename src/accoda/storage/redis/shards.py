@@ -1,0 +1,109 @@
+"""Which shard holds a queue or an id: one on a single server; in a Cluster, one for each family and partition."""
+
+from __future__ import annotations
+
+import itertools
+from binascii import crc_hqx
+from collections.abc import Sequence
+
+from accoda.errors import StorageError
+from accoda.model import Lease, NewJob
+from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.keys import CLUSTER_STEP, Keys, Shard, family, slot_of
+from accoda.storage.redis.scripts import script
+
+_REGISTER = script("register")
+
+
+class Shards:
+    """`partitions` is into how many shards a family of queues is split (Cluster only)."""
+
+    def __init__(self, keys: Keys, caller: Caller, partitions: int = 1) -> None:
+        self._keys = keys
+        self._caller = caller
+        self._partitions = partitions
+        self._known: dict[str, Shard] = {}  # registered shards by tag
+        self._turn = itertools.count()
+        self._registry = Shard(keys.shards, slot_of(keys.shards))
+        self.single = None if caller.topology.cluster else keys.single
+
+    def of_queue(self, queue: str) -> list[Shard]:
+        """Where jobs of a queue may be. Their numbers are not needed to look there."""
+        if self.single is not None:
+            return [self.single]
+        head = family(queue)
+        if self._partitions == 1:
+            return [self._keys.cluster_shard(head, 0)]
+        return [self._keys.cluster_shard(f"{head}/{n}", 0) for n in range(self._partitions)]
+
+    def in_turn(self, queue: str) -> list[Shard]:
+        """The same, each time beginning with the next one: so a taker visits all partitions fairly."""
+        shards = self.of_queue(queue)
+        if len(shards) == 1:
+            return shards
+        first = next(self._turn) % len(shards)
+        return shards[first:] + shards[:first]
+
+    def tags_of_jobs(self, jobs: Sequence[NewJob]) -> list[str]:
+        """The tag of the shard that each new job goes to.
+
+        A key always leads to the same partition, else there could be two jobs with it. Jobs without one go to the same
+        partition within a call, and to the next one with the next call.
+        """
+        if self._partitions == 1:
+            return [family(job.queue) for job in jobs]
+        turn = next(self._turn)
+        return [
+            f"{family(job.queue)}/{(turn if job.key is None else crc_hqx(job.key.encode(), 0)) % self._partitions}"
+            for job in jobs
+        ]
+
+    async def of_lease(self, lease: Lease) -> Shard:
+        if self.single is not None:
+            return self.single
+        if self._partitions > 1:
+            shard = await self.of_id(lease.id)
+            if shard is not None:
+                return shard
+        return self.of_queue(lease.queue)[0]
+
+    async def of_id(self, id: int) -> Shard | None:
+        """The shard that gave out this id; None where there is no such shard."""
+        if self.single is not None:
+            return self.single
+        number = id % CLUSTER_STEP
+        for _ in range(2):
+            for shard in self._known.values():
+                if shard.number == number:
+                    return shard
+            await self.all()
+        return None
+
+    async def all(self) -> list[Shard]:
+        """Every shard that ever had a job."""
+        if self.single is not None:
+            return [self.single]
+        reply = await self._caller.command(self._registry.slot, "HGETALL", self._keys.shards)
+        tags = {tag.decode(): int(number) for tag, number in zip(reply[::2], reply[1::2], strict=True)}
+        self._known = {tag: self._keys.cluster_shard(tag, number) for tag, number in tags.items()}
+        return list(self._known.values())
+
+    async def registered(self, tag: str) -> Shard:
+        """The shard of a tag with its number, which it is given on first use."""
+        shard = self._known.get(tag)
+        if shard is None:
+            # The wish follows from the tag: should a fail-over forget the number, the tag most likely gets it again.
+            args = (tag, slot_of(tag) % (CLUSTER_STEP - 1) + 1, CLUSTER_STEP - 1)
+            number = await self._caller.run(_REGISTER, self._registry, [self._keys.shards], *args, writes=True)
+            if not number:
+                raise StorageError(
+                    f"this Cluster store has {CLUSTER_STEP - 1} families of queues (with partitions) and takes no "
+                    "more; use fewer queues or partitions, or a second prefix"
+                )
+            shard = self._known[tag] = self._keys.cluster_shard(tag, number)
+        return shard
+
+    async def names(self, shard: Shard) -> list[str]:
+        """The queues of a shard."""
+        reply = await self._caller.command(shard.slot, "SMEMBERS", shard.queues)
+        return sorted(name.decode() for name in reply)

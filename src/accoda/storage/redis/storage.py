@@ -1,0 +1,187 @@
+"""`Store` on Redis. Each verb is a step of the modules beside this one; `caller.py` gets it to the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from accoda.clock import Clock, SystemClock
+from accoda.model import (
+    Document,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    Rank,
+    Refused,
+    State,
+    Stats,
+    check_document_name,
+    check_queue,
+)
+from accoda.storage.closing import Closing
+from accoda.storage.inputs import (
+    check_browse,
+    check_id,
+    check_ids,
+    check_jobs,
+    check_leases,
+    check_outcomes,
+    check_pause,
+    check_prefix,
+    check_ranks,
+    check_take,
+    check_wait,
+    check_write,
+)
+from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.documents import Documents
+from accoda.storage.redis.home import Home
+from accoda.storage.redis.jobs import Jobs
+from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.outbox import Outbox
+from accoda.storage.redis.people import People
+from accoda.storage.redis.scripts import script
+from accoda.storage.redis.shards import Shards
+from accoda.storage.redis.wakes import LOOK_EACH, Wakes
+from accoda.storage.signal import Signal
+
+_LOOK = script("look")
+
+
+class RedisStorage(Closing):
+    """Safe to share between threads and event loops; other processes open their own."""
+
+    def __init__(self, keys: Keys, caller: Caller, clock: Clock | None, partitions: int, patience: float) -> None:
+        self._keys = keys
+        self._caller = caller
+        self._clock = clock or SystemClock()
+        self._home = Home()
+        self._signal = Signal()
+        self._shards = Shards(keys, caller, partitions)
+        self._outbox = Outbox(keys, caller, self._shards)
+        self._jobs = Jobs(keys, caller, self._shards, self._outbox)
+        self._people = People(keys, caller, self._shards)
+        self._documents = Documents(keys, caller)
+        self._wakes = Wakes(caller, self._signal, patience)
+
+    async def close(self) -> None:
+        if not self._home.closed:
+            await self._home.run(self._close())
+
+    async def _close(self) -> None:
+        self._home.closed = True
+        await self._jobs.finish()
+        self._caller.closed = True
+        await self._outbox.close()
+        self._signal.ring()
+        await self._wakes.close()
+        for connection in self._caller.topology.close():
+            await connection.wait_closed()
+        await self._jobs.finish()  # whoever waited for a lost server learns now that it is over
+
+    # -- the hot path
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        check_jobs(jobs)
+        work = self._jobs.enqueue(jobs)
+        return await (work if self._home.is_here() else self._home.run(work))
+
+    async def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
+        check_take(queue, count, lease, max_cost)
+        work = self._jobs.take(queue, count, lease, max_cost, worker)
+        return await (work if self._home.is_here() else self._home.run(work))
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        check_outcomes(outcomes)
+        work = self._jobs.settle(outcomes)
+        return await (work if self._home.is_here() else self._home.run(work))
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        check_leases(leases, lease)
+        return await self._home.run(self._jobs.extend(leases, lease))
+
+    async def rerank(self, ranks: Sequence[Rank]) -> int:
+        check_ranks(ranks)
+        return await self._home.run(self._jobs.rerank(ranks))
+
+    async def waiters(self, lease: Lease) -> list[bytes]:
+        check_leases((lease,), 1.0)
+        return await self._home.run(self._jobs.waiters(lease))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        check_wait(queues, timeout)
+        return await self._home.run(self._wait(queues, timeout))
+
+    async def _wait(self, queues: Sequence[str], timeout: float) -> bool:
+        # A dot in a channel's name means nothing to Redis: each queue and partition has one of its own.
+        places = [(queue, shard) for queue in dict.fromkeys(queues) for shard in self._shards.of_queue(queue)]
+        bases = [self._keys.base(queue, shard.partition) for queue, shard in places]
+        channels = {f"{base}:wake".encode(): queue for base, (queue, _) in zip(bases, places, strict=True)}
+        groups: dict[str, tuple[Shard, list[str]]] = {}
+        for base, (_, shard) in zip(bases, places, strict=True):
+            groups.setdefault(shard.root, (shard, [shard.queues]))[1].append(base)
+
+        async def look() -> tuple[bool, int | None]:
+            if self._shards.single is None:
+                self._outbox.tick()
+            if channels:
+                await self._wakes.want(channels)
+            answers = await asyncio.gather(*(self._caller.run(_LOOK, *group) for group in groups.values()))
+            if b"now" in answers:
+                return True, None
+            # Lengths of time by the server's clock, so that this machine's clock may be as wrong as it likes.
+            return False, self._clock.now() + min([LOOK_EACH, *(int(answer) for answer in answers if answer)])
+
+        return await self._signal.wait(self._clock, queues, timeout, look)
+
+    async def stats(self) -> Stats:
+        return await self._home.run(self._jobs.stats())
+
+    # -- documents
+
+    async def read(self, name: str) -> Document | None:
+        check_document_name(name)
+        return await self._home.run(self._documents.read(name))
+
+    async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
+        check_write(name, value, version, ttl)
+        return await self._home.run(self._documents.write(name, value, version, ttl))
+
+    async def documents(self, prefix: str) -> list[Document]:
+        check_prefix(prefix)
+        return await self._home.run(self._documents.documents(prefix))
+
+    # -- for people
+
+    async def find(self, id: int) -> JobInfo | None:
+        check_id(id)
+        return await self._home.run(self._people.find(id))
+
+    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
+        check_browse(queue, state, after, limit)
+        return await self._home.run(self._people.browse(queue, state, after, limit))
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        return await self._home.run(self._people.remove(ids))
+
+    async def revive(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        return await self._home.run(self._people.revive(ids))
+
+    async def pause(self, queue: str, until: int | None = None) -> None:
+        check_pause(queue, until)
+        await self._home.run(self._people.pause(queue, until))
+
+    async def resume(self, queue: str) -> None:
+        check_queue(queue)
+        await self._home.run(self._people.resume(queue))
+
+    async def purge(self, queue: str, state: State) -> int:
+        check_browse(queue, state, None, 0)
+        return await self._home.run(self._people.purge(queue, state))

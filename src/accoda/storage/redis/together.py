@@ -1,0 +1,110 @@
+"""Small calls of many tasks that come while others are on their way go together, as one script for each kind of call.
+
+A script costs as much as many jobs in it: put together, sixteen tasks that take and settle one job each were served
+twice as fast (`docs/decisions/0004-redis.md`). The first call goes at once, alone: one task by itself waits for nobody.
+Those that come while it is on its way are collected, and go when all that went before has arrived. For each caller it
+is as if his call had been sent right after the earlier ones: only calls for which that holds are put together
+(`jobs.py`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, Generic, TypeVar
+
+A = TypeVar("A")
+R = TypeVar("R")
+MOST = 1000  # jobs in one joined call
+SMALL = 50  # a call with more jobs goes alone: little is left to save
+
+
+class Kind(Generic[A, R]):
+    """`run` carries out several calls with the same key at once and gives an answer for each, in their order."""
+
+    def __init__(self, run: Callable[[Hashable, list[A], list[asyncio.Future[R]]], Awaitable[list[R]]]) -> None:
+        self.run = run
+
+
+Waiting = list[tuple[Any, int, asyncio.Future[Any]]]
+
+
+class Together:
+    """The calls to one shard."""
+
+    def __init__(self) -> None:
+        self._on_the_way = 0
+        self._waiting: dict[tuple[Kind[Any, Any], Hashable], Waiting] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def call(
+        self, kind: Kind[A, R], key: Hashable, argument: A, size: int, alone: Callable[[], Awaitable[R]]
+    ) -> Awaitable[R]:
+        """Calls of the same kind with the same key may go together; `alone` carries out this one by itself."""
+        if size > SMALL:
+            return alone()
+        if self._on_the_way:
+            answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
+            self._waiting.setdefault((kind, key), []).append((argument, size, answer))
+            return answer
+        return self._go_alone(alone)
+
+    async def _go_alone(self, alone: Callable[[], Awaitable[R]]) -> R:
+        self._on_the_way += 1
+        try:
+            return await alone()
+        finally:
+            if self._waiting or self._on_the_way > 1:
+                self._arrived()
+            else:
+                self._on_the_way = 0
+
+    @property
+    def tasks(self) -> set[asyncio.Task[None]]:
+        """Joined calls on their way."""
+        return self._tasks
+
+    def _arrived(self) -> None:
+        if self._on_the_way == 1:
+            # Not at once, but after those who were just answered have had their turn: often they have a next call.
+            asyncio.get_running_loop().call_soon(self._send)
+        else:
+            self._on_the_way -= 1
+
+    def _send(self) -> None:
+        self._on_the_way = 0
+        waiting, self._waiting = self._waiting, {}
+        loop = asyncio.get_running_loop()
+        for (kind, key), calls in waiting.items():
+            total = 0
+            part: Waiting = []
+            parts = [part]
+            for call in calls:
+                if call[2].cancelled():
+                    continue
+                total += call[1]
+                if total > MOST:
+                    total, part = call[1], []
+                    parts.append(part)
+                part.append(call)
+            for part in filter(None, parts):
+                self._on_the_way += 1
+                task = loop.create_task(self._run_joined(kind, key, part))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    async def _run_joined(self, kind: Kind[Any, Any], key: Hashable, calls: Waiting) -> None:
+        futures = [answer for _, _, answer in calls]
+        try:
+            answers = await kind.run(key, [argument for argument, _, _ in calls], futures)
+            for future, answer in zip(futures, answers, strict=True):
+                if not future.done():
+                    future.set_result(answer)
+        except BaseException as error:
+            for future in futures:
+                if not future.done():
+                    future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+        finally:
+            self._arrived()

@@ -1,0 +1,111 @@
+"""Hears from the server that something may be takable, on one connection for all sleepers of this storage.
+
+A message is a hint and nothing more: whoever hears one looks. Hints can be lost (a connection that broke, a fail-over),
+so the sleepers look when the connection is lost, after every new subscription, and every few seconds anyway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import hiredis
+
+from accoda.errors import StorageClosed, StorageUnavailable
+from accoda.storage.redis.address import Backoff
+from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.connection import Connection, ConnectionLost
+from accoda.storage.signal import Signal
+
+LOOK_EACH = 5_000  # ms between looks without a hint
+
+
+class Wakes:
+    def __init__(self, caller: Caller, signal: Signal, patience: float) -> None:
+        self._caller = caller
+        self._signal = signal
+        self._patience = patience
+        self._lock = asyncio.Lock()
+        self._connection: Connection | None = None
+        self._queues: dict[bytes, str] = {}  # channel -> queue: all that were ever asked for
+        self._heard: set[bytes] = set()  # channels whose subscription is confirmed on this connection
+        self._confirmed = asyncio.Event()
+        self._last_word = 0.0
+        self._pinged = False
+
+    async def want(self, channels: Mapping[bytes, str]) -> None:
+        """Returns when messages on these channels are heard. The look comes after it, so that nothing falls between."""
+        self._ping()
+        if self._heard.issuperset(channels):
+            return
+        async with self._lock:
+            self._queues.update(channels)
+            until = asyncio.get_running_loop().time() + self._patience
+            backoff = Backoff()
+            while not self._heard.issuperset(channels):
+                try:
+                    await self._subscribe()
+                except ConnectionLost as error:
+                    left = until - asyncio.get_running_loop().time()
+                    if self._caller.closed:
+                        raise StorageClosed("this storage was closed; open a new one") from error
+                    if left <= 0:
+                        raise StorageUnavailable(
+                            f"no connection to Redis for {self._patience:g} s ({error}); look at the server, then retry"
+                        ) from error
+                    await backoff.nap(left)
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            self._connection.abort("closed")
+            await self._connection.wait_closed()
+
+    async def _subscribe(self) -> None:
+        connection = self._connection
+        if connection is None or connection.lost is not None:
+            self._heard.clear()
+            connection = self._connection = await self._caller.topology.open_extra(self._hear)
+            if self._caller.closed:
+                connection.abort("closed")
+                raise ConnectionLost("closed")
+        connection.tell("SUBSCRIBE", *(set(self._queues) - self._heard))
+        while self._heard != set(self._queues):
+            if connection.lost is not None:
+                raise connection.lost
+            self._confirmed.clear()
+            try:
+                async with asyncio.timeout(5):
+                    await self._confirmed.wait()
+            except TimeoutError:
+                connection.abort("the subscription was not confirmed")
+
+    def _hear(self, message: Any) -> None:
+        self._last_word = asyncio.get_running_loop().time()
+        self._pinged = False
+        if isinstance(message, ConnectionLost):
+            self._heard.clear()
+            self._confirmed.set()
+            self._signal.ring()
+        elif isinstance(message, hiredis.ReplyError):
+            assert self._connection is not None
+            self._connection.abort(str(message))
+        elif message[0] == b"message":
+            queue = self._queues.get(message[1])
+            if queue is not None:
+                self._signal.ring((queue,))
+        elif message[0] == b"subscribe":
+            self._heard.add(message[1])
+            self._confirmed.set()
+
+    def _ping(self) -> None:
+        """A connection that died without a word is noticed at the second look in silence."""
+        connection = self._connection
+        if connection is None or connection.lost is not None:
+            return
+        if asyncio.get_running_loop().time() - self._last_word > LOOK_EACH / 1000 * 0.9:
+            if self._pinged:
+                connection.abort("no answer")
+                return
+            self._pinged = True
+            connection.tell("PING")

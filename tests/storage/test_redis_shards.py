@@ -1,0 +1,199 @@
+"""A Redis Cluster: partitions, jobs for other shards, slots that move."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from accoda import Done, NewJob, Rank, Retry, open_storage
+from accoda.storage.redis.encode import unseal
+from accoda.storage.redis.keys import family, slot_of
+from accoda.storage.redis.outbox import Run
+from accoda.storage.redis.scripts import script
+from accoda.storage.redis.storage import RedisStorage
+from accoda.testing.servers.pytest import need
+from accoda.testing.servers.redis import ClusterSet
+
+Q = "q"
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[ClusterSet]:
+    with need(ClusterSet) as servers:
+        yield servers
+
+
+async def opened(servers: ClusterSet, options: str = "") -> RedisStorage:
+    store = await open_storage(f"{servers.url}?{options}")
+    assert isinstance(store, RedisStorage)
+    return store
+
+
+@pytest_asyncio.fixture
+async def store(servers: ClusterSet) -> AsyncIterator[RedisStorage]:
+    for master in servers.masters:
+        master.ask("FLUSHALL")
+    async with await opened(servers) as store:
+        yield store
+
+
+def test_a_slot_is_the_one_that_redis_computes(servers: ClusterSet) -> None:
+    for tag in ("deals", "q/3", "größer", ""):
+        assert slot_of(tag) == servers.masters[0].ask("CLUSTER", "KEYSLOT", tag)
+    assert family("deals.deliver.again") == family("deals") == "deals"
+
+
+class TestPartitions:
+    @pytest_asyncio.fixture
+    async def split(self, store: RedisStorage, servers: ClusterSet) -> AsyncIterator[RedisStorage]:
+        async with await opened(servers, "partitions=3") as split:
+            yield split
+
+    async def test_use_several_nodes(self, split: RedisStorage, servers: ClusterSet) -> None:
+        for _ in range(6):
+            await split.enqueue([NewJob(Q)] * 2)
+        for part in range(3):
+            owner = servers.owner(slot_of(f"{Q}/{part}"))
+            assert owner.ask("ZCARD", f"accoda:{{{Q}/{part}}}:{Q}:ready") == 4
+        stats = (await split.stats()).queues
+        assert set(stats) == {Q}
+        assert (stats[Q].ready, stats[Q].total) == (12, 12)
+
+    async def test_keep_the_order_within_each(self, split: RedisStorage) -> None:
+        ids = [answer.id for _ in range(9) for answer in await split.enqueue([NewJob(Q)] * 3)]
+        taken = []
+        while jobs := await split.take(Q, 2):
+            taken += [job.id for job in jobs]
+        assert sorted(taken) == sorted(ids)
+        for number in {id % 1000 for id in ids}:
+            assert [id for id in taken if id % 1000 == number] == [id for id in ids if id % 1000 == number]
+
+    async def test_are_visited_in_turn(self, split: RedisStorage) -> None:
+        for _ in range(3):
+            await split.enqueue([NewJob(Q)] * 10)
+        numbers = [job.id % 1000 for _ in range(6) for job in await split.take(Q, 1)]
+        assert sorted(numbers.count(number) for number in set(numbers)) == [2, 2, 2]
+
+    async def test_a_key_is_held_once_in_all_of_them(self, split: RedisStorage) -> None:
+        answers = [(await split.enqueue([NewJob(Q, key="k", waiter=b"w", on_duplicate="attach")]))[0] for _ in range(6)]
+        assert [answer.what for answer in answers] == ["created"] + ["attached"] * 5
+        assert len({answer.id for answer in answers}) == 1
+
+    async def test_every_verb_finds_its_job(self, split: RedisStorage) -> None:
+        ids = [(await split.enqueue([NewJob(Q, str(n).encode(), cost=2)]))[0].id for n in range(6)]
+        assert [(await split.find(id)).id for id in ids] == ids  # type: ignore[union-attr]
+        assert await split.rerank([Rank(Q, id, 7.0) for id in ids]) == 6
+        assert [info.id for info in await split.browse(Q, "ready", limit=4)] == sorted(ids)[:4]
+        assert len(await split.take(Q, 6, max_cost=3)) == 1
+        jobs = await split.take(Q, 6)
+        assert len(jobs) == 5
+        assert await split.extend([job.lease for job in jobs], 100) == []
+        then = [NewJob("q.next", job.data) for job in jobs]
+        assert await split.settle([Done(jobs[0].lease, then=then), *(Retry(job.lease) for job in jobs[1:])]) == []
+        assert await split.remove([job.id for job in jobs[1:3]]) == 2
+        stats = (await split.stats()).queues
+        assert (stats[Q].ready, stats[Q].taken, stats[Q].done, stats["q.next"].ready) == (2, 1, 1, 5)
+        assert await split.purge(Q, "ready") == 2
+
+    async def test_are_paused_and_woken_together(self, split: RedisStorage) -> None:
+        await split.pause(Q)
+        for _ in range(3):
+            await split.enqueue([NewJob(Q)])
+        assert await split.take(Q, 3) == []
+        waiting = asyncio.create_task(split.wait([Q], 10))
+        await split.stats()
+        await split.resume(Q)
+        assert await waiting
+        assert len(await split.take(Q, 3)) == 3
+
+
+class TestJobsForOtherShards:
+    async def test_are_stored_all_together_and_answered_in_order(self, store: RedisStorage) -> None:
+        names = [f"queue-{n % 5}" for n in range(20)]
+        answers = await store.enqueue([NewJob(name) for name in names])
+        assert [answer.id for answer in answers] == sorted(answer.id for answer in answers)
+        for answer, name in zip(answers, names, strict=True):
+            info = await store.find(answer.id)
+            assert info is not None
+            assert info.queue == name
+
+    async def test_leave_nothing_in_the_outbox(self, store: RedisStorage, servers: ClusterSet) -> None:
+        await store.enqueue([NewJob("a"), NewJob("b")])
+        (job,) = await store.take("a", 1)
+        assert await store.settle([Done(job.lease, then=[NewJob("b"), NewJob("c"), NewJob("a")])]) == []
+        keys = [key for master in servers.masters for key in master.ask("KEYS", "*outbox*")]
+        assert keys == []
+        assert {name: each.ready for name, each in (await store.stats()).queues.items()} == {"a": 1, "b": 2, "c": 1}
+
+    async def test_arrive_once_though_their_sender_died_and_several_move_them(
+        self, store: RedisStorage, servers: ClusterSet
+    ) -> None:
+        home = await store._shards.registered("a")
+        runs = [Run(store._caller.new_name(), tag) for tag in ("b", "c")]
+        for run in runs:
+            run.jobs = [NewJob(run.tag, b"1"), NewJob(run.tag, b"2", key="k")]
+        posted = [text for run in runs for text in (run.name, run.sealed())]
+        await store._caller.once(script("post"), home, [home.outbox], *posted)
+        # The sender delivered the first run and died before it could delete it.
+        async with await opened(servers) as second, await opened(servers) as third:
+            await store._outbox.sweep(left_after=1_000_000)
+            assert (await store.stats()).queues == {}
+            await store._outbox.deliver(runs[0].name, unseal(runs[0].sealed()))
+            await asyncio.gather(*(each._outbox.sweep(left_after=0) for each in (second, third, second)))
+            assert await third._outbox.sweep(left_after=0) == 0
+            stats = (await second.stats()).queues
+            assert {name: each.ready for name, each in stats.items()} == {"b": 2, "c": 2}
+
+
+async def test_a_slot_that_moves_to_another_node_stops_nobody(store: RedisStorage, servers: ClusterSet) -> None:
+    done: list[int] = []
+    enqueued: list[int] = []
+    moved = asyncio.Event()
+
+    async def produce() -> None:
+        while not moved.is_set():
+            enqueued.extend(
+                answer.id for answer in await store.enqueue([NewJob(Q, b"x", delay=n % 2 / 100) for n in range(20)])
+            )
+
+    async def work() -> None:
+        while not moved.is_set() or (await store.stats()).queues[Q].total > len(held):
+            for job in await store.take(Q, 10):
+                assert await store.settle([Done(job.lease)]) == []
+                done.append(job.id)
+
+    async def hoard() -> None:
+        async with await opened(servers) as other:
+            while not moved.is_set():
+                held.extend(await other.take(Q, 1, lease=600))
+                await asyncio.sleep(0.001)
+
+    enqueued += [answer.id for answer in await store.enqueue([NewJob(Q)] * 5)]
+    held = await store.take(Q, 5, lease=600)  # older than the ready jobs, so that it moves after them
+    enqueued += [answer.id for answer in await store.enqueue([NewJob(Q, rank=-1)] * 3000)]
+    tasks = [asyncio.create_task(each) for each in (produce(), work(), work(), hoard())]
+    while len(done) < 50:
+        await asyncio.sleep(0.01)
+    await asyncio.to_thread(move_slot, servers, slot_of(Q))
+    before = len(done)
+    while len(done) < before + 50:
+        await asyncio.sleep(0.01)
+    moved.set()
+    await asyncio.gather(*tasks)
+    assert sorted([*done, *(job.id for job in held)]) == sorted(enqueued)
+    assert await store.settle([Done(job.lease) for job in held]) == []
+
+
+def move_slot(servers: ClusterSet, slot: int) -> None:
+    source = servers.owner(slot)
+    target = next(master for master in servers.masters if master is not source)
+    source_id, target_id = (server.ask("CLUSTER", "MYID") for server in (source, target))
+    target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source_id)
+    source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target_id)
+    while keys := source.ask("CLUSTER", "GETKEYSINSLOT", slot, 1):
+        assert source.ask("MIGRATE", "127.0.0.1", target.port, "", 0, 5000, "KEYS", *keys) == "OK"
+    for server in (target, source, *servers.masters):
+        server.ask("CLUSTER", "SETSLOT", slot, "NODE", target_id)
