@@ -9,9 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from accoda import open_storage
+from accoda.testing.servers.postgres import PostgresServer
+from accoda.testing.servers.redis import RedisServer
 from accoda.testing.servers.tarantool import TarantoolServer
 from benchmarks.measure import Side
 from benchmarks.raw.local import RawHeap, RawSqlite
+from benchmarks.raw.postgres import RawPostgres
+from benchmarks.raw.redis import RawRedis
 from benchmarks.raw.shape import Raw
 from benchmarks.raw.tarantool import RawTarantool
 
@@ -52,6 +56,26 @@ async def sqlite() -> AsyncIterator[Engine]:
 
 
 @asynccontextmanager
+async def redis() -> AsyncIterator[Engine]:
+    with RedisServer() as server:
+
+        async def open_raw(queue: str, levels: int) -> Raw:
+            return RawRedis(server.port, queue, levels)
+
+        yield Engine("redis", server.url, open_raw)
+
+
+@asynccontextmanager
+async def postgres() -> AsyncIterator[Engine]:
+    with PostgresServer() as server:
+
+        async def open_raw(queue: str, levels: int) -> Raw:
+            return await RawPostgres.open(server.url, queue, levels)
+
+        yield Engine("postgres", server.url, open_raw)
+
+
+@asynccontextmanager
 async def tarantool() -> AsyncIterator[Engine]:
     with TarantoolServer("fsync", memory=4 << 30) as server:
 
@@ -61,4 +85,4 @@ async def tarantool() -> AsyncIterator[Engine]:
         yield Engine("tarantool", server.url, open_raw)
 
 
-ENGINES = {"memory": memory, "sqlite": sqlite, "tarantool": tarantool}
+ENGINES = {"memory": memory, "sqlite": sqlite, "redis": redis, "postgres": postgres, "tarantool": tarantool}

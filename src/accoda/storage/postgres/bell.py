@@ -1,0 +1,144 @@
+"""Tells other processes that a queue has something new, and hears it from them: LISTEN and NOTIFY.
+
+A notification is a hint. Whoever waits looks at the tables first, looks again after every notification and reconnect,
+and at least every few seconds without any; so a lost one costs seconds, never a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+from accoda.errors import AccodaError
+from accoda.model import NewJob
+from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.errors import DRIVER
+from accoda.storage.postgres.pool import Connection, close
+from accoda.storage.signal import Signal
+
+_FILLED = "+"  # before the queue's name: a job is ready there, no need to look first. No name begins so.
+_QUIET = 0.02  # seconds without news after which an enqueue sends its own by its commit
+_PAUSE = 0.002  # seconds between two notifications of one process: what comes meanwhile is told together
+_FIRST_NAP, _LONGEST_NAP = 0.05, 2.0
+
+
+class Bell:
+    """One listening connection, made when somebody first waits, and one teller. Both live in the client's loop."""
+
+    def __init__(self, client: Client, signal: Signal) -> None:
+        self.filled: Counter[str] = Counter()  # how often it was heard of each queue that a job became ready
+        self._client = client
+        self._signal = signal
+        self._news: set[str] = set()
+        self._told = 0.0
+        self._telling: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._listens = asyncio.Event()
+
+    def tell(self, news: Collection[str], *, sent: bool = False) -> None:
+        """Wake who waits in this process at once, and those in others by a notification, unless it is `sent`.
+
+        It is sent after the commit, by a transaction of its own that does not wait for the disk: PostgreSQL commits
+        transactions that notify one at a time, so an enqueue that did it itself would wait for all the others.
+        """
+        if not news:
+            return
+        self._heed(news)
+        if sent:
+            return
+        if asyncio.get_running_loop() is self._client.loop:
+            self._add(news)
+        else:
+            self._client.loop.call_soon_threadsafe(self._add, news)
+
+    def is_quiet(self) -> bool:
+        """Whether it is long since this process told something; then a commit may well do it, which is sooner."""
+        now = time.monotonic()
+        quiet = self._telling is None and now - self._told > _QUIET
+        if quiet:
+            self._told = now
+        return quiet
+
+    async def listen(self) -> None:
+        """Return when notifications are heard, or when it is clear that they are not for now."""
+        self._client.check()
+        if self._listens.is_set():
+            return
+        await self._client.at_home(self._begin)
+
+    async def close(self) -> None:
+        """Tell what is still to be told, and stop listening."""
+        if self._telling is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(self._telling), 1.0)
+        for task in (self._telling, self._listening):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+        self._listens.set()  # who waits for it finds the storage closed
+
+    # -- telling
+
+    def _add(self, news: Collection[str]) -> None:
+        self._news.update(news)
+        if self._telling is None and not self._client.closed:
+            self._telling = self._client.loop.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        try:
+            while self._news:
+                news, self._news = sorted(self._news), set()
+                self._told = time.monotonic()
+                # An error is dropped: those who wait look by themselves before long.
+                with contextlib.suppress(AccodaError):
+                    await self._client.fetch("ring", news, repeat=True)
+                await asyncio.sleep(_PAUSE)
+        finally:
+            self._telling = None
+
+    # -- listening
+
+    async def _begin(self) -> None:
+        if self._listening is None:
+            self._listening = self._client.loop.create_task(self._listen())
+        await self._listens.wait()
+
+    async def _listen(self) -> None:
+        nap = _FIRST_NAP
+        while not self._client.closed:
+            try:
+                await self._listen_once()
+                nap = _FIRST_NAP
+            except DRIVER:
+                self._listens.set()  # nobody should wait for a server that is away: they look from time to time
+            await asyncio.sleep(nap)
+            nap = min(2 * nap, _LONGEST_NAP)
+
+    async def _listen_once(self) -> None:
+        connection = await self._client.connect()
+        try:
+            gone = asyncio.Event()
+            connection.add_termination_listener(lambda _: gone.set())
+            await connection.add_listener(self._client.schema, self._hear)
+            self._listens.set()
+            self._signal.ring()  # whatever was told while nobody listened
+            await gone.wait()
+        finally:
+            await close(connection)
+
+    def _hear(self, connection: Connection, process: int, channel: str, news: object) -> None:
+        self._heed((str(news),))
+
+    def _heed(self, news: Collection[str]) -> None:
+        self.filled.update(each.removeprefix(_FILLED) for each in news if each.startswith(_FILLED))
+        self._signal.ring({each.removeprefix(_FILLED) for each in news})
+
+
+def news_of(jobs: Iterable[NewJob]) -> set[str]:
+    """What to tell of new jobs: `+queue` where one is ready now, `queue` where there is a new moment to wake at."""
+    jobs = list(jobs)
+    now = {job.queue for job in jobs if not job.delay and job.start_at is None}
+    return {_FILLED + queue for queue in now} | {job.queue for job in jobs}.difference(now)

@@ -1,0 +1,108 @@
+"""Runs one statement on some connection, again where that is safe, and speaks of errors in Accoda's words."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from accoda.errors import StorageClosed
+from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
+from accoda.storage.postgres.pool import Connection, Pool, connect_fully
+from accoda.storage.scripts import load_queries
+
+RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
+_FIRST_NAP, _LONGEST_NAP = 0.02, 1.0
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_QUERIES = load_queries("accoda.storage.postgres", "queries.sql")
+
+
+def queries_for(schema: str) -> dict[str, str]:
+    """The statements of queries.sql for a schema, whose name is known to be harmless."""
+    return {name: text.replace("accoda.", f'"{schema}".') for name, text in _QUERIES.items()}
+
+
+class Client:
+    """Belongs to the event loop in which it was made; calls from other loops and threads are carried out there."""
+
+    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, size: int) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.schema = schema
+        self.queries = queries_for(schema)
+        self.connect = partial(connect_fully, connect)
+        self._pool = Pool(self.connect, size)
+        self._process = os.getpid()
+        self._closed = ""
+
+    def adopt(self, connection: Connection) -> None:
+        """Use a connection that is already there."""
+        self._pool.adopt(connection)
+
+    @property
+    def closed(self) -> bool:
+        return bool(self._closed)
+
+    async def fetch(self, query: str, *args: object, repeat: bool) -> Sequence[Any]:
+        """Run a statement in a transaction of its own and give its rows.
+
+        Where nothing was sent, or the server says that it undid the call, it is sent again. Where the connection broke
+        before the answer came, nobody knows whether it was carried out: it is sent again only if `repeat`, which says
+        that twice does no harm, and raises `StorageUnavailable` otherwise.
+        """
+        self.check()
+        return await self.at_home(self._fetch, query, args, repeat)
+
+    async def at_home(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do the work in the loop in which the client was made."""
+        if asyncio.get_running_loop() is self.loop or self.loop.is_closed():
+            return await work(*args, **kwargs)
+        there = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), self.loop)
+        return await asyncio.wrap_future(there)
+
+    async def value(self, query: str, *args: object, repeat: bool) -> Any:
+        """The only column of the only row."""
+        return (await self.fetch(query, *args, repeat=repeat))[0][0]
+
+    async def close(self) -> None:
+        if not self._closed:
+            self._closed = "this PostgreSQL storage was closed; open it again"
+            # The connections of a forked child are its parent's; those of a loop that has ended, ended with it.
+            if os.getpid() == self._process and not self.loop.is_closed():
+                await self._pool.close()
+
+    def check(self) -> None:
+        if os.getpid() != self._process:
+            raise StorageClosed("this PostgreSQL storage was opened before the process forked; open it in the child")
+        if self._closed:
+            raise StorageClosed(self._closed)
+        if self.loop.is_closed():
+            raise StorageClosed("the event loop in which this PostgreSQL storage was opened has ended; open it again")
+
+    async def _fetch(self, query: str, args: tuple[object, ...], repeat: bool) -> Sequence[Any]:
+        text = self.queries[query]
+        end = self.loop.time() + RECONNECT_FOR
+        nap = _FIRST_NAP
+        while True:
+            connection = None
+            try:
+                connection = await self._pool.acquire()
+                # No await between the check in acquire and the send: what broke before was seen there.
+                rows: Sequence[Any] = await connection.fetch(text, *args)
+                return rows
+            except DRIVER as error:
+                sent = connection is not None
+                again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
+                if not again or self._closed or self.loop.time() > end:
+                    raise translate(error, unsure=sent and not repeat) from error
+            finally:
+                if connection is not None:
+                    self._pool.release(connection)
+            await asyncio.sleep(random.uniform(nap / 2, nap))
+            nap = min(2 * nap, _LONGEST_NAP)
+            self.check()

@@ -1,0 +1,277 @@
+"""`Store` in a PostgreSQL schema. Each verb is one call of a function there: one round trip, one transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Sequence
+from typing import Any, cast
+
+from accoda.clock import Clock, SystemClock
+from accoda.errors import AccodaError, VersionConflict
+from accoda.model import (
+    Document,
+    Done,
+    Enqueued,
+    Job,
+    JobInfo,
+    Lease,
+    NewJob,
+    Outcome,
+    Rank,
+    Refused,
+    Retry,
+    State,
+    Stats,
+    check_document_name,
+    check_queue,
+    clean,
+)
+from accoda.storage.closing import Closing
+from accoda.storage.inputs import (
+    check_browse,
+    check_id,
+    check_ids,
+    check_jobs,
+    check_leases,
+    check_outcomes,
+    check_pause,
+    check_prefix,
+    check_ranks,
+    check_take,
+    check_wait,
+    check_write,
+)
+from accoda.storage.postgres import rows
+from accoda.storage.postgres.bell import Bell, news_of
+from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.foreign import run_in
+from accoda.storage.postgres.upkeep import Upkeep
+from accoda.storage.signal import Signal
+
+UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
+VAIN_FOR = 0.05  # seconds within which two takes that find nothing make the next look a careful one
+LOOK_EVERY = 5_000  # ms: the longest that a lost notification can delay a job
+_AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
+
+
+class PostgresStorage(Closing):
+    """Safe to share between threads and event loops; calls are carried out in the loop in which it was opened.
+
+    `clock` is for tests: then the server takes its moment for the present one. None: the server's own clock.
+
+    What happens when the connection breaks before an answer came (`repeat` below):
+    repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
+    settle and extend (fenced: what was applied is then refused as "lost"), rerank, pause, resume, and whatever only
+    looks. Not repeated, but `StorageUnavailable`, because twice would be too much or the answer wrong: enqueue, write,
+    remove, revive, purge.
+    """
+
+    def __init__(self, client: Client, clock: Clock | None = None) -> None:
+        self._client = client
+        self._clock = clock
+        self._timer = clock or SystemClock()
+        self._signal = Signal()
+        self._bell = Bell(client, self._signal)
+        self._upkeep = Upkeep(client)
+        self._vain: dict[str, tuple[float, float]] = {}  # the last two takes of each queue that found nothing
+        self._undoing: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        await self._client.at_home(self._close)
+        self._signal.ring()
+
+    async def _close(self) -> None:
+        if not self._client.closed:
+            await self._bell.close()
+            await self._upkeep.close()
+        await self._client.close()
+
+    def _at(self) -> int | None:
+        """The present moment where a test decides it; otherwise the server's clock does."""
+        return None if self._clock is None else self._clock.now()
+
+    # -- the hot path
+
+    async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
+        """Store all of them or none. With `connection`, in the transaction that is open there: see docs/postgres.md."""
+        check_jobs(jobs)
+        self._client.check()
+        if not jobs:
+            return []
+        columns = rows.columns(jobs)
+        if connection is not None:
+            query = self._client.queries["enqueue_apart"]
+            return rows.enqueued(*await run_in(connection, query, (self._at(), *columns, sorted(set(columns[0])))))
+        news = news_of(jobs)
+        with_commit = sorted(news) if self._bell.is_quiet() else []
+        (answer,) = await self._client.fetch("enqueue", self._at(), *columns, with_commit, repeat=False)
+        self._bell.tell(news, sent=bool(with_commit))
+        return rows.enqueued(*answer)
+
+    async def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
+        check_take(queue, count, lease, max_cost)
+        taking = asyncio.ensure_future(self._take(queue, count, round(lease * 1000), max_cost, clean(worker)))
+        try:
+            return await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The caller went away, but the server may be at it: what it hands out must not lie there for a whole lease.
+            undoing = asyncio.ensure_future(self._undo(taking))
+            self._undoing.add(undoing)
+            undoing.add_done_callback(self._undoing.discard)
+            await asyncio.wait({undoing}, timeout=UNDO_PATIENCE)
+            raise
+
+    async def _take(self, queue: str, count: int, lease: int, max_cost: int | None, worker: str) -> list[Job]:
+        args = (self._at(), queue, count, lease, max_cost, worker)
+        jobs = rows.jobs_taken(queue, await self._client.fetch("take", *args, repeat=True))
+        if not jobs:
+            self._vain[queue] = (self._vain.get(queue, (0.0, 0.0))[1], time.monotonic())
+        return jobs
+
+    async def _undo(self, taking: asyncio.Future[list[Job]]) -> None:
+        # An error is dropped: the jobs then come back when their lease ends.
+        with contextlib.suppress(AccodaError):
+            if jobs := await taking:
+                jobs = sorted(jobs, key=lambda job: job.id)
+                ids, tokens = [job.id for job in jobs], [job.attempts for job in jobs]
+                await self._client.fetch("give_back", jobs[0].queue, ids, tokens, repeat=True)
+                self._bell.tell({jobs[0].queue})
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        check_outcomes(outcomes)
+        self._client.check()
+        if not outcomes:
+            return []
+        self._upkeep.note(len(outcomes))
+        if rows.is_plain(outcomes):
+            return await self._finish(cast(Sequence[Done], outcomes))
+        args = rows.outcome_columns(outcomes)
+        leases = rows.lease_columns(outcome.lease for outcome in outcomes)
+        verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=True)
+        self._bell.tell({outcome.lease.queue for outcome in outcomes if type(outcome) is Retry})
+        self._bell.tell(news_of(job for outcome in outcomes if type(outcome) is Done for job in outcome.then))
+        return rows.refused(outcomes, verdicts)
+
+    async def _finish(self, outcomes: Sequence[Done]) -> list[Refused]:
+        ordered = sorted(outcomes, key=lambda outcome: outcome.lease.id)  # the order in which rows are locked
+        ids, tokens, queues = rows.lease_columns(outcome.lease for outcome in ordered)
+        seen = [rows.counted(outcome.waiters) for outcome in ordered]
+        verdicts = await self._client.value("finish", self._at(), queues[0], ids, tokens, seen, repeat=True)
+        if verdicts is None:
+            return []
+        by_id = {outcome.lease.id: verdict for outcome, verdict in zip(ordered, verdicts, strict=True)}
+        return rows.refused(outcomes, [by_id[outcome.lease.id] for outcome in outcomes])
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        check_leases(leases, lease)
+        args = (*rows.lease_columns(leases), round(lease * 1000))
+        lost = await self._client.value("extend", self._at(), *args, repeat=True)
+        self._bell.tell({held.queue for held in leases})  # an end may have come nearer
+        return [Refused(leases[place - 1], "lost") for place in lost]
+
+    async def rerank(self, ranks: Sequence[Rank]) -> int:
+        check_ranks(ranks)
+        held = rows.lease_columns(Lease(rank.queue, rank.id, 0) for rank in ranks)
+        args = (held[0], held[2], [float(rank.rank) for rank in ranks], [rows.counted(rank.waiters) for rank in ranks])
+        return int(await self._client.value("rerank", self._at(), *args, repeat=True))
+
+    async def waiters(self, lease: Lease) -> list[bytes]:
+        check_leases((lease,), 1.0)
+        ((id,), (token,), (queue,)) = rows.lease_columns((lease,))
+        return list(await self._client.value("waiters", self._at(), id, token, queue, repeat=True))
+
+    async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+        check_wait(queues, timeout)
+        names = list(queues)
+
+        filled = self._bell.filled
+        heard: dict[str, int] | None = None  # what was heard before the last look, if that saw no pause
+
+        async def look() -> tuple[bool, int | None]:
+            nonlocal heard
+            # Who looked, and then hears that a job is ready in a queue that is open, need not look again: that is one
+            # round trip less from an enqueue to a take. Perhaps another took the job: then the next wait looks.
+            if heard is not None and any(filled[name] > count for name, count in heard.items()):
+                self._client.check()
+                return True, None
+            # Listening begins before the look, so that nothing falls between the two.
+            await self._bell.listen()
+            before, asked = {name: filled[name] for name in names}, self._timer.now()
+            args = (self._at(), names, self._in_vain(names))
+            ((takable, now, due, closed),) = await self._client.fetch("look", *args, repeat=True)
+            heard = None if closed else before
+            # A duration by the server's clock: how far this machine's clock is off does not matter.
+            nap = LOOK_EVERY if due is None else min(LOOK_EVERY, due - now)
+            return takable, asked + nap
+
+        return await self._signal.wait(self._timer, names, timeout, look)
+
+    def _in_vain(self, queues: list[str]) -> bool:
+        """Whether takes of one of the queues found nothing twice in a moment, perhaps because its jobs are locked."""
+        since = time.monotonic() - VAIN_FOR
+        return any(self._vain[queue][0] > since for queue in queues if queue in self._vain)
+
+    async def stats(self) -> Stats:
+        return rows.stats(await self._client.fetch("stats", self._at(), repeat=True))
+
+    # -- documents
+
+    async def read(self, name: str) -> Document | None:
+        check_document_name(name)
+        found = await self._client.fetch("read", self._at(), name, repeat=True)
+        return Document(name, *found[0]) if found else None
+
+    async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
+        check_write(name, value, version, ttl)
+        args = (self._at(), name, value, version, rows.to_ms(ttl))
+        ((new, found),) = await self._client.fetch("write", *args, repeat=False)
+        if new is None:
+            raise VersionConflict(name, version or 0, found)
+        return int(new)
+
+    async def documents(self, prefix: str) -> list[Document]:
+        check_prefix(prefix)
+        found = await self._client.fetch("documents", self._at(), prefix, prefix + _AFTER_ALL, repeat=True)
+        return [Document(*row) for row in found]
+
+    # -- for people
+
+    async def find(self, id: int) -> JobInfo | None:
+        check_id(id)
+        found = await self._client.fetch("find", self._at(), rows.storable(id), repeat=True)
+        return rows.job_info(found[0]) if found else None
+
+    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
+        check_browse(queue, state, after, limit)
+        args = (queue, rows.STATE_NUMBERS[state], -1 if after is None else after, limit)
+        return [rows.job_info(row) for row in await self._client.fetch("browse", self._at(), *args, repeat=True)]
+
+    async def remove(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        wanted = [rows.storable(id) for id in ids]
+        return int(await self._client.value("remove", self._at(), wanted, repeat=False))
+
+    async def revive(self, ids: Sequence[int]) -> int:
+        check_ids(ids)
+        wanted = [rows.storable(id) for id in ids]
+        queues = await self._client.value("revive", self._at(), wanted, repeat=False)
+        self._bell.tell(set(queues))
+        return len(queues)
+
+    async def pause(self, queue: str, until: int | None = None) -> None:
+        check_pause(queue, until)
+        await self._client.fetch("pause", queue, until, repeat=True)
+        self._bell.tell({queue})  # the end of the pause is a new moment to wake at
+
+    async def resume(self, queue: str) -> None:
+        check_queue(queue)
+        await self._client.fetch("resume", queue, repeat=True)
+        self._bell.tell({queue})
+
+    async def purge(self, queue: str, state: State) -> int:
+        check_browse(queue, state, None, 0)
+        return int(await self._client.value("purge", self._at(), queue, rows.STATE_NUMBERS[state], repeat=False))
