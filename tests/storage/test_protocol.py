@@ -11,6 +11,9 @@ VERBS = {name: verb for kind in (Storage, Inspector) for name, verb in vars(kind
 CLASSES = [
     "accoda.storage.memory.storage:MemoryStorage",
     "accoda.storage.sqlite.storage:SqliteStorage",
+    "accoda.storage.redis.storage:RedisStorage",
+    "accoda.storage.postgres.storage:PostgresStorage",
+    "accoda.storage.tarantool.storage:TarantoolStorage",
     "accoda.storage.observed:Observed",
 ]
 

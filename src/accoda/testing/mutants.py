@@ -209,6 +209,19 @@ MUTANTS: dict[str, Mutant] = {
         sqlite=("held_jobs", "AND sort > ?2", "AND ?2"),
         by_machine=False,
     ),
+    "sqlite-late-plain-done": Mutant(
+        3,
+        "the same, for a batch of plain jobs",
+        "TestLeaseEnd::test_is_too_late_for_the_holder_even_before_anyone_looks",
+        sqlite=("count_plain", "AND sort > ?4", "AND ?4"),
+        by_machine=False,
+    ),
+    "sqlite-old-token": Mutant(
+        3,
+        "an old lease may settle the job that another holds now",
+        "TestSettle::test_refuses_an_old_lease_while_a_new_one_runs",
+        sqlite=("count_plain", "attempts = ?3", "?3 >= 0"),
+    ),
     "sqlite-rank-ignored": Mutant(
         4,
         "first in, first out, whatever the rank",
@@ -225,7 +238,7 @@ MUTANTS: dict[str, Mutant] = {
         0,
         "a paused queue hands out jobs",
         "TestPause::test_a_paused_queue_gives_nothing_until_it_is_resumed",
-        sqlite=("is_paused", "AND paused", "AND NOT paused"),
+        sqlite=("next_moments", "paused AND", "0 AND"),
     ),
     "sqlite-rerank-unguarded": Mutant(
         8,

@@ -19,9 +19,11 @@ SET ready = ready + ?2, delayed = delayed + ?3, taken = taken + ?4, dead = dead 
 WHERE no = ?1;
 
 -- name: next_moments
--- The soonest start time and lease end of a queue.
+-- The soonest start time and lease end of a queue, and whether it is paused.
 SELECT (SELECT sort FROM jobs WHERE queue = ?1 AND state = 1 ORDER BY sort LIMIT 1),
-       (SELECT sort FROM jobs WHERE queue = ?1 AND state = 2 ORDER BY sort LIMIT 1);
+       (SELECT sort FROM jobs WHERE queue = ?1 AND state = 2 ORDER BY sort LIMIT 1),
+       paused AND (paused_until IS NULL OR paused_until > ?2)
+FROM queues WHERE no = ?1;
 
 -- name: start_delayed
 UPDATE jobs SET state = 0, sort = rank WHERE queue = ?1 AND state = 1 AND sort <= ?2;
@@ -58,9 +60,6 @@ SET state = ?2, sort = ?3, rank = ?4, cost = ?5, keep_for = ?6, data = ?7, attem
     prev_start_time = iif(?8, start_time, prev_start_time), start_time = ?9
 WHERE id = ?1;
 
--- name: is_paused
-SELECT 1 FROM queues WHERE no = ?1 AND paused AND (paused_until IS NULL OR paused_until > ?2);
-
 -- name: ready_jobs
 SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters
 FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
@@ -71,6 +70,11 @@ UPDATE jobs SET state = 2, sort = ?2, worker = ?3, taken_at = ?4 WHERE id IN car
 -- name: give_back_unseen
 -- Jobs of a take whose caller went away before it got the answer: nobody knows the token, so it may stay.
 UPDATE jobs SET state = 0, sort = rank WHERE id = ?1 AND queue = ?2 AND state = 2 AND attempts = ?3;
+
+-- name: count_plain
+-- How many of these ids are held by a lease of this queue with these attempts, and leave nothing behind when done.
+SELECT count(*) FROM jobs
+WHERE id IN carray(?1) AND queue = ?2 AND attempts = ?3 AND state = 2 AND sort > ?4 AND waiters = 0 AND keep_for = 0;
 
 -- name: held_jobs
 -- The taken jobs among these ids whose lease has not ended.

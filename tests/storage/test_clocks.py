@@ -1,0 +1,49 @@
+"""Two workers whose clocks differ by an hour: the server's clock decides, so nothing is early."""
+
+import asyncio
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from accoda import NewJob, open_storage
+from accoda.testing.servers.postgres import PostgresServer
+from accoda.testing.servers.process import Process
+from accoda.testing.servers.pytest import need
+from accoda.testing.servers.redis import RedisServer
+from accoda.testing.servers.tarantool import TarantoolServer
+
+WORKER = Path(__file__).with_name("clock_worker.py")
+JOBS = 120
+
+
+@pytest.fixture(params=[RedisServer, PostgresServer, TarantoolServer])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    make: Callable[[], Process] = request.param
+    server = need(make)
+    with server:
+        yield server.url  # type: ignore[attr-defined]
+
+
+async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -> None:
+    async with await open_storage(url) as store:
+        await store.enqueue([NewJob("q", delay=n % 7 / 10) for n in range(JOBS)])
+        workers = [
+            await asyncio.create_subprocess_exec(
+                sys.executable, str(WORKER), url, str(off), str(JOBS), stdout=asyncio.subprocess.PIPE
+            )
+            for off in (-1800, 1800)
+        ]
+        async with asyncio.timeout(60):
+            told = [(await worker.communicate())[0].decode() for worker in workers]
+        assert [worker.returncode for worker in workers] == [0, 0]
+        lines = [line.split() for text in told for line in text.splitlines()]
+        assert sorted(int(line[0]) for line in lines) == sorted({int(line[0]) for line in lines}), "no job ran twice"
+        assert len(lines) == JOBS
+        assert {line[1] for line in lines} == {"0"}, "no lease ended before its time"
+        assert {line[2] for line in lines} == {"False"}, "no delayed job was early"
+        assert {line[3] for line in lines} == {"False"}, "no outcome was refused"
+        assert all(told), "both had a share"
+        stats = (await store.stats()).queues["q"]
+        assert (stats.done, stats.total, stats.expired) == (JOBS, 0, 0)
