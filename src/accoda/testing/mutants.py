@@ -212,7 +212,7 @@ MUTANTS: dict[str, Mutant] = {
     "sqlite-late-plain-done": Mutant(
         3,
         "the same, for a batch of plain jobs",
-        "TestLeaseEnd::test_is_too_late_for_the_holder_even_before_anyone_looks",
+        "TestLeaseEnd::test_comes_at_the_exact_millisecond",
         sqlite=("count_plain", "AND sort > ?4", "AND ?4"),
         by_machine=False,
     ),
@@ -221,6 +221,7 @@ MUTANTS: dict[str, Mutant] = {
         "an old lease may settle the job that another holds now",
         "TestSettle::test_refuses_an_old_lease_while_a_new_one_runs",
         sqlite=("count_plain", "attempts = ?3", "?3 >= 0"),
+        by_machine=False,
     ),
     "sqlite-rank-ignored": Mutant(
         4,

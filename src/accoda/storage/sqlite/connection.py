@@ -131,17 +131,18 @@ def _version(connection: apsw.Connection) -> int:
 
 
 def _refuse_strangers(connection: apsw.Connection, path: Path) -> None:
+    # In this order: tables and mark of a new store appear in one commit, so who sees the tables then sees the mark.
+    tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     owner = connection.pragma("application_id")
-    if owner != APPLICATION_ID:
-        if owner or connection.execute("SELECT count(*) FROM sqlite_schema").get:
-            raise NotADatabase(f"{path} is a database of another program; choose another file for the queue")
-        return
-    version = _version(connection)
-    if version > len(MIGRATIONS):
-        raise SchemaMismatch(
-            f"{path} was written by a newer Accoda (layout {version}; this one knows up to {len(MIGRATIONS)}); "
-            "upgrade with: pip install --upgrade accoda"
-        )
+    if owner == APPLICATION_ID:
+        version = _version(connection)
+        if version > len(MIGRATIONS):
+            raise SchemaMismatch(
+                f"{path} was written by a newer Accoda (layout {version}; this one knows up to {len(MIGRATIONS)}); "
+                "upgrade with: pip install --upgrade accoda"
+            )
+    elif owner or tables:
+        raise NotADatabase(f"{path} is a database of another program; choose another file for the queue")
 
 
 @contextmanager
