@@ -26,8 +26,9 @@ check: setup  ## types and style
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: setup  ## rates beside the bare engines, into benchmarks/results/
+bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 15 minutes)
 	$(BIN)/python -m benchmarks
+	$(BIN)/python -m benchmarks.postgres_rot
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -20,6 +20,7 @@ from accoda.model import Done, NewJob
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 from accoda.testing.servers.postgres import PostgresServer
+from benchmarks.report import RESULTS, table
 
 WAITING = 50_000
 SLICE = 20_000
@@ -27,6 +28,10 @@ CONTROL = 4_000
 BATCH = 100
 WORKERS = 2
 PAYLOAD = b"x" * 100
+HEADINGS = (
+    "storage", "jobs", "take+settle/s", "control/s", "share", "table MB", "indexes MB", "dead rows", "autovacuums",
+    "own vacuums",
+)  # fmt: skip
 
 SIZES = """
 SELECT pg_table_size('accoda.jobs') / 1e6, pg_indexes_size('accoda.jobs') / 1e6, n_dead_tup,
@@ -75,19 +80,22 @@ async def main() -> None:
         ):
             await put(store, WAITING)
             await tenth(store, control, sql, SLICE)  # plans and caches
-            print("   jobs   take+settle/s  control/s  share   table MB  indexes MB  dead rows  autovacuums  vacuums")
-            shares = []
+            shares: list[float] = []
+            lines: list[tuple[str, ...]] = []
             for n in range(1, 11):
                 rate, reference = await tenth(store, control, sql, total // 10)
                 shares.append(rate / reference)
-                table, indexes, dead, auto, own = await sql.fetchrow(SIZES)
-                print(
-                    f"{total // 10 * n:9,} {rate:13,.0f} {reference:10,.0f} {shares[-1]:6.0%} {table:10.1f}"
-                    f" {indexes:11.1f} {dead:10,} {auto:12} {own:8}",
-                    flush=True,
-                )
-            print(f"the last tenth runs at {shares[-1] / shares[0]:.0%} of the first, by its share of the control")
+                table_mb, index_mb, dead, auto, own = await sql.fetchrow(SIZES)
+                figures = (f"{table_mb:.1f}", f"{index_mb:.1f}", f"{dead:,}", str(auto), str(own))
+                lines.append(("postgres", f"{total // 10 * n:,}", f"{rate:,.0f}", f"{reference:,.0f}",
+                              f"{shares[-1]:.0%}", *figures))  # fmt: skip
+                print(f"{total // 10 * n:,} jobs", file=sys.stderr, flush=True)
         await sql.close()
+    text = table(HEADINGS, lines)
+    text += f"\n\nThe last tenth runs at {shares[-1] / shares[0]:.0%} of the first, by its share of the control."
+    print(text)
+    if not sys.argv[1:]:
+        (RESULTS / "postgres_rot.md").write_text(text + "\n")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,9 @@ def save(rates: Sequence[Rate], wakeups: Sequence[Wakeup], text: str) -> None:
     facts = {"rates": [asdict(rate) for rate in rates], "wakeups": [asdict(wakeup) for wakeup in wakeups]}
     (RESULTS / "bench.json").write_text(json.dumps(facts, indent=1) + "\n")
     (RESULTS / "bench.md").write_text(text + "\n")
-    (RESULTS / "bench.svg").write_text(chart([rate for rate in rates if rate.what == "take+settle"]))
+    (RESULTS / "bench.svg").write_text(
+        chart([rate for rate in rates if rate.what == "take+settle" and rate.waiting == 1000])
+    )
 
 
 STYLE = """
@@ -72,7 +74,7 @@ def chart(rates: Sequence[Rate]) -> str:
             most = max(max(r.accoda, r.raw) for r in rates if r.storage == storage)
             parts.append(f'<text x="10" y="{top + 12}" font-weight="600">{escape(storage)}</text>')
             top += 22
-        label = f"batch {rate.batch:,}, {rate.waiting:,} waiting"
+        label = f"batch {rate.batch:,}"
         parts.append(f'<text class="small" x="10" y="{top + 14}">{label}</text>')
         for place, (kind, value) in enumerate((("ours", rate.accoda), ("raw", rate.raw))):
             width = max(2, 330 * value / most)
