@@ -213,8 +213,8 @@ class VersionUnchecked(MemoryStorage):
 
 class VersionsBeginAgain(MemoryStorage):
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        if self._document(name, self._now()) is None:
-            self._documents.pop(name, None)
+        if self._documents.read(name, self._now()) is None:
+            self._documents.all.pop(name, None)
         return await super().write(name, value, version=version, ttl=ttl)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from heapq import heappop
 
 from accoda.clock import Clock, SystemClock
-from accoda.errors import StorageClosed, VersionConflict
+from accoda.errors import StorageClosed
 from accoda.model import (
     Bury,
     Document,
@@ -31,20 +31,9 @@ from accoda.model import (
     check_state,
     clean,
 )
+from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.inputs import (
-    check_browse,
-    check_ids,
-    check_jobs,
-    check_leases,
-    check_outcomes,
-    check_pause,
-    check_prefix,
-    check_ranks,
-    check_take,
-    check_wait,
-    check_write,
-)
+from accoda.storage.memory.documents import Documents
 from accoda.storage.memory.line import (
     Line,
     Record,
@@ -68,7 +57,7 @@ class MemoryStorage(Closing):
         self._signal = Signal()
         self._jobs: dict[int, Record] = {}
         self._lines: dict[str, Line] = {}
-        self._documents: dict[str, Document] = {}
+        self._documents = Documents()
         self._last_id = 0
         self._closed = False
 
@@ -87,7 +76,7 @@ class MemoryStorage(Closing):
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        check_jobs(jobs)
+        inputs.check_jobs(jobs)
         with self._lock:
             now = self._now()
             answers = [self._add(job, now) for job in jobs]
@@ -97,7 +86,7 @@ class MemoryStorage(Closing):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        check_take(queue, count, lease, max_cost)
+        inputs.check_take(queue, count, lease, max_cost)
         with self._lock:
             now = self._now()
             line = self._lines.get(queue)
@@ -112,7 +101,7 @@ class MemoryStorage(Closing):
             return lease_out(line, records, now, now + round(lease * 1000), clean(worker))
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        check_outcomes(outcomes)
+        inputs.check_outcomes(outcomes)
         refused: list[Refused] = []
         follow_ups: list[NewJob] = []
         touched: set[str] = set()
@@ -132,7 +121,7 @@ class MemoryStorage(Closing):
         return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        check_leases(leases, lease)
+        inputs.check_leases(leases, lease)
         refused = []
         with self._lock:
             now = self._now()
@@ -148,7 +137,7 @@ class MemoryStorage(Closing):
         return refused
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        check_ranks(ranks)
+        inputs.check_ranks(ranks)
         applied = 0
         with self._lock:
             now = self._now()
@@ -167,13 +156,13 @@ class MemoryStorage(Closing):
         return applied
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        check_leases((lease,), 1.0)
+        inputs.check_leases((lease,), 1.0)
         with self._lock:
             record = self._current(lease, self._now())
             return list(record.waiters or ()) if record else []
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        check_wait(queues, timeout)
+        inputs.check_wait(queues, timeout)
 
         async def look() -> tuple[bool, int | None]:
             with self._lock:
@@ -196,34 +185,22 @@ class MemoryStorage(Closing):
     async def read(self, name: str) -> Document | None:
         check_document_name(name)
         with self._lock:
-            return self._document(name, self._now())
+            return self._documents.read(name, self._now())
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        check_write(name, value, version, ttl)
+        inputs.check_write(name, value, version, ttl)
         with self._lock:
-            now = self._now()
-            live = self._document(name, now)
-            found = live.version if live else 0
-            if version is not None and version != found:
-                raise VersionConflict(name, version, found)
-            # An expired document stays as a tombstone: its versions go on, so a version read long ago never fits again.
-            last = self._documents.get(name)
-            new = last.version + 1 if last else 1
-            expires_at = None if ttl is None else now + round(ttl * 1000)
-            self._documents[name] = Document(name, value, new, expires_at)
-            return new
+            return self._documents.write(name, value, version, ttl, self._now())
 
     async def documents(self, prefix: str) -> list[Document]:
-        check_prefix(prefix)
+        inputs.check_prefix(prefix)
         with self._lock:
-            now = self._now()
-            names = sorted(name for name in self._documents if name.startswith(prefix))
-            return [found for name in names if (found := self._document(name, now))]
+            return self._documents.starting_with(prefix, self._now())
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
-        check_ids((id,))
+        inputs.check_ids((id,))
         with self._lock:
             now = self._now()
             record = self._jobs.get(id)
@@ -233,7 +210,7 @@ class MemoryStorage(Closing):
             return describe(record) if record else None
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        check_browse(queue, state, after, limit)
+        inputs.check_browse(queue, state, after, limit)
         with self._lock:
             now = self._now()
             line = self._lines.get(queue)
@@ -244,13 +221,13 @@ class MemoryStorage(Closing):
             return [describe(self._jobs[id]) for id in ids[:limit]]
 
     async def remove(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         with self._lock:
             now = self._now()
             return sum(self._remove(id, now) for id in ids)
 
     async def revive(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         with self._lock:
             now = self._now()
             revived = [record for id in ids if (record := self._revive(id, now))]
@@ -258,7 +235,7 @@ class MemoryStorage(Closing):
         return len(revived)
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        check_pause(queue, until)
+        inputs.check_pause(queue, until)
         with self._lock:
             self._now()
             line = self._line(queue)
@@ -439,9 +416,3 @@ class MemoryStorage(Closing):
         if line.ready:
             return now
         return line.due[0][0] if line.due else None
-
-    def _document(self, name: str, now: int) -> Document | None:
-        document = self._documents.get(name)
-        if document is None or (document.expires_at is not None and document.expires_at <= now):
-            return None
-        return document

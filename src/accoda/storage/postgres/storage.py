@@ -28,21 +28,8 @@ from accoda.model import (
     check_queue,
     clean,
 )
+from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.inputs import (
-    check_browse,
-    check_id,
-    check_ids,
-    check_jobs,
-    check_leases,
-    check_outcomes,
-    check_pause,
-    check_prefix,
-    check_ranks,
-    check_take,
-    check_wait,
-    check_write,
-)
 from accoda.storage.postgres import rows
 from accoda.storage.postgres.bell import Bell, news_of
 from accoda.storage.postgres.client import Client
@@ -96,7 +83,7 @@ class PostgresStorage(Closing):
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
         """Store all of them or none. With `connection`, in the transaction that is open there: see docs/postgres.md."""
-        check_jobs(jobs)
+        inputs.check_jobs(jobs)
         self._client.check()
         if not jobs:
             return []
@@ -113,7 +100,7 @@ class PostgresStorage(Closing):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        check_take(queue, count, lease, max_cost)
+        inputs.check_take(queue, count, lease, max_cost)
         taking = asyncio.ensure_future(self._take(queue, count, round(lease * 1000), max_cost, clean(worker)))
         try:
             return await asyncio.shield(taking)
@@ -142,7 +129,7 @@ class PostgresStorage(Closing):
                 self._bell.tell({jobs[0].queue})
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        check_outcomes(outcomes)
+        inputs.check_outcomes(outcomes)
         self._client.check()
         if not outcomes:
             return []
@@ -167,25 +154,25 @@ class PostgresStorage(Closing):
         return rows.refused(outcomes, [by_id[outcome.lease.id] for outcome in outcomes])
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        check_leases(leases, lease)
+        inputs.check_leases(leases, lease)
         args = (*rows.lease_columns(leases), round(lease * 1000))
         lost = await self._client.value("extend", self._at(), *args, repeat=True)
         self._bell.tell({held.queue for held in leases})  # an end may have come nearer
         return [Refused(leases[place - 1], "lost") for place in lost]
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        check_ranks(ranks)
+        inputs.check_ranks(ranks)
         held = rows.lease_columns(Lease(rank.queue, rank.id, 0) for rank in ranks)
         args = (held[0], held[2], [float(rank.rank) for rank in ranks], [rows.counted(rank.waiters) for rank in ranks])
         return int(await self._client.value("rerank", self._at(), *args, repeat=True))
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        check_leases((lease,), 1.0)
+        inputs.check_leases((lease,), 1.0)
         ((id,), (token,), (queue,)) = rows.lease_columns((lease,))
         return list(await self._client.value("waiters", self._at(), id, token, queue, repeat=True))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        check_wait(queues, timeout)
+        inputs.check_wait(queues, timeout)
         names = list(queues)
 
         filled = self._bell.filled
@@ -226,7 +213,7 @@ class PostgresStorage(Closing):
         return Document(name, *found[0]) if found else None
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        check_write(name, value, version, ttl)
+        inputs.check_write(name, value, version, ttl)
         args = (self._at(), name, value, version, rows.to_ms(ttl))
         ((new, found),) = await self._client.fetch("write", *args, repeat=False)
         if new is None:
@@ -234,36 +221,36 @@ class PostgresStorage(Closing):
         return int(new)
 
     async def documents(self, prefix: str) -> list[Document]:
-        check_prefix(prefix)
+        inputs.check_prefix(prefix)
         found = await self._client.fetch("documents", self._at(), prefix, prefix + _AFTER_ALL, repeat=True)
         return [Document(*row) for row in found]
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
-        check_id(id)
+        inputs.check_id(id)
         found = await self._client.fetch("find", self._at(), rows.storable(id), repeat=True)
         return rows.job_info(found[0]) if found else None
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        check_browse(queue, state, after, limit)
+        inputs.check_browse(queue, state, after, limit)
         args = (queue, rows.STATE_NUMBERS[state], -1 if after is None else after, limit)
         return [rows.job_info(row) for row in await self._client.fetch("browse", self._at(), *args, repeat=True)]
 
     async def remove(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         wanted = [rows.storable(id) for id in ids]
         return int(await self._client.value("remove", self._at(), wanted, repeat=False))
 
     async def revive(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         wanted = [rows.storable(id) for id in ids]
         queues = await self._client.value("revive", self._at(), wanted, repeat=False)
         self._bell.tell(set(queues))
         return len(queues)
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        check_pause(queue, until)
+        inputs.check_pause(queue, until)
         await self._client.fetch("pause", queue, until, repeat=True)
         self._bell.tell({queue})  # the end of the pause is a new moment to wake at
 
@@ -273,5 +260,5 @@ class PostgresStorage(Closing):
         self._bell.tell({queue})
 
     async def purge(self, queue: str, state: State) -> int:
-        check_browse(queue, state, None, 0)
+        inputs.check_browse(queue, state, None, 0)
         return int(await self._client.value("purge", self._at(), queue, rows.STATE_NUMBERS[state], repeat=False))

@@ -21,21 +21,8 @@ from accoda.model import (
     check_document_name,
     check_queue,
 )
+from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.inputs import (
-    check_browse,
-    check_id,
-    check_ids,
-    check_jobs,
-    check_leases,
-    check_outcomes,
-    check_pause,
-    check_prefix,
-    check_ranks,
-    check_take,
-    check_wait,
-    check_write,
-)
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.documents import Documents
 from accoda.storage.redis.home import Home
@@ -85,36 +72,36 @@ class RedisStorage(Closing):
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        check_jobs(jobs)
+        inputs.check_jobs(jobs)
         work = self._jobs.enqueue(jobs)
         return await (work if self._home.is_here() else self._home.run(work))
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        check_take(queue, count, lease, max_cost)
+        inputs.check_take(queue, count, lease, max_cost)
         work = self._jobs.take(queue, count, lease, max_cost, worker)
         return await (work if self._home.is_here() else self._home.run(work))
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        check_outcomes(outcomes)
+        inputs.check_outcomes(outcomes)
         work = self._jobs.settle(outcomes)
         return await (work if self._home.is_here() else self._home.run(work))
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        check_leases(leases, lease)
+        inputs.check_leases(leases, lease)
         return await self._home.run(self._jobs.extend(leases, lease))
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        check_ranks(ranks)
+        inputs.check_ranks(ranks)
         return await self._home.run(self._jobs.rerank(ranks))
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        check_leases((lease,), 1.0)
+        inputs.check_leases((lease,), 1.0)
         return await self._home.run(self._jobs.waiters(lease))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        check_wait(queues, timeout)
+        inputs.check_wait(queues, timeout)
         return await self._home.run(self._wait(queues, timeout))
 
     async def _wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -149,33 +136,33 @@ class RedisStorage(Closing):
         return await self._home.run(self._documents.read(name))
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        check_write(name, value, version, ttl)
+        inputs.check_write(name, value, version, ttl)
         return await self._home.run(self._documents.write(name, value, version, ttl))
 
     async def documents(self, prefix: str) -> list[Document]:
-        check_prefix(prefix)
+        inputs.check_prefix(prefix)
         return await self._home.run(self._documents.documents(prefix))
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
-        check_id(id)
+        inputs.check_id(id)
         return await self._home.run(self._people.find(id))
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        check_browse(queue, state, after, limit)
+        inputs.check_browse(queue, state, after, limit)
         return await self._home.run(self._people.browse(queue, state, after, limit))
 
     async def remove(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         return await self._home.run(self._people.remove(ids))
 
     async def revive(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         return await self._home.run(self._people.revive(ids))
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        check_pause(queue, until)
+        inputs.check_pause(queue, until)
         await self._home.run(self._people.pause(queue, until))
 
     async def resume(self, queue: str) -> None:
@@ -183,5 +170,5 @@ class RedisStorage(Closing):
         await self._home.run(self._people.resume(queue))
 
     async def purge(self, queue: str, state: State) -> int:
-        check_browse(queue, state, None, 0)
+        inputs.check_browse(queue, state, None, 0)
         return await self._home.run(self._people.purge(queue, state))

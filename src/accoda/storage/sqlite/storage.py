@@ -25,21 +25,8 @@ from accoda.model import (
     check_queue,
     clean,
 )
+from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.inputs import (
-    check_browse,
-    check_id,
-    check_ids,
-    check_jobs,
-    check_leases,
-    check_outcomes,
-    check_pause,
-    check_prefix,
-    check_ranks,
-    check_take,
-    check_wait,
-    check_write,
-)
 from accoda.storage.signal import Signal
 from accoda.storage.sqlite import documents as papers
 from accoda.storage.sqlite import inspector
@@ -65,35 +52,35 @@ class SqliteStorage(Closing):
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        check_jobs(jobs)
+        inputs.check_jobs(jobs)
         return await self._writer.run(steps.enqueue, jobs)
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        check_take(queue, count, lease, max_cost)
+        inputs.check_take(queue, count, lease, max_cost)
         return await self._writer.run(
             steps.take, queue, count, lease, max_cost, clean(worker), undo=steps.give_back_unseen
         )
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        check_outcomes(outcomes)
+        inputs.check_outcomes(outcomes)
         return await self._writer.run(steps.settle, outcomes)
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        check_leases(leases, lease)
+        inputs.check_leases(leases, lease)
         return await self._writer.run(steps.extend, leases, lease)
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        check_ranks(ranks)
+        inputs.check_ranks(ranks)
         return await self._writer.run(steps.rerank, ranks)
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        check_leases((lease,), 1.0)
+        inputs.check_leases((lease,), 1.0)
         return await self._writer.run(steps.waiters, lease, writes=False)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        check_wait(queues, timeout)
+        inputs.check_wait(queues, timeout)
 
         async def look() -> tuple[bool, int | None]:
             # Asked for before the look, so that no write of another process falls between the two.
@@ -115,33 +102,33 @@ class SqliteStorage(Closing):
         return await self._writer.run(papers.read, name, writes=False)
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        check_write(name, value, version, ttl)
+        inputs.check_write(name, value, version, ttl)
         return await self._writer.run(papers.write, name, value, version, ttl)
 
     async def documents(self, prefix: str) -> list[Document]:
-        check_prefix(prefix)
+        inputs.check_prefix(prefix)
         return await self._writer.run(papers.documents, prefix, writes=False)
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
-        check_id(id)
+        inputs.check_id(id)
         return await self._writer.run(inspector.find, id)
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        check_browse(queue, state, after, limit)
+        inputs.check_browse(queue, state, after, limit)
         return await self._writer.run(inspector.browse, queue, state, after, limit)
 
     async def remove(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         return await self._writer.run(inspector.remove, ids)
 
     async def revive(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         return await self._writer.run(inspector.revive, ids)
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        check_pause(queue, until)
+        inputs.check_pause(queue, until)
         await self._writer.run(inspector.pause, queue, until)
 
     async def resume(self, queue: str) -> None:
@@ -149,5 +136,5 @@ class SqliteStorage(Closing):
         await self._writer.run(inspector.resume, queue)
 
     async def purge(self, queue: str, state: State) -> int:
-        check_browse(queue, state, None, 0)
+        inputs.check_browse(queue, state, None, 0)
         return await self._writer.run(inspector.purge, queue, state)

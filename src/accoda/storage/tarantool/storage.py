@@ -26,21 +26,8 @@ from accoda.model import (
     check_queue,
     clean,
 )
+from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.inputs import (
-    check_browse,
-    check_id,
-    check_ids,
-    check_jobs,
-    check_leases,
-    check_outcomes,
-    check_pause,
-    check_prefix,
-    check_ranks,
-    check_take,
-    check_wait,
-    check_write,
-)
 from accoda.storage.signal import Signal
 from accoda.storage.tarantool import rows
 from accoda.storage.tarantool.client import Client
@@ -72,7 +59,7 @@ class TarantoolStorage(Closing):
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        check_jobs(jobs)
+        inputs.check_jobs(jobs)
         names = rows.Names()
         news = rows.rows_of_jobs(names, jobs)
         first, joined = await self._client.once("enqueue", (names.list(), news), rows.ENQUEUED)
@@ -81,7 +68,7 @@ class TarantoolStorage(Closing):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        check_take(queue, count, lease, max_cost)
+        inputs.check_take(queue, count, lease, max_cost)
         args = (queue, min(count, _MOST_JOBS), rows.milliseconds(lease), max_cost, clean(worker))
         found = await self._client.once("take", args, rows.JOBS, lambda found: self._give_back(queue, found))
         return rows.taken(queue, found)
@@ -102,33 +89,33 @@ class TarantoolStorage(Closing):
         task.add_done_callback(forget)
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        check_outcomes(outcomes)
+        inputs.check_outcomes(outcomes)
         names = rows.Names()
         outcome_rows, follow_ups = rows.rows_of_outcomes(names, outcomes)
         answer = await self._client.once("settle", (names.list(), outcome_rows, follow_ups), rows.REFUSED)
         return rows.refused(outcomes, answer)
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        check_leases(leases, lease)
+        inputs.check_leases(leases, lease)
         names = rows.Names()
         lease_rows = rows.rows_of_leases(names, leases)
         lost = await self._client.call("extend", (names.list(), lease_rows, rows.milliseconds(lease)), rows.INTS)
         return [Refused(leases[position - 1], "lost") for position in lost]
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        check_ranks(ranks)
+        inputs.check_ranks(ranks)
         names = rows.Names()
         new = [(names.place(rank.queue), rank.id, float(rank.rank), rank.waiters) for rank in ranks]
         applied: int = await self._client.call("rerank", (names.list(), new), rows.INT)
         return applied
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        check_leases((lease,), 1.0)
+        inputs.check_leases((lease,), 1.0)
         found = await self._client.call("waiters", (lease.queue, lease.id, lease.attempts), rows.WAITERS)
         return [rows.bytes_of(raw) for raw in found]
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        check_wait(queues, timeout)
+        inputs.check_wait(queues, timeout)
         names = list(dict.fromkeys(queues))
         who = object()
 
@@ -159,7 +146,7 @@ class TarantoolStorage(Closing):
         return rows.document(found[0]) if found else None
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        check_write(name, value, version, ttl)
+        inputs.check_write(name, value, version, ttl)
         args = (name, value, version, None if ttl is None else rows.milliseconds(ttl))
         written, found = await self._client.once("write", args, rows.PAIR)
         if not written:
@@ -168,32 +155,32 @@ class TarantoolStorage(Closing):
         return int(found)
 
     async def documents(self, prefix: str) -> list[Document]:
-        check_prefix(prefix)
+        inputs.check_prefix(prefix)
         return [rows.document(row) for row in await self._client.call("documents", (prefix,), rows.DOCUMENTS)]
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
-        check_id(id)
+        inputs.check_id(id)
         return rows.found(await self._client.call("find", (id,), rows.FOUND))
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        check_browse(queue, state, after, limit)
+        inputs.check_browse(queue, state, after, limit)
         args = (queue, rows.STATE_NUMBERS[state], after, limit)
         return [rows.info(queue, row) for row in await self._client.call("browse", args, rows.JOBS)]
 
     async def remove(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         removed: int = await self._client.once("remove", (ids,), rows.INT)
         return removed
 
     async def revive(self, ids: Sequence[int]) -> int:
-        check_ids(ids)
+        inputs.check_ids(ids)
         revived: int = await self._client.once("revive", (ids,), rows.INT)
         return revived
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        check_pause(queue, until)
+        inputs.check_pause(queue, until)
         await self._client.call("pause", (queue, until), rows.FLAG)
 
     async def resume(self, queue: str) -> None:
@@ -201,7 +188,7 @@ class TarantoolStorage(Closing):
         await self._client.call("resume", (queue,), rows.FLAG)
 
     async def purge(self, queue: str, state: State) -> int:
-        check_browse(queue, state, None, 0)
+        inputs.check_browse(queue, state, None, 0)
         purged, last, more = 0, None, True
         while more:
             args = (queue, rows.STATE_NUMBERS[state], last, _PURGE_AT_ONCE)
