@@ -46,6 +46,9 @@ class Pool:
                 raise StorageClosed("this PostgreSQL storage was closed; open it again")
             if connection is None:
                 connection = await self._make()
+                if self._closed:  # meanwhile: nobody else would ever close this one
+                    await close(connection)
+                    raise StorageClosed("this PostgreSQL storage was closed; open it again")
         self._busy.add(connection)
         self._quiet.clear()
         return connection
@@ -55,6 +58,8 @@ class Pool:
         self._busy.discard(connection)
         if not self._busy:
             self._quiet.set()
+        if self._closed and not connection.is_closed():
+            connection.terminate()  # whoever closed the pool may be gone already
         self._pass_on(None if connection.is_closed() else connection)
 
     async def close(self) -> None:
