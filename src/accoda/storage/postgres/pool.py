@@ -46,7 +46,7 @@ class Pool:
                 raise StorageClosed("this PostgreSQL storage was closed; open it again")
             if connection is None:
                 connection = await self._make()
-                if self._closed:  # meanwhile: nobody else would ever close this one
+                if self._is_closed():  # meanwhile: nobody else would ever close this one
                     await close(connection)
                     raise StorageClosed("this PostgreSQL storage was closed; open it again")
         self._busy.add(connection)
@@ -74,6 +74,9 @@ class Pool:
         for connection in self._busy:
             connection.terminate()
         await asyncio.gather(*(close(connection) for connection in idle))
+
+    def _is_closed(self) -> bool:
+        return self._closed
 
     def _pop_idle(self) -> Connection | None:
         while self._idle:
