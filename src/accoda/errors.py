@@ -2,6 +2,14 @@
 
     AccodaError
     ├── InvalidInput            what was passed in cannot be used (also a ValueError); carries `field`
+    ├── JobNotFound             no such job is stored: finished and not kept, removed, or never there; carries `id`
+    ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
+    ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
+    ├── HandlerTimeout          a run took longer than its handler's `timeout`
+    ├── HandlerLost             a run was stopped from outside; `LeaseLost` and `WorkerStopped` say why
+    ├── RetryLater, BuryJob     not trouble: what a handler raises to say what becomes of its job
+    ├── SettingsError           a setting, or the file it stands in, cannot be used; carries `problems`
+    ├── CannotListen            the port for metrics cannot be opened; carries `host`, `port`
     ├── VersionConflict         a document changed since it was read; carries `name`, `expected`, `found`
     └── StorageError            the store, not the call, is the trouble
         ├── MissingDriver       the storage needs an extra that is not installed
@@ -17,6 +25,8 @@ Driver errors are translated into these at the storage's edge, with `from`, so t
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta
+
 
 class AccodaError(Exception):
     """The root: `except AccodaError` catches everything that Accoda raises on purpose."""
@@ -28,6 +38,90 @@ class InvalidInput(AccodaError, ValueError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+
+
+class JobNotFound(AccodaError):
+    """No job with this id is stored."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(
+            f"job {id} is not stored: it finished and its queue keeps no results (set keep_for), or it was removed"
+        )
+        self.id = id
+
+
+class JobFailed(AccodaError):
+    """The job is among the dead letters, so its result will not come. `reason` says why it was buried."""
+
+    def __init__(self, id: int, reason: str) -> None:
+        super().__init__(f"job {id} is dead: {reason}")
+        self.id = id
+        self.reason = reason
+
+
+class ResultTimeout(AccodaError, TimeoutError):
+    """The job did not finish in time. It is still stored; ask again, or cancel it."""
+
+    def __init__(self, id: int, timeout: float, state: str) -> None:
+        super().__init__(f"job {id} is still {state} after {timeout:g} s")
+        self.id = id
+
+
+class HandlerTimeout(AccodaError, TimeoutError):
+    """The run took longer than its handler's `timeout`, and was stopped."""
+
+
+class HandlerLost(AccodaError):
+    """The run was stopped from outside; its outcome does not count."""
+
+
+class LeaseLost(HandlerLost):
+    """The job was cancelled, replaced, or given to somebody else while this run went on."""
+
+
+class WorkerStopped(HandlerLost):
+    """The worker had to leave before the run was over; the job goes back at once."""
+
+
+class RetryLater(AccodaError):
+    """Raise it in a handler: the job goes back, after `delay` seconds (or a timedelta), or at the moment `at`.
+
+    Without either, the queue's retry rule says when. A limit of attempts still holds.
+    """
+
+    def __init__(
+        self, reason: str = "", *, delay: float | timedelta | None = None, at: datetime | int | None = None
+    ) -> None:
+        super().__init__(reason or "asked to run later")
+        if delay is not None and at is not None:
+            raise InvalidInput("at", "give either delay or at, not both")
+        self.delay = delay
+        self.at = at
+
+
+class BuryJob(AccodaError):
+    """Raise it in a handler: the job goes to the dead letters at once, with the reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class SettingsError(AccodaError):
+    """A setting, or its file, cannot be used. `problems` has a line for each, which begins with its source."""
+
+    def __init__(self, *problems: str) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class CannotListen(AccodaError):
+    """The port for metrics cannot be opened. Carries `host` and `port`."""
+
+    def __init__(self, host: str, port: int, problem: str) -> None:
+        super().__init__(f"metrics: cannot listen on port {port} of {host}: {problem}")
+        self.host = host
+        self.port = port
 
 
 class VersionConflict(AccodaError):
