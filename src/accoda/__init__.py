@@ -1,18 +1,32 @@
 """Accoda: a job queue that knows who waits for a job, what it costs and by when it is wanted."""
 
+import logging
+
+from accoda.app import App
 from accoda.clock import Clock, ManualClock, SystemClock
 from accoda.errors import (
     AccodaError,
+    BuryJob,
+    CannotListen,
+    HandlerLost,
+    HandlerTimeout,
     InvalidInput,
+    JobFailed,
+    JobNotFound,
+    LeaseLost,
     MissingDriver,
     NotADatabase,
+    ResultTimeout,
+    RetryLater,
     SchemaMismatch,
+    SettingsError,
     StorageClosed,
     StorageError,
     StorageFull,
     StorageReadOnly,
     StorageUnavailable,
     VersionConflict,
+    WorkerStopped,
 )
 from accoda.model import (
     Bury,
@@ -32,33 +46,65 @@ from accoda.model import (
     Stats,
 )
 from accoda.priority import Policy, Priority, aging, policy, strict
+from accoda.retry import Exponential, Fixed, RetryRule
+from accoda.runtime.batch import Batch, Running
+from accoda.runtime.events import BatchReport, HandlerStats, Monitor
+from accoda.runtime.handler import Handler
+from accoda.runtime.middleware import Middleware
+from accoda.runtime.results import Progress
+from accoda.runtime.worker import Worker, WorkerOptions
 from accoda.storage.open import migrate, open_storage
 from accoda.storage.protocol import Inspector, Storage, Store
 
+# Whoever configures no logging is not shouted at by Python's handler of last resort.
+logging.getLogger("accoda").addHandler(logging.NullHandler())
+
 __all__ = [
     "AccodaError",
+    "App",
+    "Batch",
+    "BatchReport",
     "Bury",
+    "BuryJob",
+    "CannotListen",
     "Clock",
     "Document",
     "Done",
     "Enqueued",
+    "Exponential",
+    "Fixed",
+    "Handler",
+    "HandlerLost",
+    "HandlerStats",
+    "HandlerTimeout",
     "Inspector",
     "InvalidInput",
     "Job",
+    "JobFailed",
     "JobInfo",
+    "JobNotFound",
     "Lease",
+    "LeaseLost",
     "ManualClock",
+    "Middleware",
     "MissingDriver",
+    "Monitor",
     "NewJob",
     "NotADatabase",
     "Outcome",
     "Policy",
     "Priority",
+    "Progress",
     "QueueStats",
     "Rank",
     "Refused",
+    "ResultTimeout",
     "Retry",
+    "RetryLater",
+    "RetryRule",
+    "Running",
     "SchemaMismatch",
+    "SettingsError",
     "State",
     "Stats",
     "Storage",
@@ -70,6 +116,9 @@ __all__ = [
     "Store",
     "SystemClock",
     "VersionConflict",
+    "Worker",
+    "WorkerOptions",
+    "WorkerStopped",
     "aging",
     "migrate",
     "open_storage",

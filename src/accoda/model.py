@@ -98,7 +98,11 @@ class Lease(Struct, frozen=True, gc=False):
 
 
 class Job(Struct, frozen=True, gc=False):
-    """A taken job. `waiters` is their number when it was taken."""
+    """A taken job. `waiters` is their number when it was taken.
+
+    `fresh_at` is what `attempts` was when the job last began afresh: enqueued, revived, or replaced. `crashes` counts
+    the leases that ended since then without an outcome.
+    """
 
     id: int
     queue: str
@@ -112,6 +116,8 @@ class Job(Struct, frozen=True, gc=False):
     prev_start_time: int | None
     waiters: int
     lease: Lease
+    fresh_at: int = 0
+    crashes: int = 0
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -234,6 +240,8 @@ class JobInfo(Struct, frozen=True, gc=False):
     ended_at: int | None = None
     reason: str | None = None
     result: bytes | None = None
+    fresh_at: int = 0
+    crashes: int = 0
 
 
 def check_queue(name: object) -> None:

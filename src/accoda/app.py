@@ -1,0 +1,199 @@
+"""What a user imports: `App`, its handlers, and the calls that enqueue to them.
+
+app = App()
+
+@app.handler("emails", batch=50, max_attempts=10)
+async def send(email: Email) -> None: ...
+
+await send.enqueue(Email("anna@example.com"), priority=Priority.HIGH, delay=30)
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
+
+from accoda.clock import Clock, SystemClock
+from accoda.connections import Connections, lazy_store
+from accoda.enqueue import EnqueueOptions, Line, new_job
+from accoda.errors import InvalidInput
+from accoda.model import Enqueued, JobInfo, NewJob, check_queue
+from accoda.runtime.batch import Batch, Running, current
+from accoda.runtime.handler import Handler, HandlerOptions
+from accoda.runtime.middleware import Middleware
+from accoda.runtime.results import Progress, read_progress, wait_for_result, write_progress
+from accoda.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+    from accoda.sync import SyncFace
+    from accoda.trial import Trial
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+DEFAULT_URL = "sqlite:///accoda.db"
+
+
+class Decorator(Protocol):
+    """What `app.handler(…)` gives: it turns a function into a `Handler` and keeps its types."""
+
+    @overload
+    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    @overload
+    def __call__(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+
+
+class App:
+    """Handlers and the store that their jobs are in.
+
+    `url` says where the jobs are; without it `ACCODA_URL` does, and without that they are in `accoda.db` beside you.
+    Nothing is connected before the first call that needs it.
+    """
+
+    def __init__(
+        self, url: str | None = None, *, clock: Clock | None = None, middleware: Sequence[Middleware] = ()
+    ) -> None:
+        self.url = url or os.environ.get("ACCODA_URL") or DEFAULT_URL
+        self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self.middleware = tuple(middleware)
+        self.connections = Connections(self.url, clock)
+        self.storage: Store = lazy_store(lambda: self.connections)
+
+    @overload
+    def handler(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    @overload
+    def handler(self, queue: str | None = None, /, **options: Unpack[HandlerOptions]) -> Decorator: ...
+    @overload
+    def handler(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    @overload
+    def handler(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+
+    def handler(self, what: Any = None, /, **options: Any) -> Any:
+        """Make a function the handler of a queue: `@app.handler("emails", …)`, or bare, for a queue of its name.
+
+        See `HandlerOptions` for what may be said.
+        """
+        if callable(what):
+            return self._add(None, what, {})
+        if what is not None:
+            check_queue(what)
+        return lambda function: self._add(what, function, cast(HandlerOptions, options))
+
+    async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+        """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
+        store = await self.connections.get()
+        return (await store.enqueue([self.new_job(queue, payload, options)]))[0]
+
+    async def enqueue_many(
+        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+    ) -> list[Enqueued]:
+        """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
+        if options.get("key") is not None:
+            raise InvalidInput("key", "would make all these jobs one; enqueue them one by one, each with its own key")
+        line, now = self._line(queue), self._now()
+        jobs = [new_job(line, payload, now, options) for payload in payloads]
+        return await (await self.connections.get()).enqueue(jobs) if jobs else []
+
+    def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
+        """The `NewJob` that `enqueue` stores: for `Done(then=[…])`, or to enqueue in a transaction of your own."""
+        return new_job(self._line(queue), payload, self._now(), options)
+
+    async def result(self, id: int, *, timeout: float | None = None, type: Any = Any) -> Any:
+        """Wait until a job is done, and give back what its handler returned (as `type`, if given).
+
+        Its queue must keep results (`keep_for`). Raises `JobFailed` if it is dead, `ResultTimeout` if it takes longer.
+        """
+        return await wait_for_result(await self.connections.get(), id, timeout, type)
+
+    def progress(self, fraction: float | None = None, message: str = "") -> Coroutine[Any, Any, None]:
+        """Say from inside a handler how far its job is: `await app.progress(0.4, "12 of 30 pages")`.
+
+        At most ten a second are stored for each job. In a `def` handler: `app.sync.progress(…)`.
+        """
+        return write_progress(self.connections, self.current, fraction, message)
+
+    async def progress_of(self, id: int) -> Progress | None:
+        """What a job's handler last said of its progress."""
+        return await read_progress(await self.connections.get(), id)
+
+    async def find(self, id: int) -> JobInfo | None:
+        """Everything that is stored about a job."""
+        return await (await self.connections.get()).find(id)
+
+    async def cancel(self, id: int) -> bool:
+        """Take a job back that waits or runs. One that runs is told within about a second, and its outcome is refused.
+
+        False: there is no such job, or it has ended already.
+        """
+        store = await self.connections.get()
+        job = await store.find(id)
+        if job is None or job.state in ("dead", "done"):
+            return False
+        return await store.remove([id]) == 1
+
+    @property
+    def current(self) -> Running[Any]:
+        """The job that the single handler around this call runs: its id, its attempts, and `enqueue` for follow-ups."""
+        job = current.get()
+        if job is None:
+            raise InvalidInput("current", "there is no job here: only a single handler has one (a batch has several)")
+        return job
+
+    async def run_until_idle(self, queues: Iterable[str] | None = None) -> int:
+        """Run what is ready, and what that enqueues, until nothing is left to start; give the number of jobs run.
+
+        For tests and scripts. Delayed jobs stay where they are.
+        """
+        from accoda.runtime.worker import run_until_idle
+
+        return await run_until_idle(self, queues)
+
+    def testing(self) -> Trial:
+        """For tests: `with app.testing() as trial:` runs this app's jobs in memory, with a clock that you move."""
+        from accoda.trial import Trial
+
+        return Trial(self)
+
+    @cached_property
+    def sync(self) -> SyncFace:
+        """The same calls without `await`, for Django, Flask and scripts: `app.sync.enqueue(…)`."""
+        from accoda.sync import SyncFace
+
+        return SyncFace(self)
+
+    async def close(self) -> None:
+        """Close this event loop's connection. The next call opens it again."""
+        await self.connections.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def _add(self, queue: str | None, function: Callable[..., Any], options: HandlerOptions) -> Handler[Any, Any, Any]:
+        name = queue if queue is not None else str(getattr(function, "__name__", ""))
+        handler: Handler[Any, Any, Any] = Handler(self, name, function, options)
+        if name in self.handlers:
+            raise InvalidInput("queue", f"{name!r} has a handler already: {self.handlers[name]!r}")
+        self.handlers[name] = handler
+        return handler
+
+    def _line(self, queue: str) -> Line:
+        handler = self.handlers.get(queue)
+        return handler.line if handler is not None else Line(queue)
+
+    def _now(self) -> int:
+        return (self.connections.clock or _system).now()
+
+
+_system = SystemClock()

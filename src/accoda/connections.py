@@ -1,0 +1,117 @@
+"""An app's stores: one for each event loop that uses it, opened on first use."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from accoda.clock import Clock
+from accoda.storage.open import open_storage
+from accoda.storage.protocol import Store
+
+Open = Callable[[], Awaitable[Store]]
+
+
+class Connections:
+    """Opens stores behind a URL and keeps track of them.
+
+    A connection belongs to the event loop that opened it, and to the process: another loop, or a process forked later,
+    gets one of its own. Memory is the exception: there is one store for the app, which any loop may use.
+    """
+
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self.url = url
+        self.clock = clock
+        self._shared: Store | None = None
+        self._pid = os.getpid()
+        self._opened: dict[asyncio.AbstractEventLoop, asyncio.Future[Store]] = {}
+
+    @property
+    def in_memory(self) -> bool:
+        return self.url.startswith("memory:")
+
+    async def get(self) -> Store:
+        """This loop's store."""
+        loop = asyncio.get_running_loop()
+        self._tidy()
+        opened = self._opened.get(loop)
+        if opened is None:
+            # No await between the look and the entry: a second caller on this loop finds the first one's future.
+            opened = self._opened[loop] = loop.create_future()
+            try:
+                opened.set_result(await self.open())
+            except BaseException as error:
+                del self._opened[loop]
+                if isinstance(error, Exception):
+                    opened.set_exception(error)
+                    opened.exception()  # whoever waits is told; nobody waiting is no mistake
+                else:
+                    opened.cancel()
+                raise
+        # Shielded: a caller that is cancelled while it waits must not cancel the opening for the others.
+        return opened.result() if opened.done() else await asyncio.shield(opened)
+
+    async def open(self) -> Store:
+        """Another store, which the caller closes with `put_back`. In memory it is the shared one."""
+        if not self.in_memory:
+            return await open_storage(self.url, clock=self.clock)
+        if self._shared is None:
+            self._shared = await open_storage(self.url, clock=self.clock)
+        return self._shared
+
+    async def put_back(self, store: Store) -> None:
+        """Close a store that `open` gave, unless it is the shared one."""
+        if store is not self._shared:
+            await store.close()
+
+    async def reopen(self) -> Store:
+        """Close this loop's store and open it anew; for one that seems to be stuck."""
+        opened = self._opened.pop(asyncio.get_running_loop(), None)
+        if opened is not None and opened.done() and not opened.exception():
+            await self.put_back(opened.result())
+        return await self.get()
+
+    async def close(self) -> None:
+        """Close this loop's store. The next use opens it again."""
+        opened = self._opened.pop(asyncio.get_running_loop(), None)
+        if opened is not None:
+            await self.put_back(await opened)
+
+    def _tidy(self) -> None:
+        if os.getpid() != self._pid:
+            # After a fork the parent's connections are none of ours, and must not be closed by us either.
+            self._pid, self._shared = os.getpid(), None
+            self._opened = {}
+        for loop in [loop for loop in self._opened if loop.is_closed()]:
+            del self._opened[loop]
+
+
+class _Lazy:
+    """Stands for a store that is opened by the first call."""
+
+    def __init__(self, connections: Callable[[], Connections]) -> None:
+        self._connections = connections
+
+    def __getattr__(self, verb: str) -> Callable[..., Awaitable[Any]]:
+        if verb.startswith("_") or not hasattr(Store, verb):
+            raise AttributeError(f"a storage has no {verb!r}")
+        if verb == "close":
+            return lambda: self._connections().close()
+
+        async def call(*args: Any, **kwargs: Any) -> Any:
+            return await getattr(await self._connections().get(), verb)(*args, **kwargs)
+
+        return call
+
+    async def __aenter__(self) -> Store:
+        return await self._connections().get()
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._connections().close()
+
+
+def lazy_store(connections: Callable[[], Connections]) -> Store:
+    """A `Store` whose first call connects."""
+    return cast(Store, _Lazy(connections))

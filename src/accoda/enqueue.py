@@ -1,0 +1,78 @@
+"""From what a user writes when enqueueing to a `NewJob`. Pure; no I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import TypedDict
+
+from msgspec import Struct
+
+from accoda.errors import InvalidInput
+from accoda.model import NewJob, OnDuplicate
+from accoda.payload import encode
+from accoda.priority import Policy, Priority, strict
+from accoda.times import milliseconds, seconds
+
+
+class EnqueueOptions(TypedDict, total=False):
+    """What may be said of a job when it is enqueued. All of it is optional, and all of it combines.
+
+    `delay` (seconds or a timedelta) or `at` (a datetime with a time zone, or milliseconds) say when it may start.
+    `key` makes it one of a kind in its queue; `on_duplicate` says what happens to a second one. `keep_for` keeps the
+    finished job and its result that many seconds; without it, the handler's own `keep_for` holds.
+    """
+
+    priority: Priority
+    delay: float | timedelta | None
+    at: datetime | int | None
+    key: str | None
+    on_duplicate: OnDuplicate
+    waiter: bytes | None
+    cost: int
+    keep_for: float | timedelta | None
+
+
+class Line(Struct, frozen=True):
+    """What a queue's handler says of its jobs, for the producer's side."""
+
+    queue: str
+    policy: Policy = strict
+    encode: Callable[[object], bytes] = encode
+    keep_for: float = 0.0
+    cost: int = 0
+
+
+def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> NewJob:
+    """One job, as told. `now` is only for the rank of an `aging` queue: start times are the storage's."""
+    unknown = options.keys() - EnqueueOptions.__annotations__.keys()
+    if unknown:
+        names = ", ".join(EnqueueOptions.__annotations__)
+        raise InvalidInput(min(unknown), f"there is no such option; use {names}")
+    delay, at, keep_for = options.get("delay"), options.get("at"), options.get("keep_for")
+    if delay is not None and at is not None:
+        raise InvalidInput("at", "give either delay or at, not both")
+    start_at = None if at is None else milliseconds("at", at)
+    delay = None if delay is None else seconds("delay", delay)
+    # A job that starts later is as old as its start: an aging queue counts its wait from there.
+    since = start_at if start_at is not None else now + round((delay or 0.0) * 1000)
+    return NewJob(
+        line.queue,
+        line.encode(payload),
+        rank=line.policy(_level(options.get("priority", Priority.NORMAL)), max(now, since)),
+        delay=delay,
+        start_at=start_at,
+        cost=options.get("cost", line.cost),
+        key=options.get("key"),
+        on_duplicate=options.get("on_duplicate", "keep"),
+        waiter=options.get("waiter"),
+        keep_for=line.keep_for if keep_for is None else seconds("keep_for", keep_for),
+    )
+
+
+def _level(priority: object) -> Priority:
+    try:
+        return Priority(priority)  # type: ignore[arg-type]
+    except ValueError:
+        names = ", ".join(f"Priority.{level.name}" for level in Priority)
+        raise InvalidInput("priority", f"must be one of {names}, not {priority!r}") from None

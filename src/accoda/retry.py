@@ -1,0 +1,167 @@
+"""When a job that failed runs again, and what becomes of a job after a run. Pure functions; no I/O.
+
+A rule is any function of how many times the job came back so far and of the error: it gives the seconds until the next
+run, or None to bury the job.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from math import isfinite
+
+from msgspec import Struct
+
+from accoda.errors import BuryJob, InvalidInput, RetryLater, WorkerStopped
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
+from accoda.times import milliseconds, seconds
+
+RetryRule = Callable[[int, BaseException], float | None]
+
+LONGEST = 3600.0
+"""Seconds: how far apart the tries of the default rule get."""
+
+
+def _check(field: str, value: float) -> None:
+    if not isfinite(value) or value < 0:
+        raise InvalidInput(field, f"must be a number of seconds >= 0, not {value!r}")
+
+
+class Fixed(Struct, frozen=True):
+    """The same pause before every try.
+
+    >>> Fixed(30)(7, ValueError())
+    30
+    """
+
+    delay: float
+
+    def __post_init__(self) -> None:
+        _check("delay", self.delay)
+
+    def __call__(self, tries: int, error: BaseException) -> float:
+        return self.delay
+
+
+class Exponential(Struct, frozen=True):
+    """A pause that doubles (`factor`) from `first` to at most `longest` seconds.
+
+    With `jitter` the pause is drawn evenly from zero to that ("full jitter"), so that jobs which failed together do not
+    all come back together.
+
+    >>> [Exponential(first=2, jitter=False)(tries, ValueError()) for tries in range(4)]
+    [2.0, 4.0, 8.0, 16.0]
+    >>> 0 <= Exponential(first=2)(3, ValueError()) <= 16
+    True
+    """
+
+    first: float = 1.0
+    factor: float = 2.0
+    longest: float = LONGEST
+    jitter: bool = True
+
+    def __post_init__(self) -> None:
+        _check("first", self.first)
+        _check("longest", self.longest)
+        if not isfinite(self.factor) or self.factor < 1:
+            raise InvalidInput("factor", f"must be a number >= 1, not {self.factor!r}")
+
+    def __call__(self, tries: int, error: BaseException) -> float:
+        # The exponent is bounded, so that a job with ten thousand tries gives no overflow.
+        pause = min(self.longest, self.first * self.factor ** min(tries, 64))
+        return random.uniform(0, pause) if self.jitter else pause
+
+
+def rule(value: RetryRule | float | None) -> RetryRule:
+    """A rule from what a user may write: a rule, a number of seconds, or None for the default.
+
+    >>> rule(5)
+    Fixed(delay=5.0)
+    """
+    if value is None:
+        return Exponential()
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return Fixed(float(value))
+    if callable(value):
+        return value
+    raise InvalidInput("retry", f"must be seconds, Fixed(…), Exponential(…) or a function, not {value!r}")
+
+
+class Limits(Struct, frozen=True):
+    """When to give a job up: its queue's rule and how many runs, and how many lost leases, it may have."""
+
+    rule: RetryRule = Exponential()
+    max_attempts: int | None = None
+    max_crashes: int | None = 5
+
+
+class Finished(Struct, frozen=True, gc=False):
+    """The run went well; `result` is what is kept of it, `then` what follows in the same step."""
+
+    result: bytes | None = None
+    then: tuple[NewJob, ...] = ()
+
+
+class Failed(Struct, frozen=True):
+    """The run raised."""
+
+    error: BaseException
+
+
+Result = Finished | Failed
+
+
+def decide(job: Job, result: Result, limits: Limits) -> Outcome:
+    """What becomes of a job after a run."""
+    if isinstance(result, Finished):
+        return Done(job.lease, result.then, result.result)
+    error = result.error
+    if isinstance(error, BuryJob):
+        return Bury(job.lease, clean(str(error.reason)))
+    if isinstance(error, WorkerStopped):
+        return Retry(job.lease, reason=describe(error))
+    reason = describe(error)
+    tries = job.attempts - job.fresh_at
+    if limits.max_attempts is not None and tries + 1 >= limits.max_attempts:
+        return Bury(job.lease, f"failed {tries + 1} times, the last time with {reason}")
+    try:
+        if isinstance(error, RetryLater) and error.at is not None:
+            return Retry(job.lease, at=milliseconds("at", error.at), reason=reason)
+        if isinstance(error, RetryLater) and error.delay is not None:
+            return Retry(job.lease, delay=seconds("delay", error.delay), reason=reason)
+    except InvalidInput as wrong:  # what the handler asked for cannot be done: the rule says when, and the reason why
+        error = wrong
+    return _by_rule(job, limits.rule, tries, error)
+
+
+def give_up(job: Job, limits: Limits) -> Bury | None:
+    """Bury a job before it runs again, if its runs kept ending without an outcome."""
+    tries = job.attempts - job.fresh_at
+    if limits.max_crashes is not None and job.crashes >= limits.max_crashes:
+        return Bury(
+            job.lease, f"poison: its lease ended {job.crashes} times without an outcome; its worker may have died"
+        )
+    if limits.max_attempts is not None and tries >= limits.max_attempts:
+        return Bury(job.lease, f"ran {tries} times; its last run ended without an outcome")
+    return None
+
+
+def describe(error: BaseException) -> str:
+    """An error in one line, for a job's reason.
+
+    >>> describe(ValueError("no such user"))
+    'ValueError: no such user'
+    """
+    text = str(error)
+    return clean(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def _by_rule(job: Job, rule: RetryRule, tries: int, error: BaseException) -> Outcome:
+    reason = describe(error)
+    try:
+        pause = rule(tries, error)
+        if pause is None:
+            return Bury(job.lease, reason)
+        return Retry(job.lease, delay=pause, reason=reason)
+    except Exception as broken:  # a rule is the user's code: its own mistake must not lose the job or spin
+        return Retry(job.lease, delay=LONGEST, reason=f"{reason} (and the retry rule failed: {describe(broken)})")

@@ -1,0 +1,192 @@
+"""A handler: the user's function, what it says of its queue, and the typed way to enqueue to it."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import typing
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin
+
+from msgspec import Struct
+
+from accoda.enqueue import EnqueueOptions, Line
+from accoda.errors import InvalidInput
+from accoda.model import Enqueued, check_queue
+from accoda.payload import Codec
+from accoda.priority import policy
+from accoda.retry import RetryRule, rule
+from accoda.runtime.batch import Batch
+from accoda.times import seconds
+
+if TYPE_CHECKING:
+    from accoda.app import App
+
+RunIn = Literal["loop", "thread", "process"]
+T = TypeVar("T")
+A = TypeVar("A")
+R = TypeVar("R")
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What a handler may say of its queue. Settings of the same meaning win over `batch`, `lease`, `timeout`,
+    `max_attempts` and `max_crashes`, so that a running worker can be tuned."""
+
+    batch: int
+    max_attempts: int | None
+    max_crashes: int | None
+    lease: float | timedelta
+    retry: RetryRule | float | None
+    policy: str
+    keep_for: float | timedelta
+    timeout: float | timedelta | None
+    run_in: RunIn | None
+    cost: int
+    number: int | None
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """`HandlerOptions`, checked. None: not said, so the settings or their defaults hold."""
+
+    batch: int | None = None
+    max_attempts: int | None = None
+    max_crashes: int | None = None
+    lease: float | None = None
+    retry: RetryRule
+    policy: str = "strict"
+    keep_for: float = 0.0
+    timeout: float | None = None
+    run_in: RunIn
+    cost: int = 0
+    number: int | None = None
+
+
+class Handler(Generic[T, A, R]):
+    """A function that handles the jobs of a queue. Called plainly, it is the function that you wrote."""
+
+    def __init__(self, app: App, queue: str, function: Callable[[A], R], options: HandlerOptions) -> None:
+        check_queue(queue)
+        self.app = app
+        self.queue = queue
+        self.function = function
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", queue)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+        form = read_form(function)
+        self.takes_batch = form.batch
+        self.takes_payload = form.payload
+        self.codec: Codec[T] = Codec(form.type)
+        self.options = check_options(function, options)
+        self.line = Line(
+            queue, policy(self.options.policy), self.codec.encode, self.options.keep_for, self.options.cost
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> R:
+        return self.function(*args, **kwargs)
+
+    async def enqueue(self, payload: T = None, **options: Unpack[EnqueueOptions]) -> Enqueued:  # type: ignore[assignment]
+        """Enqueue one job to this handler's queue."""
+        return await self.app.enqueue(self.queue, payload, **options)
+
+    async def enqueue_many(self, payloads: typing.Iterable[T], **options: Unpack[EnqueueOptions]) -> list[Enqueued]:
+        """Enqueue a job for each payload, all of them or none."""
+        return await self.app.enqueue_many(self.queue, payloads, **options)
+
+    def __repr__(self) -> str:
+        return f"<handler {self.__name__} of queue {self.queue}>"
+
+
+class Form(Struct, frozen=True):
+    """What a handler's signature says: does it take a batch, does it take a payload at all, and of which type."""
+
+    batch: bool
+    payload: bool
+    type: Any = Any
+
+
+def read_form(function: Callable[..., Any]) -> Form:
+    """The form of a handler, from its first parameter."""
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind in _PLAIN]
+    needed = [p for p in parameters if p.default is p.empty]
+    name = getattr(function, "__name__", repr(function))
+    if len(needed) > 1:
+        names = ", ".join(p.name for p in needed)
+        raise InvalidInput("handler", f"{name} takes {names}; a handler takes one payload, or one Batch")
+    if not parameters:
+        return Form(batch=False, payload=False, type=Any)
+    hint = _hints(function).get(parameters[0].name, Any)
+    if hint is Batch or get_origin(hint) is Batch:
+        return Form(batch=True, payload=True, type=(get_args(hint) or (Any,))[0])
+    return Form(batch=False, payload=True, type=hint)
+
+
+def check_options(function: Callable[..., Any], given: HandlerOptions) -> Options:
+    """The options of a handler, with what is wrong named."""
+    unknown = given.keys() - HandlerOptions.__annotations__.keys()
+    if unknown:
+        names = ", ".join(HandlerOptions.__annotations__)
+        raise InvalidInput(min(unknown), f"there is no such option of a handler; use {names}")
+    for field in ("batch", "max_attempts", "max_crashes"):
+        _check_whole(field, given.get(field))
+    policy(given.get("policy", "strict"))
+    lease, timeout = given.get("lease"), given.get("timeout")
+    return Options(
+        batch=given.get("batch"),
+        max_attempts=given.get("max_attempts"),
+        max_crashes=given.get("max_crashes"),
+        lease=None if lease is None else _positive("lease", seconds("lease", lease)),
+        retry=rule(given.get("retry")),
+        policy=given.get("policy", "strict"),
+        keep_for=seconds("keep_for", given.get("keep_for", 0.0)),
+        timeout=None if timeout is None else _positive("timeout", seconds("timeout", timeout)),
+        run_in=_where(function, given.get("run_in")),
+        cost=given.get("cost", 0),
+        number=given.get("number"),
+    )
+
+
+def _where(function: Callable[..., Any], asked: object) -> RunIn:
+    """`async def` runs on the loop, `def` in a thread unless a process is asked for."""
+    is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async is a handler too
+    )
+    if asked is None:
+        return "loop" if is_async else "thread"
+    if asked not in get_args(RunIn):
+        raise InvalidInput("run_in", f"must be one of {', '.join(get_args(RunIn))}, not {asked!r}")
+    if is_async and asked == "thread":
+        raise InvalidInput("run_in", "an async def handler runs on the loop; write def, or use run_in='process'")
+    if not is_async and asked == "loop":
+        raise InvalidInput("run_in", "a def handler would block the loop; write async def, or leave run_in out")
+    return typing.cast(RunIn, asked)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations, also of a function that was written inside another one."""
+    target = function if inspect.isroutine(function) else type(function).__call__
+    frame = sys._getframe(1)
+    while frame is not None:
+        try:
+            return typing.get_type_hints(target, localns=dict(frame.f_locals), include_extras=True)
+        except NameError as error:
+            missing = error
+            if frame.f_back is None:
+                break
+            frame = frame.f_back
+    raise InvalidInput("handler", f"its annotation cannot be read: {missing}; import the type at the top") from missing
+
+
+def _check_whole(field: str, value: object) -> None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise InvalidInput(field, f"must be an integer >= 1, not {value!r}")
+
+
+def _positive(field: str, value: float) -> float:
+    if value <= 0:
+        raise InvalidInput(field, f"must be more than 0 seconds, not {value!r}")
+    return value
+
+
+_PLAIN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

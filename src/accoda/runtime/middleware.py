@@ -1,0 +1,39 @@
+"""Code around every batch: one small protocol.
+
+    async def timed(batch, run):
+        started = time.monotonic()
+        await run(batch)
+        print(batch.queue, len(batch), time.monotonic() - started)
+
+    app = App(middleware=[timed])
+
+A middleware may look at the batch before and after, may say `done`, `retry` or `bury` of its jobs, and may leave the
+handler out altogether. What it raises fails the jobs of which nothing was said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+from accoda.runtime.batch import Batch
+
+Run = Callable[[Batch[Any]], Awaitable[None]]
+
+
+class Middleware(Protocol):
+    def __call__(self, batch: Batch[Any], run: Run, /) -> Awaitable[None]: ...
+
+
+def wrap(run: Run, middleware: Sequence[Middleware]) -> Run:
+    """`run` with each middleware around it, the first outermost."""
+    for layer in reversed(middleware):
+        run = _around(layer, run)
+    return run
+
+
+def _around(layer: Middleware, inner: Run) -> Run:
+    def call(batch: Batch[Any]) -> Awaitable[None]:
+        return layer(batch, inner)
+
+    return call

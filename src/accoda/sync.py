@@ -1,0 +1,80 @@
+"""The sync face of an app: one loop thread that runs the async calls. No twin of anything.
+
+It lives in a thread of its own with a connection of its own, so it may be called from anywhere: a Django view, a
+script, a `def` handler.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from accoda.app import App
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Forward(Generic[P, R]):
+    """A method of `App`, called without `await`."""
+
+    def __init__(self, method: Callable[Concatenate[App, P], Coroutine[Any, Any, R]]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
+
+    def __get__(self, face: SyncFace, owner: type[SyncFace]) -> Callable[P, R]:
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            # The method is called here, not in the loop thread, so that it sees the caller's context (`app.progress`).
+            return face.run(self._method(face.app, *args, **kwargs))
+
+        return call
+
+
+class SyncFace:
+    """`app.sync`: what `App` does, without `await`."""
+
+    enqueue = Forward(App.enqueue)
+    enqueue_many = Forward(App.enqueue_many)
+    result = Forward(App.result)
+    progress = Forward(App.progress)
+    progress_of = Forward(App.progress_of)
+    find = Forward(App.find)
+    cancel = Forward(App.cancel)
+    run_until_idle = Forward(App.run_until_idle)
+
+    def __init__(self, app: App) -> None:
+        self.app = app
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._pid = 0
+
+    def run(self, call: Coroutine[Any, Any, R]) -> R:
+        """Run any coroutine on the loop thread and wait for it: `app.sync.run(app.storage.stats())`."""
+        return asyncio.run_coroutine_threadsafe(call, self._start()).result()
+
+    def close(self) -> None:
+        """Close the connection and end the thread. The next call starts them again."""
+        with self._lock:
+            loop, self._loop = self._loop, None
+        if loop is not None and self._pid == os.getpid():
+            asyncio.run_coroutine_threadsafe(self.app.close(), loop).result()
+            loop.call_soon_threadsafe(loop.stop)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            # A thread does not survive a fork (gunicorn with preload): the child starts one of its own.
+            if self._loop is None or self._pid != os.getpid():
+                self._loop, self._pid = asyncio.new_event_loop(), os.getpid()
+                threading.Thread(target=_serve, args=(self._loop,), name="accoda-sync", daemon=True).start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_forever()
+    finally:
+        loop.close()

@@ -1,0 +1,102 @@
+"""Retry rules, and what becomes of a job after a run."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from accoda import Bury, BuryJob, Done, Exponential, Fixed, InvalidInput, Job, Lease, Retry, RetryLater, WorkerStopped
+from accoda.retry import Failed, Finished, Limits, decide, give_up, rule
+
+
+def job(attempts: int = 0, fresh_at: int = 0, crashes: int = 0) -> Job:
+    lease = Lease("emails", 7, attempts)
+    return Job(7, "emails", b"", 0.0, 0, None, attempts, 0, 0, None, 0, lease, fresh_at, crashes)
+
+
+BOOM = ValueError("boom")
+
+
+def test_a_run_that_went_well_is_done() -> None:
+    assert decide(job(), Finished(b"42"), Limits()) == Done(job().lease, (), b"42")
+
+
+def test_a_failure_is_retried_without_limit_by_default() -> None:
+    outcome = decide(job(attempts=10_000), Failed(BOOM), Limits(rule=Fixed(30)))
+    assert outcome == Retry(job(10_000).lease, delay=30, reason="ValueError: boom")
+
+
+def test_the_last_try_that_a_limit_allows_buries_the_job() -> None:
+    limits = Limits(rule=Fixed(1), max_attempts=3)
+    assert isinstance(decide(job(attempts=1), Failed(BOOM), limits), Retry)
+    outcome = decide(job(attempts=2), Failed(BOOM), limits)
+    assert outcome == Bury(job(2).lease, "failed 3 times, the last time with ValueError: boom")
+
+
+def test_a_revived_job_has_all_its_tries_again() -> None:
+    limits = Limits(rule=Fixed(1), max_attempts=3)
+    assert isinstance(decide(job(attempts=4, fresh_at=3), Failed(BOOM), limits), Retry)
+    assert isinstance(decide(job(attempts=5, fresh_at=3), Failed(BOOM), limits), Bury)
+
+
+def test_a_handler_may_say_when() -> None:
+    later = decide(job(), Failed(RetryLater("busy", delay=timedelta(minutes=2))), Limits())
+    assert later == Retry(job().lease, delay=120.0, reason="RetryLater: busy")
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    assert decide(job(), Failed(RetryLater(at=at)), Limits()).at == 1_893_456_000_000  # type: ignore[union-attr]
+
+
+def test_a_wish_that_cannot_be_granted_leaves_the_rule_in_charge() -> None:
+    outcome = decide(job(), Failed(RetryLater(delay=-5)), Limits(rule=Fixed(9)))
+    assert isinstance(outcome, Retry)
+    assert outcome.delay == 9
+    assert "seconds >= 0" in outcome.reason
+
+
+def test_a_handler_may_bury_at_once() -> None:
+    assert decide(job(), Failed(BuryJob("no such user")), Limits()) == Bury(job().lease, "no such user")
+
+
+def test_a_rule_may_bury_by_the_error() -> None:
+    def not_for_values(tries: int, error: BaseException) -> float | None:
+        return None if isinstance(error, ValueError) else 1.0
+
+    assert isinstance(decide(job(), Failed(BOOM), Limits(rule=not_for_values)), Bury)
+    assert isinstance(decide(job(), Failed(KeyError("x")), Limits(rule=not_for_values)), Retry)
+
+
+def test_a_rule_that_fails_itself_loses_no_job_and_does_not_spin() -> None:
+    outcome = decide(job(), Failed(BOOM), Limits(rule=lambda tries, error: 1 / 0))
+    assert isinstance(outcome, Retry)
+    assert outcome.delay == 3600
+    assert "retry rule failed: ZeroDivisionError" in outcome.reason
+
+
+def test_a_worker_that_stops_gives_the_job_back_at_once_whatever_the_limit() -> None:
+    outcome = decide(job(attempts=9), Failed(WorkerStopped("the worker stopped")), Limits(max_attempts=3))
+    assert isinstance(outcome, Retry)
+    assert outcome.delay == 0
+
+
+def test_a_poison_job_is_given_up_before_it_runs_again() -> None:
+    assert give_up(job(attempts=4, crashes=4), Limits()) is None
+    given_up = give_up(job(attempts=5, crashes=5), Limits())
+    assert given_up is not None
+    assert "its lease ended 5 times" in given_up.reason
+
+
+def test_runs_without_an_outcome_count_as_tries() -> None:
+    assert give_up(job(attempts=3, crashes=3), Limits(max_attempts=3)) is not None
+    assert give_up(job(attempts=3, fresh_at=3), Limits(max_attempts=3)) is None
+
+
+def test_full_jitter_stays_between_zero_and_the_pause() -> None:
+    drawn = [Exponential(first=1, longest=100)(5, BOOM) for _ in range(2_000)]
+    assert 0 <= min(drawn) < 2
+    assert 30 < max(drawn) <= 32
+    assert Exponential(first=1, longest=100, jitter=False)(10_000, BOOM) == 100
+
+
+@pytest.mark.parametrize("wrong", ["soon", -1, float("nan"), True])
+def test_a_rule_that_is_none_is_refused(wrong: object) -> None:
+    with pytest.raises(InvalidInput):
+        rule(wrong)  # type: ignore[arg-type]

@@ -1,0 +1,95 @@
+"""The public API as a type checker sees it."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+
+GOOD = """
+from dataclasses import dataclass
+from typing import TypedDict, assert_type
+
+from accoda import App, Batch, Enqueued, Handler, JobInfo, Priority
+
+
+@dataclass
+class Email:
+    to: str
+
+
+class Row(TypedDict):
+    id: int
+
+
+app = App()
+
+
+@app.handler
+async def bare(email: Email) -> int:
+    return 1
+
+
+@app.handler("emails", batch=50, max_attempts=10, lease=60, policy="aging", timeout=5)
+async def called(batch: Batch[Email]) -> None:
+    for job in batch:
+        assert_type(job.payload, Email)
+
+
+@app.handler("rows", run_in="process")
+def sync(row: Row) -> str:
+    return ""
+
+
+async def main() -> None:
+    assert_type(await bare(Email("a")), int)
+    assert_type(sync({"id": 1}), str)
+    assert_type(await bare.enqueue(Email("a"), priority=Priority.HIGH, delay=3), Enqueued)
+    assert_type(await called.enqueue_many([Email("a")]), list[Enqueued])
+    assert_type(await app.find(1), JobInfo | None)
+    assert_type(app.sync.enqueue("emails", 1, cost=3), Enqueued)
+    assert_type(app.sync.cancel(3), bool)
+"""
+
+WRONG = """
+from accoda import App, Batch
+
+app = App()
+
+
+@app.handler
+async def one(n: int) -> None: ...
+
+
+@app.handler("many")
+async def many(batch: Batch[int]) -> None: ...
+
+
+async def main() -> None:
+    await one.enqueue("text")
+    await many.enqueue_many(["text"])
+    await one.enqueue(1, prioritty=3)
+    app.sync.enqueue("one", 1, delay="soon")
+
+
+@app.handler("x", bach=3)
+async def x(n: int) -> None: ...
+"""
+
+
+def check(tmp_path: Path, code: str) -> str:
+    file = tmp_path / "example.py"
+    file.write_text(code)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(file)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170)
+    return done.stdout
+
+
+def test_what_is_right_is_accepted_and_keeps_its_types(tmp_path: Path) -> None:
+    assert "Success" in check(tmp_path, GOOD)
+
+
+def test_what_is_wrong_is_found(tmp_path: Path) -> None:
+    told = check(tmp_path, WRONG)
+    lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
+    assert lines == {16, 17, 18, 19, 22}, told
