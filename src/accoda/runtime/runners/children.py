@@ -1,0 +1,172 @@
+"""Child processes, seen from the worker: how one is started, spoken to, and ended.
+
+They are fresh interpreters, never forks of this one (which has threads), and unlike those of `multiprocessing` they do
+not run the worker's main script again: one without `if __name__ == "__main__"` would start a second worker there.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from multiprocessing import Pipe
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+import accoda
+from accoda.errors import AccodaError, InvalidInput
+from accoda.runtime.handler import Handler
+from accoda.runtime.runners import wire
+
+TICK = 0.1
+"""Seconds between two looks at what else may have happened, while a child says nothing."""
+START = 60.0
+"""Seconds that a child may take to import the handler."""
+_MAINS = ("__main__", "__mp_main__")
+
+
+class ProcessDied(AccodaError):
+    """A child process ended in the middle of its work."""
+
+
+class CannotStart(ProcessDied):
+    """A child process could not load the handler."""
+
+
+class Target(Struct, frozen=True):
+    """Where a child finds the handler."""
+
+    module: str
+    name: str
+
+
+def locate(handler: Handler[Any, Any, Any]) -> Target:
+    """The name under which a child can import a handler."""
+    name = getattr(handler.function, "__qualname__", handler.__name__)
+    if handler.__module__ not in _MAINS and _lookup(handler.__module__, name) is handler:
+        return Target(handler.__module__, name)
+    for module, content in list(sys.modules.items()):  # registered elsewhere: emails = app.handler("emails")(send)
+        if module not in _MAINS:
+            for name, value in list(getattr(content, "__dict__", {}).items()):
+                if value is handler:
+                    return Target(module, name)
+    if handler.__module__ in _MAINS:
+        problem = "is in the script that was started, which a child process cannot import; move it to a module"
+    else:
+        problem = f"is no name at the top of the module {handler.__module__}, so a child process cannot import it"
+    raise InvalidInput("run_in", f"the handler {handler.__name__} {problem}, and start: accoda worker module:app")
+
+
+def _lookup(module: str, name: str) -> object:
+    found: object = sys.modules.get(module)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found
+
+
+class ChildProcess:
+    """One child. Used by one thread at a time, but for `kill`."""
+
+    def __init__(self, target: Target) -> None:
+        self._connection, theirs = Pipe()
+        home = str(Path(accoda.__file__).parents[1])
+        start = f"main({theirs.fileno()}, {os.getpid()})"
+        program = f"import sys; sys.path.insert(0, {home!r}); from accoda.runtime.runners.child import main; {start}"
+        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        try:
+            self._process = subprocess.Popen(
+                [get_executable(), *flags, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+            )
+        except OSError as error:
+            self._connection.close()
+            raise CannotStart(f"the process could not be started: {error}") from error
+        finally:
+            theirs.close()
+        path = [part for part in sys.path if isinstance(part, str)]
+        self.send(wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name))
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait_until_ready(self, wanted: Callable[[], bool]) -> None:
+        """Come back when it has imported the handler, or is not wanted any more."""
+        limit = time.monotonic() + START
+        while wanted():
+            message = self.receive(TICK)
+            if isinstance(message, wire.Ready):
+                return
+            if isinstance(message, wire.Broken):
+                raise CannotStart(f"the process cannot load the handler: {message.reason}")
+            if time.monotonic() > limit:
+                raise CannotStart(f"the process did not load the handler within {START:g} s")
+
+    def send(self, message: wire.ToChild) -> None:
+        try:
+            self._connection.send_bytes(wire.encode(message))
+        except OSError:
+            raise self._died() from None
+
+    def note(self, note: wire.Note) -> None:
+        """Send news. If it is dead, `receive` will tell, after what it said before."""
+        with suppress(OSError):
+            self._connection.send_bytes(wire.encode(note))
+
+    def receive(self, wait: float) -> wire.ToWorker | None:
+        """The next message, None if there is none within `wait` seconds, `ProcessDied` if there will be none."""
+        try:
+            # The stream ends with the process, unless a process that the handler forked holds it open.
+            if not self._connection.poll(wait) and (self.alive or not self._connection.poll(0)):
+                if self.alive:
+                    return None
+                raise EOFError
+            return wire.decode_in_worker(self._connection.recv_bytes())
+        except (EOFError, OSError):
+            raise self._died() from None
+
+    def kill(self) -> None:
+        """End it now. What it said before can still be received."""
+        self._process.kill()
+
+    def dismiss(self) -> None:
+        """Tell an idle child that it is no longer needed: it ends by itself."""
+        self._connection.close()
+
+    def end(self) -> int:
+        """Make sure that nothing is left of it. Gives the status with which it ended."""
+        self._process.kill()
+        self._connection.close()
+        return self._process.wait()
+
+    def _died(self) -> ProcessDied:
+        try:
+            status = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:  # it lives, but does not listen any more
+            status = self.end()
+        self._connection.close()
+        return ProcessDied(f"the process died: {explain(status)}")
+
+
+def explain(status: int) -> str:
+    """The way in which a process ended.
+
+    >>> explain(3)
+    'it ended with status 3'
+    >>> explain(-11)
+    'signal 11 (SIGSEGV)'
+    """
+    if status >= 0:
+        return f"it ended with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = "unknown"
+    hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
+    return f"signal {-status} ({name}){hint}"

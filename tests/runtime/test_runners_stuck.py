@@ -1,0 +1,338 @@
+"""Handlers that do not end when they are told to: nobody waits for them for ever, and nobody else is hit."""
+
+import asyncio
+import contextlib
+import logging
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from accoda.app import App
+from accoda.errors import HandlerTimeout, WorkerStopped
+from accoda.model import Job, Lease
+from accoda.retry import Failed, Finished
+from accoda.runtime.batch import Batch
+from accoda.runtime.runners.interrupt import HandlerStopped, Turn, _raise_in, came_back, claim, interrupt, shielded
+from accoda.runtime.runners.loop import LoopRunner
+from accoda.runtime.runners.thread import ThreadRunner
+
+
+def batch_of(*payloads: Any) -> Batch[Any]:
+    jobs = [Job(n, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n in range(len(payloads))]
+    return Batch("q", jobs, payloads, App("memory://").new_job)
+
+
+def is_timeout(batch: Batch[Any], index: int) -> bool:
+    result = batch.results[index]
+    return isinstance(result, Failed) and isinstance(result.error, HandlerTimeout)
+
+
+async def test_an_async_handler_that_swallows_its_cancellation_is_left_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    free = asyncio.Event()
+
+    async def stubborn(payload: str) -> str:
+        while payload == "slow" and not free.is_set():
+            with contextlib.suppress(asyncio.CancelledError):
+                await free.wait()
+        return payload
+
+    runner = LoopRunner(App("memory://").handler("q")(stubborn))
+    runner.grace = 0.05
+    batch = batch_of("slow", "a")
+    with caplog.at_level(logging.WARNING, "accoda.runners"):
+        await runner.run(batch, 0.05)
+    assert is_timeout(batch, 0)
+    assert isinstance(batch.results[1], Finished)
+    assert "job 0 of <handler stubborn of queue q> was stopped but does not end" in caplog.text
+    free.set()
+    await runner.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert is_timeout(batch, 0), "what it said at last came too late"
+
+
+async def test_a_batch_handler_that_speaks_after_it_was_stopped_is_too_late() -> None:
+    async def late(batch: Batch[Any]) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for job in batch:
+                batch.done(job)
+
+    runner = LoopRunner(App("memory://").handler("q")(late))
+    batch = batch_of(1, 2)
+    await runner.run(batch, 0.02)
+    assert is_timeout(batch, 0)
+    assert is_timeout(batch, 1)
+
+
+async def test_a_job_that_is_stopped_before_its_first_step_never_begins() -> None:
+    ran = []
+
+    async def handler(payload: int) -> None:
+        ran.append(payload)
+
+    runner = LoopRunner(App("memory://").handler("q")(handler))
+    batch = batch_of(1, 2)
+    running = asyncio.create_task(runner.run(batch, None))
+    asyncio.get_running_loop().call_soon(runner.stop, batch, [0], WorkerStopped("bye"))
+    await running
+    assert ran == [2]
+    assert isinstance(batch.results[0], Failed)
+
+
+async def test_a_thread_that_is_stuck_is_given_up_and_another_does_the_rest(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    free, threads, ended = threading.Event(), [], threading.Event()
+
+    def stuck(payload: str) -> str:
+        threads.append(threading.current_thread())
+        if payload == "slow":
+            free.wait(60)  # in C: no exception gets in
+            ended.set()
+        return payload
+
+    runner = ThreadRunner(App("memory://").handler("q")(stuck))
+    runner.grace = 0.05
+    batch = batch_of("a", "slow", "b", "slow", "c")
+    with caplog.at_level(logging.WARNING, "accoda.runners"):
+        await runner.run(batch, 0.05)
+    assert [is_timeout(batch, n) for n in range(5)] == [False, True, False, True, False]
+    assert threads[0] is threads[1]
+    assert len(set(threads)) == 3
+    assert caplog.text.count("its thread is given up") == 2
+
+    free.set()  # they come back, and find that nobody waits for them
+    await runner.close()
+    for thread in set(threads):
+        thread.join(5)
+        assert not thread.is_alive()
+    assert not ended.is_set(), "the exception was raised as soon as Python had the thread again"
+    assert is_timeout(batch, 1)
+
+
+async def test_a_thread_that_was_given_up_takes_no_more_jobs() -> None:
+    free, ran = threading.Event(), []
+
+    def stuck(batch: Batch[str]) -> None:
+        free.wait(60)
+        ran.append(len(batch))
+
+    runner = ThreadRunner(App("memory://").handler("q")(stuck))
+    runner.grace = 0.05
+    batch = batch_of("a", "b")
+    await runner.run(batch, 0.05)
+    assert is_timeout(batch, 0)
+    assert is_timeout(batch, 1)
+    free.set()
+    await runner.close()
+    assert not ran
+
+
+async def test_a_def_handler_that_swallows_the_exception_is_over_its_time_all_the_same() -> None:
+    def swallow(payload: str) -> str:
+        try:
+            while payload == "slow":
+                time.sleep(0.001)
+        except BaseException:
+            return "swallowed"
+        return payload
+
+    runner = ThreadRunner(App("memory://").handler("q")(swallow))
+    batch = batch_of("slow", "a")
+    await runner.run(batch, 0.05)
+    assert is_timeout(batch, 0)
+    assert isinstance(batch.results[1], Finished)
+    await runner.close()
+
+
+async def test_each_single_job_has_the_whole_timeout_from_its_own_start() -> None:
+    def nap(payload: int) -> None:
+        time.sleep(0.15)
+
+    runner = ThreadRunner(App("memory://").handler("q")(nap))
+    batch = batch_of(1, 2, 3, 4)
+    await runner.run(batch, 0.4)  # 0.6 s in sum
+    assert all(isinstance(result, Finished) for result in batch.results.values())
+    await runner.close()
+
+
+async def test_a_keyboard_interrupt_of_a_def_handler_goes_on_to_the_worker() -> None:
+    def ctrl_c(payload: int) -> None:
+        raise KeyboardInterrupt
+
+    runner = ThreadRunner(App("memory://").handler("q")(ctrl_c))
+    with pytest.raises(KeyboardInterrupt):
+        await runner.run(batch_of(1), None)
+    await runner.close()
+
+
+def test_a_keyboard_interrupt_of_an_async_handler_ends_the_loop() -> None:
+    async def ctrl_c(payload: int) -> None:
+        raise KeyboardInterrupt
+
+    async def main() -> None:
+        await LoopRunner(App("memory://").handler("q")(ctrl_c)).run(batch_of(1), None)
+
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(main())
+
+
+def test_a_thread_that_hangs_does_not_keep_the_interpreter() -> None:
+    program = """
+import asyncio, time
+from accoda.app import App
+from accoda.model import Job, Lease
+from accoda.runtime.batch import Batch
+from accoda.runtime.runners.thread import ThreadRunner
+
+app = App("memory://")
+
+@app.handler
+def hang(payload: int) -> None:
+    time.sleep(600)
+
+async def main():
+    runner = ThreadRunner(hang)
+    runner.grace = 0.01
+    job = Job(1, "hang", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("hang", 1, 0))
+    await runner.run(Batch("hang", [job], [1], app.new_job), 0.01)
+    await runner.close()
+    print("over")
+
+asyncio.run(main())
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    assert done.stdout == "over\n"
+
+
+def test_an_interruption_never_arrives_outside_of_its_turn() -> None:
+    """Turns that end at just the moment in which they are interrupted, again and again."""
+
+    class Stage:
+        turn: Turn | None = None
+
+    stage, over = Stage(), threading.Event()
+    counts = {"hit": 0, "finished": 0}
+    escaped: list[BaseException] = []
+
+    def call(stage: Stage, item: int) -> int:
+        if item % 10 == 0:
+            time.sleep(0)  # a chance for the other thread
+        for _ in range(item % 50):
+            pass
+        return item
+
+    def work() -> None:
+        try:
+            while counts["hit"] < 500:
+                number = counts["hit"] + counts["finished"]
+                turn = Turn(number, threading.get_ident())
+                if shielded(turn, call, stage) is None:
+                    counts["hit"] += 1
+                    assert came_back(turn)
+                else:
+                    counts["finished"] += 1
+            sum(range(1000))
+        except BaseException as error:
+            escaped.append(error)
+        over.set()
+
+    thread = threading.Thread(target=work)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        thread.start()
+        sent = 0
+        while not over.is_set():
+            if stage.turn is not None:
+                sent += interrupt(stage.turn) is not None
+    finally:
+        sys.setswitchinterval(interval)
+    thread.join()
+    assert not escaped
+    assert counts["hit"] == sent == 500
+
+
+def interrupt_now(turn: Turn) -> None:
+    """From another thread, while this one stands still."""
+    thread = threading.Thread(target=interrupt, args=(turn,))
+    thread.start()
+    thread.join()
+
+
+def test_an_interruption_at_the_moment_when_a_turn_is_shown_stays_inside() -> None:
+    class Stage:
+        _turn: Turn | None = None
+
+        @property
+        def turn(self) -> Turn | None:
+            return self._turn
+
+        @turn.setter
+        def turn(self, turn: Turn | None) -> None:
+            assert turn is not None
+            interrupt_now(turn)
+
+    turn = Turn(1, threading.get_ident())
+    assert shielded(turn, lambda stage, item: item, Stage()) is None
+    assert came_back(turn)
+
+
+def test_an_interruption_at_the_moment_when_a_turn_ends_stays_inside() -> None:
+    class Token(list[bool]):
+        """The interrupter is quicker by a hair."""
+
+        def pop(self, *args: Any) -> bool:
+            if not asked:
+                asked.append(True)
+                interrupt_now(turn)
+            return super().pop(*args)
+
+    class Stage:
+        turn: Turn | None = None
+
+    asked: list[bool] = []
+    turn = Turn(1, threading.get_ident())
+    turn.token = Token([True])
+    assert shielded(turn, lambda stage, item: item, Stage()) is None
+    assert came_back(turn)
+
+
+def test_a_turn_does_not_end_before_the_interruption_that_was_decided_has_come() -> None:
+    class Stage:
+        turn: Turn | None = None
+
+    turn = Turn(1, threading.get_ident())
+
+    def slow_interrupter() -> None:
+        time.sleep(0.02)
+        _raise_in(turn.thread, HandlerStopped)
+        turn.stay = [True]
+
+    def call(stage: Stage, item: int) -> int:
+        assert claim(turn.token), "the interrupter has decided, but not sent anything yet"
+        threading.Thread(target=slow_interrupter).start()
+        return item
+
+    assert shielded(turn, call, Stage()) is None
+    assert came_back(turn)
+
+
+def test_nobody_is_interrupted_whose_turn_is_over() -> None:
+    class Stage:
+        turn: Turn | None = None
+
+    turn = Turn(1, threading.get_ident())
+    assert shielded(turn, lambda stage, item: item, Stage()) == 1
+    assert interrupt(turn) is None
+
+
+def test_the_exception_is_none_that_handlers_catch_by_accident() -> None:
+    assert not issubclass(HandlerStopped, Exception)
