@@ -1,0 +1,98 @@
+"""What is measured: every metric once, with its kind, its labels and how several processes add up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal
+
+from msgspec import Struct
+
+from accoda.errors import AccodaError
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+Kind = Literal["counter", "gauge", "histogram"]
+Mode = Literal["livesum", "livemostrecent"]
+
+QUEUE = ("queue", "queue_num")
+
+# From a cycle on a local store to a batch that is far too long.
+CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# A job may wait for a day, and nobody cares then for a millisecond.
+WAIT = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
+
+
+class Family(Struct, frozen=True):
+    """One metric. `mode` says what a gauge of several processes comes to.
+
+    `livesum` adds what each living process has of its own. `livemostrecent` takes the freshest word, for what all
+    processes say about the same store: a sum would count every job once for each process.
+    """
+
+    name: str
+    kind: Kind
+    text: str
+    labels: tuple[str, ...] = QUEUE
+    mode: Mode = "livesum"
+    buckets: tuple[float, ...] = ()
+
+
+FAMILIES = (
+    Family(
+        "queue_job_processor_cycle_duration_seconds",
+        "histogram",
+        "Length of one cycle of a processor: take, run, settle.",
+        buckets=CYCLE,
+    ),
+    Family("queue_tasks_in_progress", "gauge", "Jobs in handlers now."),
+    Family("queue_running_workers", "gauge", "Workers that run.", labels=()),
+    Family("queue_running_job_processors", "gauge", "Processors that run.", labels=()),
+    Family("queue_jobs", "gauge", "Jobs in the store, by state.", labels=(*QUEUE, "state"), mode="livemostrecent"),
+    Family(
+        "queue_oldest_ready_job_age_seconds",
+        "gauge",
+        "Time since the oldest ready job was enqueued; 0 when none is ready.",
+        mode="livemostrecent",
+    ),
+    Family("queue_paused", "gauge", "1 while the queue is paused, else 0.", mode="livemostrecent"),
+    Family(
+        "queue_expired_leases",
+        "gauge",
+        "Leases that ended without an outcome since the store was made, whoever held them.",
+        mode="livemostrecent",
+    ),
+    Family(
+        "queue_job_wait_seconds",
+        "histogram",
+        "How long the first job of each batch was ready before it was taken.",
+        buckets=WAIT,
+    ),
+    Family("queue_job_outcomes_total", "counter", "Jobs settled, by outcome.", labels=(*QUEUE, "outcome")),
+    Family("queue_job_errors_total", "counter", "Runs that failed, whether retried or buried."),
+    Family("queue_lost_leases_total", "counter", "Jobs whose lease was lost while they ran here."),
+    Family("queue_slow_cycles_total", "counter", "Cycles longer than the setting slow_cycle."),
+)
+
+
+def load() -> Any:
+    """The library, or an error that says how to get it."""
+    try:
+        import prometheus_client
+    except ModuleNotFoundError as error:
+        raise AccodaError("metrics need prometheus-client; install it with: pip install 'accoda[metrics]'") from error
+    return prometheus_client
+
+
+def register(registry: CollectorRegistry) -> dict[str, Any]:
+    """Every family as a metric of this registry, by name."""
+    client = load()
+    made: dict[str, Any] = {}
+    for family in FAMILIES:
+        common = (family.name, family.text, family.labels)
+        if family.kind == "histogram":
+            made[family.name] = client.Histogram(*common, buckets=family.buckets, registry=registry)
+        elif family.kind == "counter":
+            made[family.name] = client.Counter(*common, registry=registry)
+        else:
+            made[family.name] = client.Gauge(*common, registry=registry, multiprocess_mode=family.mode)
+    return made

@@ -1,0 +1,168 @@
+"""`Metrics`: a monitor that counts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from accoda.model import QueueStats, Stats
+from accoda.runtime.events import BatchReport
+from accoda.runtime.metrics.families import load, register
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry, Metric
+
+log = logging.getLogger("accoda.metrics")
+
+_NOTHING = QueueStats()
+
+
+def ten_seconds(queue: str) -> float:
+    """The default of the setting `slow_cycle`."""
+    return 10.0
+
+
+def done_jobs(report: BatchReport) -> int:
+    """How many jobs of a report are done: `processed` also counts runs whose outcome was refused."""
+    stats = report.stats
+    return max(0, report.jobs - stats.retried - stats.buried - stats.lost)
+
+
+class Metrics:
+    """Counts what one worker tells. Each has a registry of its own, so several workers fit in one process.
+
+    Where several processes share a page (`SharedMetrics`) the numbers are kept by process: one `Metrics` in each.
+
+    `slow_cycle` gives the seconds beyond which a cycle of a queue counts as slow; it is asked for every batch, so a
+    setting may change while the worker runs.
+    """
+
+    def __init__(
+        self, *, slow_cycle: Callable[[str], float] = ten_seconds, registry: CollectorRegistry | None = None
+    ) -> None:
+        client = load()
+        _warn_if_not_shared()
+        self.registry: CollectorRegistry = client.CollectorRegistry() if registry is None else registry
+        self._slow_cycle = slow_cycle
+        self._families = register(self.registry)
+        self._workers = self._families["queue_running_workers"]
+        self._processors = self._families["queue_running_job_processors"]
+        self._queues: dict[tuple[str, int | None], _Queue] = {}
+
+    def batch_started(self, queue: str, number: int | None, jobs: int) -> None:
+        self._of(queue, number).in_progress.inc(jobs)
+
+    def batch_ended(self, report: BatchReport) -> None:
+        queue, stats = self._of(report.queue, report.number), report.stats
+        queue.in_progress.dec(report.jobs)
+        if report.cycle > 0:  # 0: a part of a batch, or jobs that were buried unrun; no cycle of its own
+            queue.cycle.observe(report.cycle)
+            queue.wait.observe(max(report.waited, 0.0))  # two clocks: the store's may be ahead of ours
+        queue.done.inc(done_jobs(report))
+        if stats.errors or stats.retried or stats.buried or stats.lost:
+            queue.retried.inc(stats.retried)
+            queue.buried.inc(stats.buried)
+            queue.errors.inc(stats.errors)
+            queue.lost.inc(stats.lost)
+        if report.cycle > self._slow_cycle(report.queue):  # last: it asks others, and what they raise costs no count
+            queue.slow.inc()
+
+    def processors_changed(self, running: int) -> None:
+        """A worker counts as running from its first processor to its last."""
+        self._processors.set(running)
+        self._workers.set(1 if running else 0)
+
+    def depths(self, stats: Stats, numbers: Mapping[str, int | None]) -> None:
+        """What the store says, for the queues of `numbers` only: others in the store may be any number."""
+        for name, number in numbers.items():
+            self._of(name, number).show(stats.queues.get(name, _NOTHING))
+
+    def page(self) -> bytes:
+        """The page in Prometheus' text format.
+
+        What the program itself registered with the library's default registry follows, and what that registry says of
+        the process (memory, processor time): one page for one process.
+        """
+        client = load()
+        page: bytes = client.generate_latest(_Ours(self.registry))
+        if self.registry is client.REGISTRY:
+            return page
+        try:
+            theirs: bytes = client.generate_latest(_Others(client.REGISTRY, self._families))
+        except Exception as error:  # somebody else's collector must not take our numbers away
+            log.warning("the default registry cannot be read: %s: %s", type(error).__name__, error)
+            return page
+        return page + theirs
+
+    def _of(self, name: str, number: int | None) -> _Queue:
+        key = (name, number)
+        queue = self._queues.get(key)
+        if queue is None:
+            labels = (name, "" if number is None else str(number))
+            queue = self._queues[key] = _Queue(self._families, labels)
+        return queue
+
+
+class _Queue:
+    """The metrics of one queue, bound to its labels: to look them up costs more than to count."""
+
+    def __init__(self, families: Mapping[str, Any], labels: tuple[str, str]) -> None:
+        def bound(name: str, *more: str) -> Any:
+            return families[name].labels(*labels, *more)
+
+        self.cycle = bound("queue_job_processor_cycle_duration_seconds")
+        self.wait = bound("queue_job_wait_seconds")
+        self.in_progress = bound("queue_tasks_in_progress")
+        self.done = bound("queue_job_outcomes_total", "done")
+        self.retried = bound("queue_job_outcomes_total", "retried")
+        self.buried = bound("queue_job_outcomes_total", "buried")
+        self.errors = bound("queue_job_errors_total")
+        self.lost = bound("queue_lost_leases_total")
+        self.slow = bound("queue_slow_cycles_total")
+        self._bound = bound
+
+    def show(self, stats: QueueStats) -> None:
+        """Once in a heartbeat: bound here, so that no depth is on the page before it is known."""
+        self._bound("queue_jobs", "ready").set(stats.ready)
+        self._bound("queue_jobs", "delayed").set(stats.delayed)
+        self._bound("queue_jobs", "taken").set(stats.taken)
+        self._bound("queue_jobs", "dead").set(stats.dead)
+        self._bound("queue_oldest_ready_job_age_seconds").set(stats.oldest_age if stats.ready else 0.0)
+        self._bound("queue_paused").set(1 if stats.paused else 0)
+        self._bound("queue_expired_leases").set(stats.expired)
+
+
+class _Ours:
+    """A registry without the moments at which its counters were made: a second series for each that nobody reads."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._registry = registry
+
+    def collect(self) -> Iterable[Metric]:
+        for metric in self._registry.collect():
+            metric.samples = [sample for sample in metric.samples if not sample.name.endswith("_created")]
+            yield metric
+
+
+class _Others:
+    """A registry without the names that are ours: the same name twice would make the page invalid."""
+
+    def __init__(self, registry: CollectorRegistry, names: Iterable[str]) -> None:
+        self._registry = registry
+        self._names = {name.removesuffix("_total") for name in names}
+
+    def collect(self) -> Iterable[Metric]:
+        return (metric for metric in self._registry.collect() if metric.name not in self._names)
+
+
+def _warn_if_not_shared() -> None:
+    """The library reads the variable when it is imported; set later, the numbers would stay in this process unseen."""
+    from prometheus_client import values
+
+    if os.environ.get("PROMETHEUS_MULTIPROC_DIR") and values.ValueClass is values.MutexValue:
+        log.warning(
+            "PROMETHEUS_MULTIPROC_DIR was set after prometheus_client was imported: this process is not on the shared "
+            "page; set it in the environment with which the process is started"
+        )
