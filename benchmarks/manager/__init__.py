@@ -1,0 +1,1 @@
+"""The manager against plain round robin, simulated in virtual time."""

@@ -1,0 +1,232 @@
+"""Which queue a free processor serves next: round robin over the queues that may have jobs.
+
+A queue is *awake* while it may have jobs, and *asleep* once a take found fewer than it asked for. All queues that sleep
+wait together in one `wait` of the storage, so fifty empty queues cost as much as one.
+
+            take found fewer than asked
+    awake ─────────────────────────────► asleep ──wait──► woken ──pick──► probed
+      ▲                                     ▲                               │
+      └──────────────── take was full ──────┴──── take found fewer ─────────┘
+
+A queue that was woken is probed by one processor first: eight free processors do not all run for one job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Any
+
+from accoda.errors import StorageError
+from accoda.storage.protocol import Storage
+
+WAIT = 60.0
+"""Seconds that one `wait` of the storage lasts at most."""
+SOON = 0.002
+"""Seconds before a queue that just gave jobs joins the common wait: most often its processor is back sooner."""
+
+log = logging.getLogger("accoda.worker")
+
+
+class _Sleep(Enum):
+    AWAKE = 0
+    ASLEEP = 1
+    WOKEN = 2
+    PROBED = 3
+
+
+class _Line:
+    __slots__ = ("busy", "cap", "limit", "state")
+
+    def __init__(self) -> None:
+        self.state = _Sleep.WOKEN
+        self.busy = 0
+        self.limit: int | None = None
+        self.cap: int | None = None
+
+
+class Rotation:
+    """Hands out turns. Belongs to one event loop; nothing in it awaits, so no lock is needed."""
+
+    def __init__(self, queues: Iterable[str]) -> None:
+        self._lines = {queue: _Line() for queue in queues}
+        self._order = list(self._lines)
+        self._next = 0
+        self._bell = asyncio.Event()
+        self.fell_asleep = asyncio.Event()
+        self.quiet = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
+        self.last_take = time.monotonic()
+
+    @property
+    def queues(self) -> list[str]:
+        return list(self._order)
+
+    def pick(self, last: str | None = None, *, carries: bool = False) -> str | None:
+        """The next queue in turn, for a processor that served `last` and is free now; None: all sleep.
+
+        A processor that `carries` outcomes goes to the store in any case: if nothing is awake, it looks into `last`
+        again, which costs no round trip of its own.
+        """
+        if last is not None:
+            self.leave(last)
+        queue = self._turn(lend=False) or self._turn(lend=True)
+        if queue is not None:
+            return queue
+        if last is not None and carries:
+            self._lines[last].busy += 1
+            return last
+        if self.idle:
+            self.quiet.set()
+        return None
+
+    def _turn(self, *, lend: bool) -> str | None:
+        """The next open queue within its share; with `lend`, within its cap: no processor stands idle beside jobs."""
+        count = len(self._order)
+        for step in range(count):
+            index = (self._next + step) % count
+            line = self._lines[self._order[index]]
+            most = line.cap if lend else line.limit
+            if line.state in _OPEN and (most is None or line.busy < most):
+                self._next = (index + 1) % count
+                if line.state is _Sleep.WOKEN:
+                    line.state = _Sleep.PROBED
+                line.busy += 1
+                return self._order[index]
+        return None
+
+    def leave(self, queue: str) -> None:
+        """A processor serves this queue no longer."""
+        self._lines[queue].busy -= 1
+
+    def report(self, queue: str, asked: int, got: int) -> None:
+        """What a take found."""
+        self.last_take = time.monotonic()
+        line = self._lines[queue]
+        if got >= asked:
+            if line.state is not _Sleep.AWAKE:
+                line.state = _Sleep.AWAKE
+                self._bell.set()
+        elif line.state is not _Sleep.ASLEEP:
+            # A wake-up that arrives between the take and this line is not lost: `wait` looks before it sleeps.
+            line.state = _Sleep.ASLEEP
+            self._join(at_once=got == 0)
+
+    def wake(self, queues: Iterable[str]) -> None:
+        """These queues may have jobs."""
+        for queue in queues:
+            line = self._lines[queue]
+            if line.state is _Sleep.ASLEEP:
+                line.state = _Sleep.WOKEN
+        self._bell.set()
+
+    def asleep(self) -> list[str]:
+        """The queues that wait together."""
+        return [queue for queue, line in self._lines.items() if line.state is _Sleep.ASLEEP]
+
+    def limit(self, caps: Mapping[str, int | None], shares: Mapping[str, int] | None = None) -> None:
+        """How many processors each queue may have at once; None, or not named: any number. Never less than one.
+
+        With `shares`, the queues within their share come first; only where none of them has jobs, the others do.
+        """
+        for queue, line in self._lines.items():
+            line.cap = _at_least_one(caps.get(queue))
+            share = None if shares is None else shares.get(queue)
+            line.limit = line.cap if share is None else _at_least_one(min(share, line.cap or share))
+        self._bell.set()
+
+    def busy(self, queue: str) -> int:
+        """How many processors serve a queue."""
+        return self._lines[queue].busy
+
+    @property
+    def idle(self) -> bool:
+        """Whether every queue sleeps and no processor is at work: nothing is left to start."""
+        return all(line.state is _Sleep.ASLEEP and not line.busy for line in self._lines.values())
+
+    async def rest(self) -> None:
+        """Until there may be something to pick."""
+        self._bell.clear()
+        await self._bell.wait()
+
+    def restart(self) -> None:
+        """After the connection was made anew: look into every queue again."""
+        self.wake(self._order)
+        self.fell_asleep.set()
+
+    def ring(self) -> None:
+        """Wake every processor that rests, to look around."""
+        self._bell.set()
+
+    def _join(self, *, at_once: bool) -> None:
+        if at_once:
+            self.fell_asleep.set()
+        elif self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON, self._join_now)
+
+    def _join_now(self) -> None:
+        self._soon = None
+        self.fell_asleep.set()
+
+
+def _at_least_one(limit: int | None) -> int | None:
+    return None if limit is None else max(1, limit)
+
+
+class Sleeper:
+    """Waits for all sleeping queues at once, and wakes those that have jobs."""
+
+    def __init__(self, rotation: Rotation, storage: Storage) -> None:
+        self._rotation = rotation
+        self.storage = storage
+        self._pause = 0.0
+
+    async def run(self) -> None:
+        """For ever; cancel it to end it."""
+        while True:
+            await self.run_once()
+
+    async def run_once(self) -> None:
+        """One wait, begun anew when another queue falls asleep."""
+        # Cleared before the look: a queue that falls asleep after it is heard by the wait below.
+        self._rotation.fell_asleep.clear()
+        names = self._rotation.asleep()
+        changed = asyncio.ensure_future(self._rotation.fell_asleep.wait())
+        waiting = asyncio.ensure_future(self._wait(names)) if names else None
+        both: set[asyncio.Future[Any]] = {changed} if waiting is None else {changed, waiting}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if waiting is not None and waiting.done() and waiting.result():
+                await self._wake(names)
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _wait(self, names: list[str]) -> bool:
+        try:
+            found = await self.storage.wait(names, WAIT)
+        except StorageError as error:
+            self._pause = min(5.0, self._pause * 2 or 0.25)
+            log.warning("cannot wait for jobs, trying again in %g s: %s", self._pause, error)
+            await asyncio.sleep(self._pause)
+            return True  # look for yourselves: a take that works ends the trouble
+        self._pause = 0.0
+        return found
+
+    async def _wake(self, names: list[str]) -> None:
+        """Wake those that have jobs: one look at the counters is cheaper than a take for each."""
+        if len(names) > 2:
+            try:
+                queues = (await self.storage.stats()).queues
+            except StorageError:
+                queues = {}
+            ready = [name for name in names if name in queues and queues[name].ready and not queues[name].paused]
+            names = ready or names  # somebody was faster, or the counters cannot be read: let the takes find out
+        self._rotation.wake(names)
+
+
+_OPEN = (_Sleep.AWAKE, _Sleep.WOKEN)

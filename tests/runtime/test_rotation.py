@@ -1,0 +1,117 @@
+"""Whose turn it is: round robin, sleeping queues, limits; and the one wait for all that sleep."""
+
+import asyncio
+
+import pytest
+
+from accoda import NewJob, StorageUnavailable
+from accoda.runtime.rotation import Rotation, Sleeper
+from accoda.storage.memory import MemoryStorage
+from accoda.storage.observed import Call, Observed
+
+
+def turns(rotation: Rotation, count: int, *, full: bool = True) -> list[str | None]:
+    """What one processor is given, when every take is full (or every take finds nothing)."""
+    found: list[str | None] = []
+    last = None
+    for _ in range(count):
+        last = rotation.pick(last)
+        found.append(last)
+        if last is not None:
+            rotation.report(last, 10, 10 if full else 0)
+    return found
+
+
+async def test_queues_take_turns() -> None:
+    assert turns(Rotation("abc"), 7) == list("abcabca")
+
+
+async def test_a_queue_that_had_less_than_was_asked_for_sleeps() -> None:
+    rotation = Rotation("ab")
+    rotation.report("a", 10, 3)
+    assert turns(rotation, 3) == ["b", "b", "b"]
+    assert rotation.asleep() == ["a"]
+    rotation.wake(["a"])
+    assert turns(rotation, 2) == ["a", "b"]
+
+
+async def test_all_asleep_gives_nobody_a_turn() -> None:
+    rotation = Rotation("ab")
+    assert turns(rotation, 3, full=False) == ["a", "b", None]
+    assert rotation.idle
+
+
+async def test_who_carries_outcomes_looks_into_its_queue_again() -> None:
+    rotation = Rotation("ab")
+    assert turns(rotation, 2, full=False) == ["a", "b"]
+    assert rotation.pick("b", carries=True) == "b"
+    assert rotation.pick("b", carries=False) is None
+
+
+async def test_a_woken_queue_is_probed_by_one_processor_first() -> None:
+    rotation = Rotation("a")
+    assert rotation.pick() == "a"
+    assert rotation.pick() is None
+    rotation.report("a", 10, 10)  # there is more: everybody may come
+    assert rotation.pick() == "a"
+    assert rotation.pick() == "a"
+
+
+async def test_a_limit_holds_and_is_never_less_than_one() -> None:
+    rotation = Rotation("ab")
+    for queue in "ab":
+        rotation.report(queue, 10, 10)
+    rotation.limit({"a": 2, "b": 0})
+    assert [rotation.pick() for _ in range(5)] == ["a", "b", "a", None, None]
+    rotation.limit({})
+    assert rotation.pick() in ("a", "b")
+    rotation.leave("b")
+    assert rotation.busy("b") <= 1
+
+
+async def test_fifty_empty_queues_wait_in_one_call() -> None:
+    calls: list[Call] = []
+    names = [f"q{n}" for n in range(50)]
+    store = Observed(MemoryStorage(), calls.append)
+    rotation = Rotation(names)
+    for name in names:
+        rotation.report(name, 10, 0)
+    sleeper = asyncio.create_task(Sleeper(rotation, store).run())
+    await asyncio.sleep(0.05)
+    assert calls == []  # one call is under way, and none has ended
+    await store.enqueue([NewJob("q7")])
+    async with asyncio.timeout(5):
+        await rotation.rest()
+    assert rotation.pick() == "q7"  # only the one that has a job was woken
+    assert rotation.pick() is None
+    assert [call.verb for call in calls] == ["enqueue", "wait", "stats"]
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
+
+
+async def test_a_queue_that_falls_asleep_joins_the_wait() -> None:
+    store = MemoryStorage()
+    rotation = Rotation("ab")
+    rotation.report("a", 10, 0)
+    sleeper = asyncio.create_task(Sleeper(rotation, store).run())
+    await asyncio.sleep(0.01)
+    rotation.report("b", 10, 0)
+    await asyncio.sleep(0.01)
+    await store.enqueue([NewJob("b")])
+    async with asyncio.timeout(5):
+        while "b" not in (rotation.pick(), rotation.pick()):
+            await rotation.rest()
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
+
+
+async def test_a_store_that_cannot_wait_is_asked_again_later(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(MemoryStorage):
+        async def wait(self, queues: object, timeout: float) -> bool:
+            raise StorageUnavailable("away")
+
+    rotation = Rotation("a")
+    rotation.report("a", 10, 0)
+    await Sleeper(rotation, Broken()).run_once()
+    assert "trying again in 0.25 s: away" in caplog.text
+    assert rotation.pick() == "a"
