@@ -7,6 +7,8 @@ from importlib.metadata import version
 
 import click
 
+from accoda.cli.settings import settings
+from accoda.cli.worker import worker
 from accoda.errors import AccodaError
 
 
@@ -34,3 +36,7 @@ def migrate(url: str) -> None:
 
     asyncio.run(migrate_store(url))
     click.echo("The store is up to date.")
+
+
+accoda.add_command(settings)
+accoda.add_command(worker)

@@ -1,0 +1,5 @@
+"""`python -m accoda` is `accoda`."""
+
+from accoda.cli import main
+
+main()

@@ -1,0 +1,99 @@
+"""`accoda worker`: run an app's handlers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from accoda.runtime.process import ProcessOptions
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@click.command()
+@click.argument("app", metavar="MODULE:APP")
+@click.option("-q", "--queues", multiple=True, metavar="A,B", help="Queues to serve, in turn. Default: all.")
+@click.option("-c", "--concurrency", type=click.IntRange(1), help="Processors in a process (max_processors).")
+@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
+@click.option("--burst", is_flag=True, help="End when nothing is left to start.")
+@click.option("--watch", is_flag=True, help="Restart when code in this folder changes.")
+@click.option("--grace", type=click.FloatRange(0), help="Seconds that running batches get when stopped.")
+@click.option("--name", default="default", show_default=True, help="The worker's name in the settings.")
+@click.option(
+    "--settings", "files", multiple=True, metavar="FILE", help="TOML, YAML or OnlineConf; or ACCODA_SETTINGS."
+)
+@click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here.")
+@click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address for it.")
+@click.option("--manager/--no-manager", "managed", default=True, help="Share processors out by need (default).")
+@click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), default="INFO", show_default=True)
+@click.option("--supervised", type=int, hidden=True)
+def worker(app: str, **given: Any) -> None:
+    """Run the handlers of MODULE:APP.
+
+    SIGTERM or Ctrl-C: finish the current batches and leave with 0. A second
+    one, or the end of the grace: give the jobs back at once and leave with 1.
+    """
+    from accoda.cli.loading import load_app
+    from accoda.runtime.logs import configure
+    from accoda.runtime.process import run_process
+
+    configure(given["log_format"], given["log_level"].upper())
+    options = _options(given)
+    alone = given["processes"] == 1 and not given["watch"]
+    if given["supervised"] is not None or alone:
+        loaded = load_app(app)
+        sys.exit(run_process(loaded, options))
+    if not given["watch"]:  # what is wrong with the app is said once, before any process is started
+        load_app(app)
+    sys.exit(_supervise(app, given))
+
+
+def _options(given: dict[str, Any]) -> ProcessOptions:
+    from accoda.runtime.process import ProcessOptions
+
+    overrides = {"max_processors": given["concurrency"], "grace": given["grace"]}
+    return ProcessOptions(
+        queues=tuple(name.strip() for names in given["queues"] for name in names.split(",") if name.strip()),
+        name=given["name"],
+        burst=given["burst"],
+        managed=given["managed"],
+        settings_files=given["files"],
+        overrides={knob: value for knob, value in overrides.items() if value is not None},
+        metrics_port=given["metrics_port"],
+        metrics_host=given["metrics_host"],
+        supervisor=given["supervised"],
+    )
+
+
+def _supervise(app: str, given: dict[str, Any]) -> int:
+    from accoda.runtime.supervisor import Supervisor, SupervisorOptions
+
+    options = SupervisorOptions(
+        arguments=(app, *_for_child(given)),
+        processes=given["processes"],
+        restart=not given["burst"],
+        watch=str(Path.cwd()) if given["watch"] else None,
+        metrics_port=given["metrics_port"],
+        metrics_host=given["metrics_host"],
+    )
+    return Supervisor(options).run()
+
+
+def _for_child(given: dict[str, Any]) -> list[str]:
+    """What a child's command line says: all but what the supervisor does itself."""
+    words = ["--name", given["name"], "--log-format", given["log_format"], "--log-level", given["log_level"]]
+    words += ["--manager" if given["managed"] else "--no-manager"]
+    if given["burst"]:
+        words.append("--burst")
+    for option, value in (("-c", given["concurrency"]), ("--grace", given["grace"])):
+        if value is not None:
+            words += [option, str(value)]
+    for option, values in (("-q", given["queues"]), ("--settings", given["files"])):
+        for value in values:
+            words += [option, value]
+    return words

@@ -1,0 +1,138 @@
+"""What a worker keeps at hand to serve one queue: the handler, its runner, and the settings of the moment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from accoda.enqueue import EnqueueOptions
+from accoda.errors import RetryLater, WorkerStopped
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry
+from accoda.payload import UnreadablePayload
+from accoda.retry import Failed, Limits, Result, decide, describe, give_up
+from accoda.runtime.batch import Batch, Running
+from accoda.runtime.events import HandlerStats
+from accoda.runtime.handler import Handler
+from accoda.runtime.runners.base import Runner
+from accoda.settings import Settings
+
+
+class Desk:
+    """Serves one queue."""
+
+    def __init__(self, handler: Handler[Any, Any, Any], runner: Runner, settings: Settings) -> None:
+        self.handler = handler
+        self.runner = runner
+        self.queue = handler.queue
+        self.number = handler.options.number
+        self._settings = settings
+
+    @property
+    def all_at_once(self) -> bool:
+        """Whether the jobs of a batch run together, or one after the other."""
+        return self.handler.takes_batch or self.handler.options.run_in == "loop"
+
+    @property
+    def batch_size(self) -> int:
+        return self._setting("batch_size", self.handler.options.batch)  # type: ignore[no-any-return]
+
+    @property
+    def lease(self) -> float:
+        return self._setting("visibility_timeout", self.handler.options.lease)  # type: ignore[no-any-return]
+
+    @property
+    def timeout(self) -> float | None:
+        return self._setting("timeout", self.handler.options.timeout)  # type: ignore[no-any-return]
+
+    @property
+    def limits(self) -> Limits:
+        options = self.handler.options
+        max_attempts = self._setting("max_attempts", options.max_attempts)
+        return Limits(options.retry, max_attempts, self._setting("max_crashes", options.max_crashes))
+
+    def open_batches(self, jobs: Sequence[Job]) -> tuple[list[Batch[Any]], list[Outcome]]:
+        """The jobs as batches to be run one after the other, and the burials of those that must not run.
+
+        A job that lost a lease may have killed its worker, so it runs apart from those that did not; near the end of
+        its crashes it runs alone. Those that lost the most leases run last, when the others are settled. So a poison
+        job takes no good one down with it, and a worker that was killed from outside costs its jobs little.
+        """
+        limits = self.limits
+        buried: list[Outcome] = []
+        healthy: list[Job] = []
+        suspects: list[Job] = []
+        payloads: dict[int, Any] = {}
+        for job in jobs:
+            try:
+                payloads[job.id] = self.handler.codec.decode(job.data)
+            except UnreadablePayload as error:
+                buried.append(Bury(job.lease, describe(error)))
+                continue
+            hopeless = give_up(job, limits) if job.attempts else None
+            if hopeless is not None:
+                buried.append(hopeless)
+            elif job.crashes:
+                suspects.append(job)
+            else:
+                healthy.append(job)
+        suspects.sort(key=lambda job: job.crashes)
+        alone_from = self.alone_from(limits)
+        together = [job for job in suspects if job.crashes < alone_from]
+        groups = [healthy, together, *([job] for job in suspects if job.crashes >= alone_from)]
+        return [self._batch(group, payloads) for group in groups if group], buried
+
+    def alone_from(self, limits: Limits) -> int:
+        """The number of crashes from which on a job runs alone: twice, before it is given up."""
+        return max(1, limits.max_crashes - 2) if limits.max_crashes is not None else 3
+
+    def is_dangerous(self, job: Job) -> bool:
+        """Whether a job may have killed its worker while it ran alone: then nothing else should be in hand."""
+        return job.crashes > self.alone_from(self.limits)
+
+    def outcomes(self, batch: Batch[Any], jobs: Sequence[Running[Any]]) -> list[Outcome]:
+        """What becomes of jobs of a batch of which something was said, but for those that are settled already."""
+        limits = self.limits
+        found = []
+        for job in jobs:
+            result = batch.result_of(job)
+            if result is not None and job.job.id not in batch.settled:
+                found.append(decide(job.job, result, limits))
+        return found
+
+    def decide(self, job: Running[Any], result: Result) -> Outcome:
+        """What becomes of one job."""
+        return decide(job.job, result, self.limits)
+
+    def _batch(self, jobs: Sequence[Job], payloads: dict[int, Any]) -> Batch[Any]:
+        return Batch(self.queue, jobs, [payloads[job.id] for job in jobs], self._new_job)
+
+    def _new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
+        return self.handler.app.new_job(queue, payload, options)
+
+    def _setting(self, knob: str, code: object) -> Any:
+        return self._settings.queue(self.queue, knob, code, self.number).value
+
+
+def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bool:
+    """Let the first `Done` carry a batch's follow-ups; False: there is none that could."""
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, Done):
+            outcomes[index] = Done(outcome.lease, (*outcome.then, *follow_ups), outcome.result, outcome.waiters)
+            return True
+    return False
+
+
+def summary(batch: Batch[Any], outcomes: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
+    """Settled jobs of a batch in numbers. A retry that the handler asked for is no error."""
+    failed = [outcome for outcome in outcomes if not isinstance(outcome, Done)]
+    errors = [result.error for outcome in failed if isinstance(result := batch.results.get(outcome.lease.id), Failed)]
+    errors = [error for error in errors if not isinstance(error, (RetryLater, WorkerStopped))]
+    return HandlerStats(
+        processed=len(outcomes) - len(failed),
+        errors=len(errors),
+        retried=sum(isinstance(outcome, Retry) for outcome in failed),
+        buried=sum(isinstance(outcome, Bury) for outcome in failed),
+        lost=lost,
+        duration=duration,
+        last_error=describe(errors[-1]) if errors else "",
+    )

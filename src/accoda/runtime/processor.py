@@ -1,0 +1,274 @@
+"""A processor: one take-run-settle loop.
+
+    take → open → run → decide → settle
+     ▲                              │
+     └──── in one round trip ───────┘
+
+The outcomes of a batch are carried to the store together with the next take, so a busy loop costs one round trip for
+each batch. The processor never waits for a batch to fill: it runs what there is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from accoda.clock import Clock
+from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
+from accoda.model import Done, Job, Outcome, Refused, Retry
+from accoda.runtime.batch import Batch
+from accoda.runtime.desk import Desk, summary, with_follow_ups
+from accoda.runtime.events import Audience, BatchReport, HandlerStats
+from accoda.runtime.heartbeat import ProcessorState
+from accoda.runtime.keeper import Held, Keeper
+from accoda.runtime.rotation import Rotation
+from accoda.storage.protocol import Store
+
+ALONE = "given back while a job that may be poison runs alone"
+
+log = logging.getLogger("accoda.worker")
+
+
+class Room:
+    """What the processors of a worker share."""
+
+    def __init__(self, store: Store, desks: Mapping[str, Desk], keeper: Keeper, clock: Clock) -> None:
+        self.store = store
+        self.desks = desks
+        self.keeper = keeper
+        self.clock = clock
+        self.rotation = Rotation(desks)
+        self.audience = Audience()
+        self.worker = ""
+        self.stopping = False
+        self.aborted = False
+        self.jobs_run = 0
+
+
+class Carry:
+    """A batch that was run, on its way to be settled."""
+
+    __slots__ = ("batch", "desk", "duration", "held", "outcomes", "started", "waited")
+
+    def __init__(self, desk: Desk, batch: Batch[Any], held: Held, started: float) -> None:
+        self.desk = desk
+        self.batch = batch
+        self.held = held
+        self.started = started
+        self.outcomes: list[Outcome] = []
+        self.duration = 0.0
+        self.waited = 0.0
+
+
+class Processor:
+    """One loop. `run_once` is one turn of it."""
+
+    def __init__(self, number: int, room: Room) -> None:
+        self.number = number
+        self.room = room
+        self.retired = False
+        self.queue: str | None = None
+        self._running: Carry | None = None
+        self._since: int | None = None
+        self._carry: Carry | None = None
+        self._pause = 0.0
+
+    async def run(self) -> None:
+        """Turn after turn, until the worker stops or this processor is retired; then settle what is in hand."""
+        rotation = self.room.rotation
+        try:
+            while not (self.room.stopping or self.retired):
+                self.queue = rotation.pick(self.queue, carries=self._carry is not None)
+                if self.queue is None:
+                    await rotation.rest()
+                else:
+                    await self._turn(self.room.desks[self.queue])
+        finally:
+            if self.queue is not None:
+                rotation.leave(self.queue)
+                self.queue = None
+            await self._settle_carry()
+
+    async def _turn(self, desk: Desk) -> None:
+        try:
+            await self.run_once(desk)
+        except Exception:  # a mistake of ours: the leases in hand will end, the loop goes on
+            log.exception("processor %d failed in queue %s; going on in a second", self.number, desk.queue)
+            await asyncio.sleep(1)
+
+    async def run_once(self, desk: Desk) -> None:
+        """One turn: settle what the last one left, take a batch, run it."""
+        started = time.monotonic()
+        jobs = await self._exchange(desk)
+        if not jobs:
+            return
+        batches, buried = desk.open_batches(jobs)
+        if buried:
+            await self._bury(desk, buried)
+        held = [self._hold(desk, batch) for batch in batches]
+        while held:
+            if self._carry is not None:
+                await self._settle_carry()
+            if self.room.aborted:
+                for one in held:
+                    one.batch.finish(WorkerStopped("the worker stopped"))
+            elif len(held) > 1 and desk.is_dangerous(held[0].batch[0].job):
+                await self._give_back(desk, held[1:])
+                del held[1:]
+            await self._run(desk, held.pop(0), started)
+
+    def stop(self, error: BaseException) -> None:
+        """Stop what runs: the handler is interrupted, and its jobs go back."""
+        if self._running is not None:
+            batch = self._running.batch
+            self._running.desk.runner.stop(batch, [job.id for job in batch], error)
+
+    def tell_stopping(self) -> None:
+        """Let the handler know that the worker was asked to stop."""
+        if self._running is not None:
+            self._running.batch.stopping = True
+
+    async def flush(self) -> None:
+        """Settle the jobs of a long batch that are finished, while the others still run.
+
+        Only for handlers of single jobs: one that has a whole batch may still change its mind.
+        """
+        carry = self._running
+        if carry is None or carry.desk.handler.takes_batch:
+            return
+        outcomes = carry.desk.outcomes(carry.batch, carry.batch.jobs)
+        if outcomes:
+            # Marked before the await: the batch may end meanwhile, and must not send the same outcome twice.
+            carry.batch.settled.update(outcome.lease.id for outcome in outcomes)
+            refused = await self._settle(outcomes)
+            self._report(carry, outcomes, refused)
+
+    @property
+    def state(self) -> ProcessorState:
+        """What it does at present."""
+        carry = self._running
+        if carry is None:
+            return ProcessorState()
+        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch[0].id, self._since)
+
+    async def _exchange(self, desk: Desk) -> list[Job]:
+        """Settle what is carried and take the next batch, both on their way at once.
+
+        Neither waits for the other: storages put them into one round trip, or one transaction. The order does not
+        matter, since they are about different jobs.
+        """
+        settling = None if self._carry is None else asyncio.ensure_future(self._settle_carry())
+        try:
+            count = desk.batch_size
+            jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
+            self.room.rotation.report(desk.queue, count, len(jobs))
+            self._pause = 0.0
+        except StorageError as error:
+            jobs = []
+            self.room.rotation.report(desk.queue, 1, 0)
+            await self._trouble("take jobs", error)
+        finally:
+            if settling is not None:
+                await settling
+        return jobs
+
+    async def _run(self, desk: Desk, held: Held, started: float) -> None:
+        batch = held.batch
+        carry = self._running = Carry(desk, batch, held, started)
+        self._since = self.room.clock.now()
+        carry.waited = max(0.0, (self._since - batch[0].job.start_time) / 1000)
+        timeout = desk.timeout
+        if timeout is not None:
+            # Jobs that run one after the other in a thread or process have the timeout each.
+            allowed = timeout * (1 if desk.all_at_once else len(batch))
+            held.deadline = time.monotonic() + allowed
+            batch.deadline = self._since + round(allowed * 1000)
+        batch.stopping = self.room.stopping
+        self.room.audience.batch_started(desk.queue, desk.number, len(batch))
+        began = time.monotonic()
+        try:
+            if len(batch.results) < len(batch):
+                await desk.runner.run(batch, timeout)
+        finally:
+            carry.duration = time.monotonic() - began
+            if len(batch.results) < len(batch):
+                batch.finish(WorkerStopped("the worker stopped"))
+            carry.outcomes = desk.outcomes(batch, batch.jobs)
+            self._running, self._carry = None, carry
+        if batch.loose and not with_follow_ups(carry.outcomes, batch.loose):
+            await self.room.store.enqueue(batch.loose)
+
+    def _hold(self, desk: Desk, batch: Batch[Any]) -> Held:
+        def lost(ids: Collection[int]) -> None:
+            desk.runner.stop(batch, ids, LeaseLost("the lease was lost: cancelled, replaced, or given to another"))
+
+        held = Held(batch, desk.lease, lost, desk.decide)
+        self.room.keeper.hold(held)
+        return held
+
+    async def _settle_carry(self) -> None:
+        carry, self._carry = self._carry, None
+        if carry is None:
+            return
+        try:
+            refused = await self._settle(carry.outcomes) if carry.outcomes else []
+        finally:
+            self.room.keeper.let_go(carry.held)
+        self._report(carry, carry.outcomes, refused, whole=True)
+
+    async def _settle(self, outcomes: list[Outcome]) -> list[Refused]:
+        """Settle, and do not give up while the store is away: the keeper holds the leases meanwhile.
+
+        To repeat it is safe: an outcome that was applied already is refused the second time, and changes nothing.
+        """
+        pause = 0.1
+        while True:
+            try:
+                return await self.room.store.settle(outcomes)
+            except StorageError as error:
+                if self.room.aborted:
+                    log.error("%d outcomes could not be settled: %s; their leases will end", len(outcomes), error)
+                    return []
+                log.warning("cannot settle %d outcomes, trying again in %g s: %s", len(outcomes), pause, error)
+                await asyncio.sleep(pause)
+                pause = min(2.0, pause * 2)
+            except AccodaError:
+                log.exception("%d outcomes were refused by the store; their leases will end", len(outcomes))
+                return []
+
+    async def _bury(self, desk: Desk, buried: list[Outcome]) -> None:
+        refused = await self._settle(buried)
+        stats = HandlerStats(errors=len(buried), buried=len(buried) - len(refused), lost=len(refused))
+        self.room.audience.batch_started(desk.queue, desk.number, len(buried))
+        report = BatchReport(desk.queue, desk.number, len(buried), stats, 0.0, 0.0, tuple(buried))
+        self.room.audience.batch_ended(report)
+
+    async def _give_back(self, desk: Desk, others: list[Held]) -> None:
+        leases = [job.job.lease for held in others for job in held.batch]
+        await self._settle([Retry(lease, reason=ALONE) for lease in leases])
+        for held in others:
+            self.room.keeper.let_go(held)
+
+    def _report(self, carry: Carry, outcomes: list[Outcome], refused: list[Refused], *, whole: bool = False) -> None:
+        lost = {refusal.lease.id for refusal in refused}
+        kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
+        carry.batch.lost |= lost
+        self.room.jobs_run += len(outcomes)
+        report = BatchReport(
+            carry.desk.queue,
+            carry.desk.number,
+            len(outcomes),
+            summary(carry.batch, kept, len(lost), carry.duration if whole else 0.0),
+            time.monotonic() - carry.started if whole else 0.0,
+            carry.waited,
+            tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
+        )
+        self.room.audience.batch_ended(report)
+
+    async def _trouble(self, what: str, error: StorageError) -> None:
+        self._pause = min(5.0, self._pause * 2 or 0.1)
+        log.warning("cannot %s, trying again in %g s: %s", what, self._pause, error)
+        await asyncio.sleep(self._pause)

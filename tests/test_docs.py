@@ -1,0 +1,54 @@
+"""The examples of the pages run."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from accoda import App
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def examples(page: str) -> dict[str, Any]:
+    """All Python blocks of a page, run one after the other in one scope."""
+    scope: dict[str, Any] = {"__name__": "example"}
+    text = (DOCS / page).read_text().split("## Where handlers run")[0]  # test_runners.py has the rest
+    for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(compile(code, page, "exec"), scope)
+    return scope
+
+
+async def test_the_examples_of_handlers_run() -> None:
+    scope = examples("handlers.md")
+    app: App = scope["app"]
+    await scope["produce"]()
+    async with app.testing() as trial:
+        await app.enqueue("emails", {"to": "", "user_id": 1})
+        await app.enqueue("imports", {"to": "x"})
+        await app.run_until_idle()
+        await trial.assert_dead("emails", "no address")
+        await trial.assert_dead("imports", "no user")
+
+
+def test_the_example_of_a_test_is_one() -> None:
+    examples("handlers.md")["test_a_greylisted_email_is_sent_a_minute_later"]()
+
+
+def test_every_option_is_in_the_page() -> None:
+    from accoda.enqueue import EnqueueOptions
+    from accoda.runtime.handler import HandlerOptions
+
+    text = (DOCS / "handlers.md").read_text()
+    for name in (*EnqueueOptions.__annotations__, *HandlerOptions.__annotations__):
+        assert f"`{name}`" in text, name
+
+
+def test_every_option_of_the_worker_is_in_its_page() -> None:
+    from accoda.cli.worker import worker
+
+    text = (DOCS / "worker.md").read_text()
+    for parameter in worker.params:
+        if not getattr(parameter, "hidden", False):
+            assert any(f"`{name}`" in text for name in (*parameter.opts, *parameter.secondary_opts)) or (
+                parameter.name == "app"
+            ), parameter.name
