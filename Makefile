@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check bench clean
+.PHONY: setup servers demo test check bench bench-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,6 +29,9 @@ check: setup  ## types and style
 bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 15 minutes)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres_rot
+
+bench-peers: setup servers  ## beside other queues for Python, each in an environment of its own (about 8 minutes)
+	$(BIN)/python -m benchmarks.peers
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
