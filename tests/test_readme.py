@@ -1,11 +1,14 @@
 """What the README shows is what happens."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 from accoda import Done, NewJob, open_storage
+from accoda.testing.servers.pytest import need
+from accoda.testing.servers.redis import RedisServer
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -13,16 +16,54 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 PLAIN = [text for language, text in BLOCKS if not language]
 
 
-def test_the_thirty_second_example_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[0])
-    run = subprocess.run([sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert run.returncode == 0, run.stderr
-    assert run.stdout == PLAIN[1]
+def run(words: list[str], folder: Path, url: str | None = None) -> str:
+    environment = {key: value for key, value in os.environ.items() if key != "ACCODA_URL"}
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
+    environment["PYTHONUNBUFFERED"] = "1"
+    if url is not None:
+        environment["ACCODA_URL"] = url
+    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def type_the_example(folder: Path, url: str | None) -> None:
+    """The first example, typed as printed; the worker is stopped as a person would, when it has printed all."""
+    (folder / "jobs.py").write_text(PYTHON[0])
+    first, second, *expected = PLAIN[1].splitlines()
+    assert run(first.removeprefix("$ ").split(), folder, url) == ""
+    words = second.removeprefix("$ ").split()
+    # `timeout` sends SIGTERM, as an operator's `kill` does, and tells the worker's own exit code.
+    printed = run(["timeout", "--preserve-status", "5", *words], folder, url)
+    assert printed.splitlines() == expected
+
+
+def test_the_first_example_runs_as_printed_on_sqlite(tmp_path: Path) -> None:
+    type_the_example(tmp_path, None)
+    assert (tmp_path / "accoda.db").exists()
+
+
+def test_the_first_example_runs_on_redis_by_changing_the_url_alone(tmp_path: Path) -> None:
+    server = need(lambda: RedisServer().start())
+    try:
+        type_the_example(tmp_path, server.url)
+    finally:
+        server.stop()
+
+
+def test_the_example_of_a_batch_prints_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(PYTHON[1] + "\n\nimport asyncio\nasyncio.run(main())\n")
+    assert run([sys.executable, "example.py"], tmp_path) == "sent 1\n"
+
+
+def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(PYTHON[2])
+    assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[1].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[3].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == [b"anna", b"ben"]
