@@ -1,4 +1,4 @@
-"""Two workers whose clocks differ by an hour: the server's clock decides, so nothing is early."""
+"""Workers whose clocks differ by an hour: the server's clock decides, so nothing is early and nothing is late."""
 
 import asyncio
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accoda import NewJob, open_storage
+from accoda import Done, NewJob, open_storage
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.process import Process
 from accoda.testing.servers.pytest import need
@@ -16,6 +16,20 @@ from accoda.testing.servers.tarantool import TarantoolServer
 
 WORKER = Path(__file__).with_name("clock_worker.py")
 JOBS = 120
+TAKE_AND_VANISH = """
+import sys, time
+off = int(float(sys.argv[2]) * 1e9)
+real = time.time_ns
+time.time_ns = lambda: real() + off
+time.time = lambda: time.time_ns() / 1e9
+import asyncio, os
+from accoda import open_storage
+async def main():
+    store = await open_storage(sys.argv[1])
+    (job,) = await store.take("q", 1, lease=2)
+    os._exit(job.attempts)
+asyncio.run(main())
+"""
 
 
 @pytest.fixture(params=[RedisServer, PostgresServer, TarantoolServer])
@@ -47,3 +61,18 @@ async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -
         assert all(told), "both had a share"
         stats = (await store.stats()).queues["q"]
         assert (stats.done, stats.total, stats.expired) == (JOBS, 0, 0)
+
+
+async def test_the_lease_of_a_worker_that_vanished_ends_in_time_whatever_its_clock(url: str) -> None:
+    async with asyncio.timeout(60), await open_storage(url) as store:
+        for off in (-3600, 3600):
+            [new] = await store.enqueue([NewJob("q")])
+            worker = await asyncio.create_subprocess_exec(sys.executable, "-c", TAKE_AND_VANISH, url, str(off))
+            assert await worker.wait() == 0
+            info = await store.find(new.id)
+            assert info is not None and info.lease_until is not None and info.taken_at is not None, "not over at once"
+            assert info.lease_until - info.taken_at == 2000
+            assert await store.wait(["q"], 30), "nor an hour later"
+            [job] = await store.take("q", 1)
+            assert (job.id, job.attempts) == (new.id, 1)
+            assert await store.settle([Done(job.lease)]) == []

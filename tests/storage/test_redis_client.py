@@ -88,6 +88,17 @@ async def cable(server: RedisServer, options: str = "") -> AsyncIterator[tuple[S
         await asyncio.sleep(0.01)  # the cable's ends see that it is over
 
 
+async def test_a_batch_is_read_once_for_all_its_jobs(store: Store, server: RedisServer) -> None:
+    # It names all of them: read for each job, a settle of thousands would keep the server busy for many seconds.
+    await store.enqueue([NewJob(Q)] * 50)
+    leases = [job.lease for job in await store.take(Q, 50)]
+    server.ask("CONFIG", "RESETSTAT")
+    assert await store.settle([*map(Retry, leases[:25]), *(Bury(lease, "") for lease in leases[25:])]) == []
+    reads = re.search(r"cmdstat_hget:calls=(\d+)", server.ask("INFO", "commandstats"))
+    assert reads is not None
+    assert int(reads[1]) <= 50 + 2, "the notes of each job, and the batch"
+
+
 class TestALostReply:
     async def test_of_an_enqueue_makes_no_second_job(self, server: RedisServer) -> None:
         async with cable(server) as (store, cutter):
@@ -104,6 +115,15 @@ class TestALostReply:
             jobs = await store.take(Q, 2)
             assert [(job.id, job.attempts, job.waiters) for job in jobs] == [(ids[0], 0, 1), (ids[1], 0, 0)]
             assert (await store.stats()).queues[Q].taken == 2
+            assert cutter.cuts == 1
+
+    async def test_of_a_take_tells_again_when_a_job_began_afresh(self, server: RedisServer) -> None:
+        async with cable(server) as (store, cutter):
+            (answer, _) = await store.enqueue([NewJob(Q), NewJob(Q)])
+            await store.settle([Bury(job.lease, "broken") for job in await store.take(Q, 1)])
+            assert await store.revive([answer.id]) == 1
+            cutter.cutting = True
+            assert [(job.attempts, job.fresh_at) for job in await store.take(Q, 2)] == [(1, 1), (0, 0)]
             assert cutter.cuts == 1
 
     async def test_of_a_settle_is_no_lost_lease(self, server: RedisServer) -> None:

@@ -110,6 +110,23 @@ class TestPartitions:
         assert len(await split.take(Q, 3)) == 3
 
 
+@pytest.mark.parametrize("how", ["take", "find", "browse"])
+async def test_a_new_id_is_above_all_that_the_client_has_seen(store: RedisStorage, how: str) -> None:
+    ids = [answer.id for answer in await store.enqueue([NewJob(Q)] * 5)]
+    (first,) = await store.take(Q, 1)
+    await store.settle([Done(first.lease, then=[NewJob(Q, b"then", rank=-1.0)])])
+    then = ids[-1] + 1000  # the next of this shard; `settle` does not tell it
+    match how:
+        case "take":
+            assert [job.id for job in await store.take(Q, 1)] == [then]
+        case "find":
+            assert await store.find(then) is not None
+        case "browse":
+            assert then in [info.id for info in await store.browse(Q, "ready")]
+    (other,) = await store.enqueue([NewJob("elsewhere")])
+    assert other.id > then
+
+
 class TestJobsForOtherShards:
     async def test_are_stored_all_together_and_answered_in_order(self, store: RedisStorage) -> None:
         names = [f"queue-{n % 5}" for n in range(20)]

@@ -2,25 +2,34 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from accoda import Done, NewJob, open_storage
+from accoda import Bury, Done, ManualClock, NewJob, Retry, open_storage
 from accoda.errors import InvalidInput, SchemaMismatch, StorageError
 from accoda.storage.tarantool import application
 from accoda.storage.tarantool.address import address_of
 from accoda.storage.tarantool.connection import ServerError, connect
 from accoda.testing.servers.pytest import need
-from accoda.testing.servers.tarantool import TarantoolServer, administer
+from accoda.testing.servers.tarantool import TarantoolServer, administer, empty
 
 GRANT = "box.schema.user.grant('worker', 'execute', 'role', 'accoda', {if_not_exists = true}) return 0"
 REVOKE = "box.schema.user.revoke('worker', 'execute', 'role', 'accoda', {if_exists = true}) return 0"
 GRANT_ALL_CALLS = "box.schema.user.grant('worker', 'execute', 'universe') return 0"
 REVOKE_ALL_CALLS = "box.schema.user.revoke('worker', 'execute', 'universe') return 0"
 SET_VERSION = "box.space.accoda_app:update(1, {{'=', 'version', %d}, {'+', 'stamp', 1}}) return 0"
+# What version 1 left behind: the format without the last two fields, and the version.
+TO_VERSION_1 = """
+    local jobs = box.space.accoda_jobs
+    local fields = jobs:format()
+    fields[20], fields[21] = nil, nil
+    jobs:format(fields)
+""" + SET_VERSION % 1  # fmt: skip
+TUPLE_SIZES = "local s = {} for i, job in ipairs(box.space.accoda_jobs:select()) do s[i] = #job end return s"
 LUA = sorted((Path(application.__file__).parent / "lua" / "verbs").glob("*.lua"))
 
 
@@ -100,6 +109,37 @@ async def test_an_older_application_is_upgraded_by_those_who_may(server: Taranto
         await open_storage(server.worker_url + "?install=no")
     await (await open_storage(server.url)).close()
     await (await open_storage(server.worker_url)).close()
+
+
+async def test_the_jobs_of_version_1_are_read_with_zeros_and_count_from_there(server: TarantoolServer) -> None:
+    async with await open_storage(server.url) as store:
+        await empty(server.url)
+        retried, buried, waiting = [answer.id for answer in await store.enqueue([NewJob("old") for _ in range(3)])]
+        jobs = await store.take("old", 2)
+        await store.settle([Retry(jobs[0].lease), Bury(jobs[1].lease, "broken")])
+    await administer(server.url, TO_VERSION_1)
+    assert await administer(server.url, TUPLE_SIZES) == [19, 19, 19]
+    clock = ManualClock(int(time.time() * 1000))
+    async with await open_storage(server.url, clock=clock) as store:
+        assert await administer(server.url, "return box.space.accoda_jobs:format()[21].name") == "crashes"
+        infos = [await store.find(id) for id in (retried, buried, waiting)]
+        past = [(info.attempts, info.fresh_at, info.crashes) for info in infos if info]
+        assert past == [(1, 0, 0), (0, 0, 0), (0, 0, 0)]
+        assert await store.revive([buried]) == 1
+        assert len(await store.take("old", 3, lease=5)) == 3
+        clock.advance(5)
+        told = {job.id: (job.attempts, job.fresh_at, job.crashes) for job in await store.take("old", 3)}
+        assert told == {retried: (2, 0, 1), buried: (2, 1, 1), waiting: (1, 0, 1)}
+
+
+async def test_an_ordinary_job_is_as_large_as_it_was_in_version_1(server: TarantoolServer) -> None:
+    async with await open_storage(server.url) as store:
+        await empty(server.url)
+        replacing = NewJob("q", key="k", on_duplicate="replace")
+        await store.enqueue([NewJob("q"), replacing, replacing])
+        await store.settle([Retry(job.lease) for job in await store.take("q", 2)])
+        await store.take("q", 1)
+        assert await administer(server.url, TUPLE_SIZES) == [19, 19]
 
 
 async def test_a_newer_application_is_left_alone(server: TarantoolServer) -> None:

@@ -4,7 +4,7 @@ A storage decides nothing: it applies what it is told, atomically. `accoda.testi
 
 What is due (a delayed job's start time, a lease's end, a kept result's end) is applied by the calls themselves, at the
 storage's clock, before they answer. So nobody ever sees a state that time has made wrong, and no background process is
-needed. A moment has come when `now >= moment`.
+needed. A moment has come when `now >= moment`. A lease that ends gives the job `attempts + 1` and `crashes + 1`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ class Storage(Protocol):
 
         A key is held by a job that is ready, delayed or taken. Where it is held, `keep` changes nothing ("kept");
         `replace` gives the job the new data, rank, cost, keep_for and start time ("replaced"): it keeps its id, its
-        waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts + 1;
+        waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts + 1.
+        Either way it begins afresh (`fresh_at` is its attempts, `crashes` is 0);
         `attach` adds the waiter and changes nothing else ("attached"). A new waiter is added by `replace` as well.
         A start moment in the past is now.
         """
@@ -122,7 +123,10 @@ class Inspector(Protocol):
         ...
 
     async def revive(self, ids: Sequence[int]) -> int:
-        """Make dead jobs ready again, attempts + 1, and count them. One whose key is held by another job stays dead."""
+        """Make dead jobs ready again, attempts + 1, and count them. One whose key is held by another job stays dead.
+
+        A revived job begins afresh: `fresh_at` is its attempts, `crashes` is 0.
+        """
         ...
 
     async def pause(self, queue: str, until: int | None = None) -> None:

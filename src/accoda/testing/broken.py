@@ -218,5 +218,67 @@ class VersionsBeginAgain(MemoryStorage):
         return await super().write(name, value, version=version, ttl=ttl)
 
 
+class CrashesUncounted(MemoryStorage):
+    def _apply_due(self, line: Line, now: int) -> None:
+        before = {record.id: record.crashes for record in line.states["taken"].values()}
+        super()._apply_due(line, now)
+        for id, crashes in before.items():
+            self._jobs[id].crashes = crashes
+
+
+class RetryIsACrash(MemoryStorage):
+    def _apply(self, outcome: Outcome, now: int) -> Refused | None:
+        refused = super()._apply(outcome, now)
+        if refused is None and isinstance(outcome, Retry):
+            self._jobs[outcome.lease.id].crashes += 1
+        return refused
+
+
+class ReviveKeepsCrashes(MemoryStorage):
+    def _revive(self, id: int, now: int) -> Record | None:
+        crashes = self._jobs[id].crashes if id in self._jobs else 0
+        record = super()._revive(id, now)
+        if record is not None:
+            record.crashes = crashes
+        return record
+
+
+class ReviveIsNoStart(MemoryStorage):
+    def _revive(self, id: int, now: int) -> Record | None:
+        fresh_at = self._jobs[id].fresh_at if id in self._jobs else 0
+        record = super()._revive(id, now)
+        if record is not None:
+            record.fresh_at = fresh_at
+        return record
+
+
+class ReplaceKeepsCrashes(MemoryStorage):
+    def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+        crashes = held.crashes
+        answer = super()._join(held, job, start_time, now)
+        held.crashes = crashes
+        return answer
+
+
+class ReplaceIsNoStart(MemoryStorage):
+    def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+        fresh_at = held.fresh_at
+        answer = super()._join(held, job, start_time, now)
+        held.fresh_at = fresh_at
+        return answer
+
+
+class AttachIsAStart(MemoryStorage):
+    def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+        answer = super()._join(held, job, start_time, now)
+        held.fresh_at, held.crashes = held.attempts, 0
+        return answer
+
+
+class TakeTellsNoCrashes(MemoryStorage):
+    async def take(self, queue: str, count: int, **options: Any) -> list[Job]:
+        return [replace(job, fresh_at=0, crashes=0) for job in await super().take(queue, count, **options)]
+
+
 def _without(outcome: Outcome, **fields: Any) -> Outcome:
     return replace(outcome, **fields) if isinstance(outcome, Done) else outcome

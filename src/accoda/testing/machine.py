@@ -110,6 +110,28 @@ class StoreMachine(RuleBasedStateMachine):
     def take_all(self, queue: str) -> None:
         self.leases += [job.lease for job in self.pair.take(queue, 100, 60.0, None, "")]
 
+    # Whole runs of a worker, since steps drawn one by one seldom follow each other as a job's life does.
+
+    @rule(queue=drafts.queues, crashes=st.integers(0, 2), end=st.sampled_from(("none", "bury", "revive")))
+    def take_and_fail(self, queue: str, crashes: int, end: str) -> None:
+        for _ in range(crashes):
+            self.leases += [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
+            self.pair.advance(500)
+        if end == "none":
+            return
+        leases = [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
+        self.leases += leases
+        self.pair.settle([Bury(lease, end) for lease in leases])
+        if end == "revive":
+            self.pair.revive([lease.id for lease in leases])
+
+    @rule(queue=drafts.queues, max_cost=drafts.limits, then=st.lists(drafts.jobs, max_size=3))
+    def take_and_finish(self, queue: str, max_cost: int | None, then: list[drafts.DraftJob]) -> None:
+        leases = [job.lease for job in self.pair.take(queue, 4, 60.0, max_cost, "")]
+        self.leases += leases
+        follow_ups = [job.at(self.model.now) for job in then]
+        self.pair.settle([Done(lease, follow_ups if n == 0 else ()) for n, lease in enumerate(leases)])
+
     @precondition(lambda self: self.leases)
     @rule(outcomes=st.lists(drafts.outcomes, min_size=1, max_size=4))
     def settle(self, outcomes: list[drafts.DraftOutcome]) -> None:

@@ -202,6 +202,54 @@ MUTANTS: dict[str, Mutant] = {
         "TestTimeToLive::test_versions_go_on_after_it",
         broken.VersionsBeginAgain,
     ),
+    "crashes-uncounted": Mutant(
+        0,
+        "a lease that ends is no crash",
+        "TestCrashes::test_each_lease_that_ends_is_one",
+        broken.CrashesUncounted,
+    ),
+    "retry-is-a-crash": Mutant(
+        0,
+        "a retry counts as a crash",
+        "TestCrashes::test_a_retry_is_none",
+        broken.RetryIsACrash,
+    ),
+    "revive-keeps-crashes": Mutant(
+        0,
+        "a revived job has its old crashes",
+        "TestFreshStart::test_revive_is_one",
+        broken.ReviveKeepsCrashes,
+    ),
+    "revive-is-no-start": Mutant(
+        0,
+        "a revived job counts from its old start",
+        "TestFreshStart::test_revive_is_one",
+        broken.ReviveIsNoStart,
+    ),
+    "replace-keeps-crashes": Mutant(
+        0,
+        "a replaced job has its old crashes",
+        "TestFreshStart::test_replace_is_one",
+        broken.ReplaceKeepsCrashes,
+    ),
+    "replace-is-no-start": Mutant(
+        0,
+        "a replaced job counts from its old start",
+        "TestFreshStart::test_replace_is_one",
+        broken.ReplaceIsNoStart,
+    ),
+    "attach-is-a-start": Mutant(
+        0,
+        "a job that somebody joins begins afresh",
+        "TestCrashes::test_who_joins_or_reranks_changes_neither",
+        broken.AttachIsAStart,
+    ),
+    "take-tells-no-crashes": Mutant(
+        0,
+        "take forgets both, find tells them",
+        "TestCrashes::test_are_told_with_the_jobs_of_a_batch",
+        broken.TakeTellsNoCrashes,
+    ),
     "sqlite-late-done": Mutant(
         3,
         "a lease is good until somebody looks, not until its end",
@@ -246,12 +294,46 @@ MUTANTS: dict[str, Mutant] = {
         "rerank overlooks waiters that joined",
         "TestRerank::test_is_applied_only_if_no_more_wait_than_were_seen",
         sqlite=("rerank_job", "waiters <= ?4", "?4"),
+        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
     ),
     "sqlite-prefix-open-ended": Mutant(
         0,
         "a prefix lists all names that sort after it",
         "TestPrefix::test_lists_exactly_the_names_that_start_with_it_by_name",
         sqlite=("list_documents", "AND name < ?2", "AND ?2 IS NOT NULL"),
+    ),
+    "sqlite-crashes-uncounted": Mutant(
+        0,
+        "a lease that ends is no crash",
+        "TestCrashes::test_each_lease_that_ends_is_one",
+        sqlite=("end_leases", "crashes = crashes + 1", "crashes = crashes"),
+    ),
+    "sqlite-retry-is-a-crash": Mutant(
+        0,
+        "a retry counts as a crash",
+        "TestCrashes::test_a_retry_is_none",
+        sqlite=("retry_job", "reason = ?4", "reason = ?4, crashes = crashes + 1"),
+    ),
+    "sqlite-revive-keeps-crashes": Mutant(
+        0,
+        "a revived job has its old crashes",
+        "TestFreshStart::test_revive_is_one",
+        sqlite=("revive_job", ", crashes = 0", ""),
+        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
+    ),
+    "sqlite-replace-keeps-crashes": Mutant(
+        0,
+        "a replaced job has its old crashes",
+        "TestFreshStart::test_replace_is_one",
+        sqlite=("replace_job", ", crashes = 0", ""),
+        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
+    ),
+    "sqlite-replace-one-behind": Mutant(
+        0,
+        "a job replaced while it ran counts from before",
+        "TestFreshStart::test_replace_is_one",
+        sqlite=("replace_job", "fresh_at = attempts + ?8", "fresh_at = attempts"),
+        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
     ),
 }
 

@@ -53,6 +53,8 @@ class Record:
     ended_at: int | None = None
     reason: str | None = None
     result: bytes | None = None
+    fresh_at: int = 0
+    crashes: int = 0
 
     @property
     def lease(self) -> Lease:
@@ -69,6 +71,10 @@ class Record:
         self.attempts += 1
         self.prev_start_time = self.start_time
         self.wait_from(start, now)
+
+    def begin_afresh(self) -> None:
+        """Whatever happened to it so far counts no longer."""
+        self.fresh_at, self.crashes = self.attempts, 0
 
 
 @dataclass
@@ -103,6 +109,7 @@ class Reference:
                 job.state = "ready"
             elif job.state == "taken" and job.lease_until is not None and job.lease_until <= self.now:
                 job.come_back(self.now, self.now)
+                job.crashes += 1
                 self.counts[job.new.queue]["expired"] += 1
             elif job.state == "done" and job.ended_at is not None and job.ended_at + ms(job.new.keep_for) <= self.now:
                 del self.jobs[job.id]
@@ -129,6 +136,7 @@ class Reference:
             holder.come_back(self._start(new.delay, new.start_at), self.now)
         else:
             holder.wait_from(self._start(new.delay, new.start_at), self.now)
+        holder.begin_afresh()
         return Enqueued(holder.id, "replaced", len(holder.waiters))
 
     def _create(self, new: NewJob) -> Enqueued:
@@ -300,6 +308,7 @@ class Reference:
             return False
         job.ended_at = None
         job.come_back(self.now, self.now)
+        job.begin_afresh()
         return True
 
     def pause(self, queue: str, until: int | None) -> None:
@@ -317,7 +326,7 @@ def _as_job(job: Record) -> Job:
     new = job.new
     return Job(
         job.id, new.queue, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at, job.start_time,
-        job.prev_start_time, len(job.waiters), job.lease,
+        job.prev_start_time, len(job.waiters), job.lease, job.fresh_at, job.crashes,
     )  # fmt: skip
 
 
@@ -326,5 +335,5 @@ def _as_info(job: Record) -> JobInfo:
     return JobInfo(
         job.id, new.queue, job.state, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at,
         job.start_time, job.prev_start_time, len(job.waiters), new.keep_for, job.worker, job.taken_at,
-        job.lease_until, job.ended_at, job.reason, job.result,
+        job.lease_until, job.ended_at, job.reason, job.result, job.fresh_at, job.crashes,
     )  # fmt: skip

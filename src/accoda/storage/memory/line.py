@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 
 from msgspec import Struct
 
-from accoda.model import STATES, Job, JobInfo, Lease, NewJob, QueueStats, State
+from accoda.model import STATES, Job, JobInfo, Lease, QueueStats, State
 from accoda.storage.memory.lanes import Lanes
 
 _SLACK = 64  # stale entries that are not worth a clean-up
@@ -38,6 +38,8 @@ class Record(Struct, gc=False):
     ended_at: int | None = None
     reason: str | None = None
     result: bytes | None = None
+    fresh_at: int = 0
+    crashes: int = 0
 
 
 class Line:
@@ -90,30 +92,15 @@ class Line:
         if record.key is not None and self.keys.get(record.key) is record:
             del self.keys[record.key]
 
+    def clear(self) -> None:
+        """Let go of all records.
 
-def start_of(job: NewJob, now: int) -> int:
-    if job.delay is not None:
-        return now + round(job.delay * 1000)
-    return now if job.start_at is None else max(now, job.start_at)
-
-
-def wait_from(record: Record, start_time: int, now: int) -> None:
-    """Let a record that is in no state wait: ready at once, or delayed until its start time."""
-    line = record.line
-    if start_time <= now:
-        record.state = "ready"
-        line.ready[record.id] = record
-        line.make_ready(record)
-    else:
-        record.state, record.due = "delayed", start_time
-        line.states["delayed"][record.id] = record
-        line.watch(start_time, (record.id,))
-
-
-def give_back(record: Record, start_time: int) -> None:
-    """The job comes back: a new token, and the old start time remembered."""
-    record.attempts += 1
-    record.prev_start_time, record.start_time = record.start_time, start_time
+        They are not tracked by the garbage collector (a million of them would slow every collection down), so the
+        circle record -> line -> record is broken by hand.
+        """
+        for records in self.states.values():
+            records.clear()
+        self.keys.clear()
 
 
 def pick(line: Line, count: int, max_cost: int | None) -> list[Record]:
@@ -156,6 +143,8 @@ def lease_out(line: Line, records: Iterable[Record], now: int, until: int, worke
                 record.prev_start_time,
                 len(waiters) if waiters else 0,
                 Lease(name, id, attempts),
+                record.fresh_at,
+                record.crashes,
             )
         )
     line.watch(until, tuple([job.id for job in jobs]))
@@ -202,4 +191,6 @@ def describe(record: Record) -> JobInfo:
         ended_at=record.ended_at,
         reason=record.reason,
         result=record.result,
+        fresh_at=record.fresh_at,
+        crashes=record.crashes,
     )

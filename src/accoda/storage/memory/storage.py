@@ -1,6 +1,6 @@
 """Jobs in this process's memory: for tests, for trying things out, and for work that may be lost.
 
-Everything happens under one lock, on the lines of `accoda.storage.memory.line`.
+Everything happens under one lock, on the lines of `accoda.storage.memory.line`, by the moves of `moves` beside it.
 """
 
 from __future__ import annotations
@@ -33,18 +33,9 @@ from accoda.model import (
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
+from accoda.storage.memory import moves
 from accoda.storage.memory.documents import Documents
-from accoda.storage.memory.line import (
-    Line,
-    Record,
-    count,
-    describe,
-    give_back,
-    lease_out,
-    pick,
-    start_of,
-    wait_from,
-)
+from accoda.storage.memory.line import Line, Record, count, describe, lease_out, pick
 from accoda.storage.signal import Signal
 
 
@@ -64,13 +55,9 @@ class MemoryStorage(Closing):
     async def close(self) -> None:
         with self._lock:
             self._closed = True
-            # Records are not tracked by the garbage collector (a million of them would slow every collection down), so
-            # the circle record -> line -> record is broken by hand.
             self._jobs.clear()
             for line in self._lines.values():
-                for records in line.states.values():
-                    records.clear()
-                line.keys.clear()
+                line.clear()
         self._signal.ring()
 
     # -- the hot path
@@ -277,7 +264,7 @@ class MemoryStorage(Closing):
 
     def _add(self, job: NewJob, now: int) -> Enqueued:
         line = self._line(job.queue)
-        start_time = start_of(job, now)
+        start_time = moves.start_of(job, now)
         if job.key is not None:
             self._apply_due(line, now)
             held = line.keys.get(job.key)
@@ -290,7 +277,7 @@ class MemoryStorage(Closing):
             line.keys[job.key] = record
             if job.waiter is not None:
                 record.waiters = [job.waiter]
-        wait_from(record, start_time, now)
+        moves.wait_from(record, start_time, now)
         return Enqueued(id, "created", len(record.waiters or ()))
 
     def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
@@ -303,14 +290,7 @@ class MemoryStorage(Closing):
             held.waiters.append(job.waiter)
         if job.on_duplicate == "attach":
             return Enqueued(held.id, "attached", len(held.waiters or ()))
-        if held.state == "taken":
-            # The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
-            held.attempts += 1
-            held.prev_start_time = held.start_time
-        held.data, held.rank, held.cost, held.keep_for = job.data, float(job.rank), job.cost, job.keep_for
-        held.start_time = start_time
-        del held.line.states[held.state][held.id]
-        wait_from(held, start_time, now)
+        moves.replace(held, job, start_time, now)
         return Enqueued(held.id, "replaced", len(held.waiters or ()))
 
     def _apply_due(self, line: Line, now: int) -> None:
@@ -323,12 +303,10 @@ class MemoryStorage(Closing):
                     continue
                 if record.state == "done":
                     self._forget(record)
-                    continue
-                if record.state == "taken":
-                    give_back(record, now)
-                    line.counts["expired"] += 1
-                line.move(record, "ready")
-                line.make_ready(record)
+                elif record.state == "taken":
+                    moves.end_lease(record, now)
+                else:
+                    moves.start(record)
 
     def _current(self, lease: Lease, now: int) -> Record | None:
         """The taken job that this lease still holds. A lease whose end has come is over, applied or not."""
@@ -347,37 +325,25 @@ class MemoryStorage(Closing):
         record = self._current(outcome.lease, now)
         if record is None:
             return Refused(outcome.lease, "lost")
-        line = record.line
         match outcome:
             case Done():
                 if outcome.waiters is not None and len(record.waiters or ()) > outcome.waiters:
                     return Refused(outcome.lease, "grown")
-                line.counts["done"] += 1
                 self._finish(record, outcome.result, now)
             case Retry():
-                line.counts["retried"] += 1
-                give_back(record, now if outcome.at is None else max(now, outcome.at))
-                if outcome.delay:
-                    record.start_time = now + round(outcome.delay * 1000)
-                record.reason = clean(outcome.reason)
-                del line.states["taken"][record.id]
-                wait_from(record, record.start_time, now)
+                moves.retry(record, outcome, now)
             case Bury():
-                line.counts["buried"] += 1
-                line.release_key(record)
-                record.reason, record.ended_at = clean(outcome.reason), now
-                line.move(record, "dead")
+                moves.bury(record, outcome.reason, now)
         return None
 
     def _finish(self, record: Record, result: bytes | None, now: int) -> None:
-        record.line.release_key(record)
-        if not record.keep_for:
+        line = record.line
+        line.counts["done"] += 1
+        line.release_key(record)
+        if record.keep_for:
+            moves.keep(record, result, now)
+        else:
             self._forget(record)
-            return
-        record.result, record.ended_at = result, now
-        record.due = now + round(record.keep_for * 1000)
-        record.line.move(record, "done")
-        record.line.watch(record.due, (record.id,))
 
     def _forget(self, record: Record) -> None:
         del record.line.states[record.state][record.id]
@@ -402,10 +368,7 @@ class MemoryStorage(Closing):
         self._apply_due(line, now)
         if record.key is not None and line.keys.setdefault(record.key, record) is not record:
             return None
-        give_back(record, now)
-        record.ended_at = None
-        line.move(record, "ready")
-        line.make_ready(record)
+        moves.revive(record, now)
         return record
 
     def _next_moment(self, line: Line, now: int) -> int | None:

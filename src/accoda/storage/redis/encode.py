@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from msgspec import Struct, msgpack
+from msgspec import Struct, msgpack, structs
 
 from accoda.model import (
     Bury,
@@ -149,10 +149,11 @@ def outcome_arguments(outcome: Outcome, queue: int, args: list[Argument]) -> Non
 
 
 def taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
-    """What `take` answered: record, rank, record, rank, ..., waiters."""
+    """What `take` answered: record, rank, record, rank, ..., waiters and those that crashed or began afresh."""
     waiters: dict[int, int] = {}
-    if reply[-1]:
-        for each in reply[-1].split(b","):
+    waited_for, _, afresh = reply[-1].partition(b";")
+    if waited_for:
+        for each in waited_for.split(b","):
             where, _, number = each.partition(b":")
             waiters[int(where)] = int(number)
     jobs = []
@@ -177,12 +178,16 @@ def taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
                 Lease(queue, id, times),
             )
         )
+    for each in afresh.split(b",") if afresh else ():  # rare, so the others need not be asked
+        place, fresh_at, crashes = map(int, each.split(b":"))
+        jobs[place] = structs.replace(jobs[place], fresh_at=fresh_at, crashes=crashes)
     return jobs
 
 
 def described(queue: str, reply: list[bytes | int]) -> JobInfo:
     """What lua/parts/locate.lua describes."""
-    state, rank, till, waiters, worker, taken_at, ended_at, reason, result, record = cast(list[bytes], reply)
+    state, rank, till, waiters, worker, taken_at, ended_at, reason, result, afresh, record = cast(list[bytes], reply)
+    fresh_at, _, crashes = afresh.partition(b",")
     head, data = record.split(b"\0", 1)
     attempts, created, start, prev, cost, keep, key = head[17:].split(b",", 6)
     return JobInfo(
@@ -205,6 +210,8 @@ def described(queue: str, reply: list[bytes | int]) -> JobInfo:
         ended_at=int(ended_at) if ended_at else None,
         reason=reason[1:].decode() if reason else None,
         result=result[1:] if result else None,
+        fresh_at=int(fresh_at or 0),
+        crashes=int(crashes or 0),
     )
 
 

@@ -107,6 +107,7 @@ class Jobs:
                 break  # what the other partitions gave must not be forgotten
             if len(jobs) >= count:
                 break
+        self._outbox.saw(jobs)
         return jobs
 
     async def _take_in(

@@ -19,7 +19,7 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <base>:dead   :done  :kept          ended jobs (lua/parts/kept.lua)
     <base>:keys                         key -> id of the job that holds it
     <base>:waiters:<id>                 list of those who wait for a job
-    <base>:notes                        what is known of jobs that have run (lua/parts/notes.lua)
+    <base>:notes  :afresh               what is known of jobs that have run (lua/parts/notes.lua)
     <base>:meta                         counters, and the pause
     <base>:wake                         not a key but a channel: something may be takable
 

@@ -12,10 +12,10 @@ import asyncio
 from collections.abc import Sequence
 
 from accoda.errors import StorageError, StorageUnavailable
-from accoda.model import Enqueued, NewJob
+from accoda.model import Enqueued, Job, JobInfo, NewJob
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.encode import Sealed, enqueued, seal, sealed_arguments, unseal
-from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.keys import CLUSTER_STEP, Keys, Shard
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 
@@ -82,8 +82,9 @@ class Outbox:
     async def clear(self, home: Shard, runs: Sequence[str]) -> None:
         await self._caller.command(home.slot, "HDEL", home.outbox, *runs)
 
-    def saw(self, answers: Sequence[Enqueued]) -> None:
-        self.floor = max(self.floor, max((answer.id for answer in answers), default=0) // 1000)
+    def saw(self, found: Sequence[Enqueued | Job | JobInfo]) -> None:
+        """Raise the floor to what came back from a shard: follow-ups, and the jobs of others, are first seen so."""
+        self.floor = max(self.floor, max((each.id for each in found), default=0) // CLUSTER_STEP)
 
     # -- what others left behind
 

@@ -8,6 +8,7 @@ from accoda.model import JobInfo, State
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.encode import described, id_text
 from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import Script, script
 from accoda.storage.redis.shards import Shards
 
@@ -18,10 +19,11 @@ _AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
 
 class People:
-    def __init__(self, keys: Keys, caller: Caller, shards: Shards) -> None:
+    def __init__(self, keys: Keys, caller: Caller, shards: Shards, outbox: Outbox) -> None:
         self._keys = keys
         self._caller = caller
         self._shards = shards
+        self._outbox = outbox
 
     async def find(self, id: int) -> JobInfo | None:
         shard = await self._shards.of_id(id) if id <= _LAST_ID else None
@@ -29,7 +31,7 @@ class People:
         if shard is None or not names:
             return None
         reply = await self._caller.run(_FIND, shard, [shard.queues, *self._bases(shard, names)], id_text(id))
-        return described(names[reply[0]], reply[1:]) if reply else None
+        return self._seen([described(names[reply[0]], reply[1:])])[0] if reply else None
 
     async def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
         if after is not None and after >= _LAST_ID:
@@ -38,7 +40,12 @@ class People:
         for shard in self._shards.of_queue(queue):
             found += await self._browse(shard, queue, state, "" if after is None else id_text(after), limit)
         found.sort(key=lambda info: info.id)
-        return found[:limit]
+        return self._seen(found[:limit])
+
+    def _seen(self, found: list[JobInfo]) -> list[JobInfo]:
+        if self._shards.single is None:
+            self._outbox.saw(found)
+        return found
 
     async def _browse(self, shard: Shard, queue: str, state: State, after: str, limit: int) -> list[JobInfo]:
         found: list[JobInfo] = []

@@ -50,7 +50,7 @@ class RedisStorage(Closing):
         self._shards = Shards(keys, caller, partitions)
         self._outbox = Outbox(keys, caller, self._shards)
         self._jobs = Jobs(keys, caller, self._shards, self._outbox)
-        self._people = People(keys, caller, self._shards)
+        self._people = People(keys, caller, self._shards, self._outbox)
         self._documents = Documents(keys, caller)
         self._wakes = Wakes(caller, self._signal, patience)
 

@@ -131,11 +131,11 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
     jobs = [
         Job(
             id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-            Lease(name, id, attempts),
+            Lease(name, id, attempts), fresh_at, crashes,
         )
-        for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters in tx.rows(
-            "ready_jobs", queue, count
-        )
+        for (
+            id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes,
+        ) in tx.rows("ready_jobs", queue, count)
     ]  # fmt: skip
     if max_cost is not None:
         jobs = _affordable(jobs, max_cost)

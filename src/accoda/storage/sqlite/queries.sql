@@ -30,7 +30,8 @@ UPDATE jobs SET state = 0, sort = rank WHERE queue = ?1 AND state = 1 AND sort <
 
 -- name: end_leases
 UPDATE jobs
-SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_time, start_time = ?2
+SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_time, start_time = ?2,
+    crashes = crashes + 1
 WHERE queue = ?1 AND state = 2 AND sort <= ?2;
 
 -- name: forget_kept_waiters
@@ -57,11 +58,11 @@ UPDATE jobs SET waiters = ?2 WHERE id = ?1;
 -- ?8 is 1 if it was running: the old run's token must not fit any more.
 UPDATE jobs
 SET state = ?2, sort = ?3, rank = ?4, cost = ?5, keep_for = ?6, data = ?7, attempts = attempts + ?8,
-    prev_start_time = iif(?8, start_time, prev_start_time), start_time = ?9
+    prev_start_time = iif(?8, start_time, prev_start_time), start_time = ?9, fresh_at = attempts + ?8, crashes = 0
 WHERE id = ?1;
 
 -- name: ready_jobs
-SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters
+SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
 FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
 
 -- name: lease_jobs
@@ -147,7 +148,8 @@ SELECT queue FROM jobs WHERE id = ?1;
 
 -- name: find_job
 SELECT id, (SELECT name FROM queues WHERE no = queue), state, data, rank, cost, key, attempts, created_at, start_time,
-       prev_start_time, waiters, keep_for, worker, taken_at, sort, ended_at, reason, result
+       prev_start_time, waiters, keep_for, worker, taken_at, sort, ended_at, reason, result,
+       fresh_at, crashes
 FROM jobs WHERE id = ?1;
 
 -- name: browse_ids
@@ -168,7 +170,8 @@ DELETE FROM waiters WHERE job = ?1;
 
 -- name: revive_job
 UPDATE jobs
-SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_time, start_time = ?2, ended_at = NULL
+SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_time, start_time = ?2, ended_at = NULL,
+    fresh_at = attempts + 1, crashes = 0
 WHERE id = ?1;
 
 -- name: set_pause

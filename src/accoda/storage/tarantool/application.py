@@ -15,7 +15,7 @@ from accoda.storage.tarantool.connection import Connection, ServerError
 from accoda.storage.tarantool.errors import ACCESS_DENIED, NO_SUCH_PROC, translate
 from accoda.storage.tarantool.rows import INT
 
-VERSION = 1
+VERSION = 2  # 2: jobs know how often they crashed, and since when that counts
 
 _HOW = "run `accoda migrate URL` with an account that may install: admin or a super; see docs/tarantool.md"
 

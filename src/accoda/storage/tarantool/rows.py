@@ -66,6 +66,8 @@ class JobRow(Struct, array_like=True, gc=False):
     ended_at: int | None
     reason: str | None
     result: Raw
+    fresh_at: int = 0  # these two are missing where both are 0
+    crashes: int = 0
 
 
 class DocumentRow(Struct, array_like=True, gc=False):
@@ -168,7 +170,8 @@ def taken(queue: str, rows: Iterable[JobRow]) -> list[Job]:
     return [
         Job(
             row.id, queue, bytes_of(row.data), row.rank, row.cost, row.key, row.attempts, row.created_at,
-            row.start_time, row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts),
+            row.start_time, row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts), row.fresh_at,
+            row.crashes,
         )
         for row in rows
     ]  # fmt: skip
@@ -210,6 +213,7 @@ def info(queue: str, row: JobRow) -> JobInfo:
         row.id, queue, _STATE_NAMES[row.state], bytes_of(row.data), row.rank, row.cost, row.key, row.attempts,
         row.created_at, row.start_time, row.prev_start_time, row.waiters, row.keep_for, row.worker, row.taken_at,
         int(row.sort) if row.state == _TAKEN else None, row.ended_at, row.reason, bytes_or_none(row.result),
+        row.fresh_at, row.crashes,
     )  # fmt: skip
 
 

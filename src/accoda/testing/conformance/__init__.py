@@ -22,6 +22,10 @@ from accoda.testing.conformance.enqueue import (
     TestOrder,
     TestStartTime,
 )
+from accoda.testing.conformance.fresh import (
+    TestCrashes,
+    TestFreshStart,
+)
 from accoda.testing.conformance.inspector import (
     TestBrowse,
     TestFind,
@@ -86,11 +90,13 @@ __all__ = [
     "TestCombined",
     "TestContent",
     "TestCost",
+    "TestCrashes",
     "TestDocuments",
     "TestDone",
     "TestEnqueue",
     "TestExtend",
     "TestFind",
+    "TestFreshStart",
     "TestGrown",
     "TestHandlesRace",
     "TestInvalidInput",

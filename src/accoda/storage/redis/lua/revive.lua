@@ -24,6 +24,7 @@ local function revive(base, id)
   notes.ended_at = ''
   write_notes(base, id, notes)
   give_back(job, now)
+  begin_afresh(base, job)
   wait(base, job, rank)
   return true
 end

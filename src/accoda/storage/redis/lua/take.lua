@@ -2,7 +2,8 @@
 --
 -- keys:      queues, base
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
--- answer:    record, rank, record, rank ..., and last the waiters as "place:count" with commas
+-- answer:    record, rank, record, rank ..., and last the waiters as "place:count" with commas; where jobs crashed or
+--            began afresh, there follow ';' and those as "place:fresh_at:crashes" with commas
 -- uses:      time record shelf notes lease due
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
@@ -55,22 +56,39 @@ local function lease_out(found, size)
   call('HSET', base .. ':batches', batch, whole(now) .. ',' .. table.concat(ids) .. ',' .. ARGV[9], batch .. '#', size)
 end
 
-local function with_waiters(found)
-  local waiters = {}
+-- Of the jobs that came back, those that crashed or began afresh.
+local function afresh_text(ids, places)
+  local texts, entries = {}, afresh_of(base, ids)
+  for n = 1, #ids do
+    if entries[n] then
+      texts[#texts + 1] = places[n] .. ':' .. string.gsub(entries[n], ',', ':')
+    end
+  end
+  return #texts > 0 and ';' .. table.concat(texts, ',') or ''
+end
+
+-- The answer ends with what the records do not hold. A plain job has nothing of it, so for it nobody looks.
+local function with_rest(found)
+  local waiters, ids, places = {}, {}, {}
   for n = 1, #found, 2 do
-    if sub(found[n], 17, 17) == 'x' then
-      local number = call('LLEN', base .. ':waiters:' .. sub(found[n], 1, 16))
+    local record = found[n]
+    if sub(record, 17, 17) == 'x' then
+      local id, place = sub(record, 1, 16), (n - 1) / 2
+      local number = call('LLEN', base .. ':waiters:' .. id)
       if number > 0 then
-        waiters[#waiters + 1] = (n - 1) / 2 .. ':' .. number
+        waiters[#waiters + 1] = place .. ':' .. number
+      end
+      if sub(record, 18, 18) ~= '0' then -- attempts
+        ids[#ids + 1], places[#places + 1] = id, place
       end
     end
   end
-  found[#found + 1] = table.concat(waiters, ',')
+  found[#found + 1] = table.concat(waiters, ',') .. afresh_text(ids, places)
   return found
 end
 
 if call('HEXISTS', base .. ':batches', batch) == 1 then
-  return with_waiters(taken_before())
+  return with_rest(taken_before())
 end
 apply_due(base)
 if count == 0 or paused(base) then
@@ -85,4 +103,4 @@ end
 if size > 0 then
   lease_out(found, size)
 end
-return with_waiters(found)
+return with_rest(found)

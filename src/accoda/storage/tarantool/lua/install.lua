@@ -26,7 +26,9 @@ local function install()
 
     -- The fields are those of JobInfo, in its order; `sort` is what orders a job within its state:
     -- ready: its rank; delayed: its start time; taken: the end of its lease; done: the end of its keeping; dead: 0.
-    local jobs = space('accoda_jobs', {
+    -- The last two (version 2) are missing where both are 0, as they are in the tuples of version 1. They are of type
+    -- `any`: so a space of version 1 takes them without a look at each of its tuples, which could not be one step.
+    local fields = {
         {'id', 'unsigned'}, {'queue', 'unsigned'}, {'state', 'unsigned'}, {'data', 'any'}, {'rank', 'number'},
         {'cost', 'unsigned'}, {'key', 'string', is_nullable = true}, {'attempts', 'unsigned'},
         {'created_at', 'unsigned'}, {'start_time', 'unsigned'}, {'prev_start_time', 'unsigned', is_nullable = true},
@@ -34,7 +36,12 @@ local function install()
         {'taken_at', 'unsigned', is_nullable = true}, {'sort', 'number'},
         {'ended_at', 'unsigned', is_nullable = true}, {'reason', 'string', is_nullable = true},
         {'result', 'any', is_nullable = true},
-    })
+        {'fresh_at', 'any', is_nullable = true}, {'crashes', 'any', is_nullable = true},
+    }
+    local jobs = space('accoda_jobs', fields)
+    if #jobs:format() < #fields then
+        jobs:format(fields)
+    end
     index(jobs, 'primary', true, {1, 'unsigned'})
     index(jobs, 'line', true, {2, 'unsigned', 3, 'unsigned', 16, 'number', 1, 'unsigned'})
     index(jobs, 'age', true, {2, 'unsigned', 3, 'unsigned', 1, 'unsigned'})

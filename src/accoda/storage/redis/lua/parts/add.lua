@@ -49,6 +49,7 @@ local function join(base, id, new)
   else
     unshelve(base, state, record)
   end
+  begin_afresh(base, job)
   job.start = whole(start_of(new.start))
   job.cost, job.keep = match(new.tail, '^(%d*),([^,]*),')
   job.data = sub(new.tail, find(new.tail, '%z') + 1)

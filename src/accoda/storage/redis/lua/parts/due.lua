@@ -55,6 +55,7 @@ local function end_lease(base, batch)
   if #back > 0 then
     shelve(base .. ':ready', pairs, back, ranks)
     call('HINCRBY', base .. ':meta', 'expired', #back)
+    count_crashes(base, back)
   end
 end
 

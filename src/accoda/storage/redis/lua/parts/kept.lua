@@ -3,6 +3,7 @@
 local function forget_job(base, id)
   call('DEL', base .. ':waiters:' .. id)
   call('HDEL', base .. ':notes', id)
+  call('HDEL', base .. ':afresh', id)
 end
 
 local function forget_kept(base)

@@ -19,8 +19,16 @@ local function batch_of(base, batch)
   return match(call('HGET', base .. ':batches', batch), '^(%d+),(%d*),(.*)$')
 end
 
--- Who held the job last, and since when, goes to its notes when the run is over.
+-- Who held the job last, and since when, goes to its notes when the run is over. A batch is read once for all its jobs:
+-- it names them all, so to read it for each would take a time that grows with the square of their number.
+local runs = {}
 local function note_run(base, notes, batch)
-  local taken_at, _, worker = batch_of(base, batch)
-  notes.taken_at, notes.worker = taken_at, '=' .. worker
+  local name = base .. ' ' .. batch
+  local run = runs[name]
+  if not run then
+    local taken_at, _, worker = batch_of(base, batch)
+    run = {taken_at = taken_at, worker = '=' .. worker}
+    runs[name] = run
+  end
+  notes.taken_at, notes.worker = run.taken_at, run.worker
 end

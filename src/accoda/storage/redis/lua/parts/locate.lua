@@ -19,7 +19,7 @@ local function locate(base, id)
 end
 
 -- What `find` and `browse` tell of a job: state, rank, lease_until, waiters, worker, taken_at, ended_at, reason, result,
--- record.
+-- afresh (empty: "0,0"), record.
 local function describe(base, state, record, rank, batch)
   local id = sub(record, 1, 16)
   local notes, till = notes_of(base, id), ''
@@ -28,7 +28,7 @@ local function describe(base, state, record, rank, batch)
     till = call('ZSCORE', base .. ':ends', batch)
   end
   return {state, rank, till, call('LLEN', base .. ':waiters:' .. id), notes.worker, notes.taken_at, notes.ended_at,
-    notes.reason, notes.result, record}
+    notes.reason, notes.result, call('HGET', base .. ':afresh', id) or '', record}
 end
 
 -- Delete a job, wherever it is.

@@ -13,3 +13,34 @@ local function write_notes(base, id, notes)
   call('HSET', base .. ':notes', id, table.concat({notes.worker, notes.taken_at, notes.ended_at, notes.reason,
     notes.result}, '\0'))
 end
+
+-- When a job last began afresh, and how often it crashed since. <base>:afresh, id -> "fresh_at,crashes", only where one
+-- of them is not 0. So a job that never came back (attempts 0) has no entry, and one that came back by Retry alone has
+-- none either. It is no part of the record, because older clients build records anew without what they do not know.
+local function afresh_of(base, ids)
+  local entries = {}
+  for from = 1, #ids, CHUNK do
+    local to = math.min(from + CHUNK - 1, #ids)
+    local found = call('HMGET', base .. ':afresh', unpack(ids, from, to))
+    for n = from, to do
+      entries[n] = found[n - from + 1]
+    end
+  end
+  return entries
+end
+
+local function begin_afresh(base, job)
+  if job.attempts ~= '0' then
+    call('HSET', base .. ':afresh', job.id, job.attempts .. ',0')
+  end
+end
+
+-- The leases of these jobs ended without an outcome.
+local function count_crashes(base, ids)
+  local entries, args = afresh_of(base, ids), {}
+  for n = 1, #ids do
+    local fresh_at, crashes = match(entries[n] or '0,0', '^(%d+),(%d+)$')
+    args[2 * n - 1], args[2 * n] = ids[n], fresh_at .. ',' .. whole(crashes + 1)
+  end
+  many('HSET', base .. ':afresh', args)
+end

@@ -18,6 +18,8 @@ local function finish(base, job, rank, batch, result)
   if job.keep ~= '' then
     forget_kept(base)
     keep_done(base, job, rank, batch, result)
+  elseif job.attempts == '0' then
+    call('DEL', base .. ':waiters:' .. job.id) -- it never came back, so nothing else is known of it
   else
     forget_job(base, job.id)
   end

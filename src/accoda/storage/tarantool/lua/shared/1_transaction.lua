@@ -7,7 +7,7 @@ app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE = 0, 1, 2, 3, 4
 app.field = {
     ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
     PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
-    REASON = 18, RESULT = 19,
+    REASON = 18, RESULT = 19, FRESH_AT = 20, CRASHES = 21,
 }
 -- The counts of a queue's tuple. The count of a state stands at COUNTS + state.
 app.COUNTS = 3

@@ -5,6 +5,7 @@ local MOST_SECONDS = 60
 local f = app.field
 local ID, QUEUE, STATE, RANK, KEY, ATTEMPTS = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.ATTEMPTS
 local START_TIME, PREV_START_TIME, WAITERS, SORT = f.START_TIME, f.PREV_START_TIME, f.WAITERS, f.SORT
+local FRESH_AT, CRASHES = f.FRESH_AT, f.CRASHES
 local READY, DELAYED, TAKEN, DEAD, DONE = app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE
 local COUNTS, EXPIRED = app.COUNTS, app.count_of.EXPIRED
 local count = app.count
@@ -88,6 +89,7 @@ function app.apply_due(tx, queue)
             jobs:update(job[ID], {
                 {'=', STATE, READY}, {'=', SORT, job[RANK]}, {'+', ATTEMPTS, 1},
                 {'=', PREV_START_TIME, job[START_TIME]}, {'=', START_TIME, now},
+                {'=', FRESH_AT, job[FRESH_AT] or 0}, {'=', CRASHES, (job[CRASHES] or 0) + 1},
             })
             count(tx, no, COUNTS + TAKEN, -1)
             count(tx, no, COUNTS + READY, 1)

@@ -31,7 +31,7 @@ local function join(tx, no, new, held, start)
         ops[1] = {'=', f.WAITERS, waiters}
     end
     if mode == REPLACE then
-        local rank, old = new[3], held[f.STATE]
+        local rank, old, attempts = new[3], held[f.STATE], held[f.ATTEMPTS]
         local state, sort = app.waiting(start, rank, tx.now)
         for field, value in pairs({
             [f.STATE] = state, [f.SORT] = sort, [f.DATA] = new[2], [f.RANK] = rank, [f.COST] = new[4] or 0,
@@ -41,8 +41,13 @@ local function join(tx, no, new, held, start)
         end
         if old == TAKEN then
             -- The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
-            ops[#ops + 1] = {'+', f.ATTEMPTS, 1}
+            attempts = attempts + 1
+            ops[#ops + 1] = {'=', f.ATTEMPTS, attempts}
             ops[#ops + 1] = {'=', f.PREV_START_TIME, held[f.START_TIME]}
+        end
+        if attempts > 0 then
+            ops[#ops + 1] = {'=', f.FRESH_AT, attempts}
+            ops[#ops + 1] = {'=', f.CRASHES, 0}
         end
         app.count(tx, no, COUNTS + old, -1)
         app.count(tx, no, COUNTS + state, 1)

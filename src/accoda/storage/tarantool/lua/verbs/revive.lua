@@ -16,6 +16,7 @@ local function revive(tx, job)
     box.space.accoda_jobs:update(job[f.ID], {
         {'=', f.STATE, app.READY}, {'=', f.SORT, job[f.RANK]}, {'+', f.ATTEMPTS, 1},
         {'=', f.PREV_START_TIME, job[f.START_TIME]}, {'=', f.START_TIME, tx.now}, {'=', f.ENDED_AT, box.NULL},
+        {'=', f.FRESH_AT, job[f.ATTEMPTS] + 1}, {'=', f.CRASHES, 0},
     })
     app.count(tx, no, app.COUNTS + app.DEAD, -1)
     app.count(tx, no, app.COUNTS + app.READY, 1)
