@@ -19,6 +19,7 @@ from accoda import (
     Priority,
     ResultTimeout,
     RetryLater,
+    StorageError,
 )
 
 
@@ -424,6 +425,26 @@ def test_the_sync_face_survives_a_fork(tmp_path: Path) -> None:
     os.waitpid(child, 0)
     assert app.sync.run(app.storage.stats()).queues["emails"].ready == 2
     app.sync.close()
+
+
+async def test_a_caller_who_is_cancelled_does_not_cancel_the_others(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    first = asyncio.create_task(app.enqueue("emails", 1))
+    second = asyncio.create_task(app.enqueue("emails", 2))
+    await asyncio.sleep(0)
+    first.cancel()
+    assert (await second).what == "created"
+    await app.close()
+
+
+async def test_a_store_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/folder/jobs.db")
+    for _ in range(2):
+        with pytest.raises(StorageError):
+            await app.enqueue("emails", 1)
+    (tmp_path / "folder").mkdir()
+    assert (await app.enqueue("emails", 1)).id == 1
+    await app.close()
 
 
 async def test_the_storage_connects_on_first_use_and_has_only_its_verbs(app: App) -> None:

@@ -71,12 +71,17 @@ def test_every_peer_has_an_adapter_an_environment_and_a_name_of_its_own() -> Non
 
 
 def test_accoda_is_measured_beside_whoever_is_chosen() -> None:
-    assert [peer.name for peer in chosen(["sqlite"], ["litequeue-full"])] == ["accoda", "litequeue-full"]
+    assert [peer.name for peer in chosen(["sqlite"], ["litequeue-full"])] == [
+        "accoda",
+        "accoda-one",
+        "accoda-fast",
+        "litequeue-full",
+    ]
     assert {peer.storage for peer in chosen(STORAGES, [])} == set(STORAGES)
 
 
 def accoda_on_sqlite(**options: object) -> Peer:
-    return Peer("accoda", "sqlite", "Accoda", "", 0, {"batch": 10, **options})
+    return Peer("accoda", "sqlite", "Accoda", "", 0, {"batch": 10, "processors": 2, **options})
 
 
 def test_a_drain_reports_the_jobs_after_the_first_fifth(tmp_path: Path) -> None:

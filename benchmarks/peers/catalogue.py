@@ -56,14 +56,16 @@ class Peer:
         return self.adapter == OURS
 
 
-def _accoda(storage: str, jobs: int, batch: int = 100) -> Peer:
-    name = "accoda" if batch == 100 else f"accoda-{batch}"
-    return Peer(name, storage, "Accoda", f"batches of {batch:,}, uvloop", jobs, {"batch": batch})
+def _accoda(storage: str, jobs: int, batch: int = 500, processors: int = 4) -> Peer:
+    name = "accoda" if processors > 1 else "accoda-one"
+    setting = f"{processors} processors, batches of {batch:,}, uvloop"
+    return Peer(name, storage, "Accoda", setting, jobs, {"batch": batch, "processors": processors})
 
 
 REDIS = (
     Peer("huey", "redis", "Huey", "1 thread, hiredis", 8000, {"workers": 1}),
     _accoda("redis", 100_000),
+    _accoda("redis", 60_000, 100, 1),
     Peer("repid", "redis", "repid", "100 at once, hiredis, uvloop", 8000, {"tasks_limit": 100}),
     Peer("huey-threads", "redis", "Huey", "4 threads, hiredis", 8000, {"workers": 4}),
     Peer("dramatiq", "redis", "Dramatiq", "16 threads, hiredis", 6000, {"threads": 16}),
@@ -90,9 +92,9 @@ REDIS = (
 
 POSTGRES = (
     Peer("pgqueuer", "postgres", "PgQueuer", "batches of 100, asyncpg, uvloop", 12_000, {"batch_size": 100}),
-    _accoda("postgres", 40_000),
+    _accoda("postgres", 40_000, 100, 1),
     Peer("pgqueuer-1000", "postgres", "PgQueuer", "batches of 1,000, asyncpg, uvloop", 15_000, {"batch_size": 1000}),
-    _accoda("postgres", 60_000, 1000),
+    _accoda("postgres", 60_000),
     Peer(
         "chancy", "postgres", "Chancy", "500 at once, asyncio, eager polling, uvloop", 8000,
         {"queue": {"concurrency": 500, "eager_polling": True}},
@@ -108,10 +110,15 @@ POSTGRES = (
 
 SQLITE = (
     Peer("huey", "sqlite", "Huey", "1 thread", 3000, {"workers": 1}),
-    _accoda("sqlite", 40_000),
+    _accoda("sqlite", 60_000),
+    _accoda("sqlite", 40_000, 100, 1),
     Peer(
         "huey-nosync", "sqlite", "Huey", "fsync=False, 1 thread", 10_000,
         {"workers": 1, "huey": {"fsync": False}}, durable=False,
+    ),
+    Peer(
+        "accoda-fast", "sqlite", "Accoda", "durability=fast, 4 processors, batches of 500, uvloop", 60_000,
+        {"batch": 500, "processors": 4, "query": "?durability=fast"}, durable=False,
     ),
     Peer("litequeue", "sqlite", "litequeue", "synchronous=NORMAL, plain loop", 4000, durable=False),
     Peer("litequeue-full", "sqlite", "litequeue", "synchronous=FULL, plain loop", 2000, {"durable": True}),

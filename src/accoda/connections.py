@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, cast
 
 from accoda.clock import Clock
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
-
-Open = Callable[[], Awaitable[Store]]
 
 
 class Connections:
@@ -26,7 +25,7 @@ class Connections:
         self.clock = clock
         self._shared: Store | None = None
         self._pid = os.getpid()
-        self._opened: dict[asyncio.AbstractEventLoop, asyncio.Future[Store]] = {}
+        self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
 
     @property
     def in_memory(self) -> bool:
@@ -38,20 +37,11 @@ class Connections:
         self._tidy()
         opened = self._opened.get(loop)
         if opened is None:
-            # No await between the look and the entry: a second caller on this loop finds the first one's future.
-            opened = self._opened[loop] = loop.create_future()
-            try:
-                opened.set_result(await self.open())
-            except BaseException as error:
-                del self._opened[loop]
-                if isinstance(error, Exception):
-                    opened.set_exception(error)
-                    opened.exception()  # whoever waits is told; nobody waiting is no mistake
-                else:
-                    opened.cancel()
-                raise
-        # Shielded: a caller that is cancelled while it waits must not cancel the opening for the others.
-        return opened.result() if opened.done() else await asyncio.shield(opened)
+            # No await between the look and the entry: a second caller on this loop finds the first one's task. It is a
+            # task of its own, so that a caller who is cancelled does not cancel the opening for the others.
+            opened = self._opened[loop] = loop.create_task(self.open())
+            opened.add_done_callback(partial(self._drop_if_failed, loop))
+        return await asyncio.shield(opened) if not opened.done() else opened.result()
 
     async def open(self) -> Store:
         """Another store, which the caller closes with `put_back`. In memory it is the shared one."""
@@ -78,6 +68,11 @@ class Connections:
         opened = self._opened.pop(asyncio.get_running_loop(), None)
         if opened is not None:
             await self.put_back(await opened)
+
+    def _drop_if_failed(self, loop: asyncio.AbstractEventLoop, opened: asyncio.Task[Store]) -> None:
+        """The next caller tries anew."""
+        if (opened.cancelled() or opened.exception() is not None) and self._opened.get(loop) is opened:
+            del self._opened[loop]
 
     def _tidy(self) -> None:
         if os.getpid() != self._pid:

@@ -102,6 +102,10 @@ class Finished(Struct, frozen=True, gc=False):
     then: tuple[NewJob, ...] = ()
 
 
+PLAIN = Finished()
+"""A run that went well and left nothing: what most runs are."""
+
+
 class Failed(Struct, frozen=True):
     """The run raised."""
 

@@ -8,11 +8,12 @@ import uvloop
 from tally import PAYLOAD, Order, Tally, main
 
 from accoda import App, Worker, WorkerOptions
+from accoda.settings import Settings
 
 
 def fill(order: Order) -> None:
     async def run() -> None:
-        app = App(order.url)
+        app = App(order.url + order.options.get("query", ""))
         for start in range(0, order.count, 1000):
             await app.enqueue_many("noop", [PAYLOAD] * min(1000, order.count - start))
         await app.close()
@@ -22,14 +23,15 @@ def fill(order: Order) -> None:
 
 def work(order: Order, tally: Tally) -> None:
     async def run() -> None:
-        app = App(order.url)
+        app = App(order.url + order.options.get("query", ""))
 
         @app.handler("noop", batch=order.options["batch"])
         async def noop(payload: dict[str, Any]) -> None:
             tally.ran()
 
-        # The worker of `accoda worker`, with its heartbeat, leases and manager.
-        worker = Worker(app, WorkerOptions(queues=("noop",), burst=True))
+        # The worker of `accoda worker -c N`.
+        settings = Settings.load(environ={}, overrides={"max_processors": order.options["processors"]})
+        worker = Worker(app, WorkerOptions(queues=("noop",), burst=True, settings=settings))
         await worker.init()
         await worker.run()
 

@@ -11,7 +11,7 @@ from accoda.enqueue import EnqueueOptions
 from accoda.errors import BuryJob, InvalidInput, RetryLater
 from accoda.model import Job, NewJob
 from accoda.payload import encode
-from accoda.retry import Failed, Finished, Result
+from accoda.retry import PLAIN, Failed, Finished, Result
 
 T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
@@ -20,12 +20,14 @@ MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
 class Running(Generic[T]):
     """A job while it runs, with its payload decoded."""
 
-    __slots__ = ("batch", "job", "payload")
+    __slots__ = ("batch", "job", "payload", "told_at")
 
     def __init__(self, job: Job, payload: T, batch: Batch[T]) -> None:
         self.job = job
         self.payload = payload
         self.batch = batch
+        self.told_at = 0.0
+        """When (`time.monotonic`) its progress was last stored."""
 
     @property
     def id(self) -> int:
@@ -98,7 +100,7 @@ class Batch(Generic[T]):
     def done(self, job: Running[T], result: object = None) -> None:
         """The job is finished. `result` is kept if its queue keeps finished jobs."""
         self._mine(job)
-        self.results[job.id] = Finished(None if result is None else encode(result))
+        self.results[job.id] = PLAIN if result is None else Finished(encode(result))
 
     def retry(
         self,
@@ -135,15 +137,14 @@ class Batch(Generic[T]):
 
     def result_of(self, job: Running[T]) -> Result | None:
         """What is known of a job so far, with its follow-ups; None while nothing was said."""
-        result = self.results.get(job.id)
-        then = self._then.get(job.id)
-        if then and isinstance(result, Finished):
+        result = self.results.get(job.job.id)
+        if self._then and isinstance(result, Finished) and (then := self._then.get(job.id)):
             return Finished(result.result, (*result.then, *then))
         return result
 
     def finish(self, error: BaseException | None = None) -> None:
         """The handler returned (or raised `error`): say so of every job of which nothing was said yet."""
-        result = Finished() if error is None else Failed(error)
+        result = PLAIN if error is None else Failed(error)
         for job in self.jobs:
             self.results.setdefault(job.job.id, result)
         if error is not None:

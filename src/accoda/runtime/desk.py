@@ -9,7 +9,7 @@ from accoda.enqueue import EnqueueOptions
 from accoda.errors import RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry
 from accoda.payload import UnreadablePayload
-from accoda.retry import Failed, Limits, Result, decide, describe, give_up
+from accoda.retry import PLAIN, Failed, Limits, Result, decide, describe, give_up
 from accoda.runtime.batch import Batch, Running
 from accoda.runtime.events import HandlerStats
 from accoda.runtime.handler import Handler
@@ -92,10 +92,12 @@ class Desk:
     def outcomes(self, batch: Batch[Any], jobs: Sequence[Running[Any]]) -> list[Outcome]:
         """What becomes of jobs of a batch of which something was said, but for those that are settled already."""
         limits = self.limits
-        found = []
+        found: list[Outcome] = []
         for job in jobs:
             result = batch.result_of(job)
-            if result is not None and job.job.id not in batch.settled:
+            if result is PLAIN and not batch.settled:  # nearly all, and nothing to decide
+                found.append(Done(job.job.lease))
+            elif result is not None and job.job.id not in batch.settled:
                 found.append(decide(job.job, result, limits))
         return found
 

@@ -22,6 +22,8 @@ Run = Callable[[Batch[Any]], Awaitable[None]]
 
 
 class Middleware(Protocol):
+    """An async function of the batch, and of what runs it."""
+
     def __call__(self, batch: Batch[Any], run: Run, /) -> Awaitable[None]: ...
 
 

@@ -53,11 +53,9 @@ async def write_progress(connections: Connections, job: Running[Any], fraction: 
     if fraction is not None and not 0 <= fraction <= 1:
         raise InvalidInput("fraction", f"must be from 0 to 1, not {fraction!r}")
     now = time.monotonic()
-    if fraction != 1 and now - _told.get(job.id, -PROGRESS_EVERY) < PROGRESS_EVERY:
+    if fraction != 1 and now - job.told_at < PROGRESS_EVERY:
         return
-    if len(_told) > 10_000:
-        _told.clear()
-    _told[job.id] = now
+    job.told_at = now
     value = msgspec.json.encode(Progress(fraction, message))
     await (await connections.get()).write(_name(job.id), value, ttl=PROGRESS_KEPT)
 
@@ -87,6 +85,3 @@ def _will_be_kept(job: JobInfo) -> None:
 
 def _name(id: int) -> str:
     return f"progress/{id}"
-
-
-_told: dict[int, float] = {}

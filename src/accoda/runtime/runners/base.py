@@ -10,7 +10,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from accoda.errors import HandlerTimeout, InvalidInput, WorkerStopped
 from accoda.payload import encode
-from accoda.retry import Failed, Finished, Result
+from accoda.retry import PLAIN, Failed, Finished, Result
 from accoda.runtime.batch import Batch
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware, wrap
@@ -19,8 +19,6 @@ log = logging.getLogger("accoda.runners")
 
 GRACE = 1.0
 """Seconds that a handler gets to end after it was stopped; then its batch goes on without it."""
-
-FINISHED = Finished()
 
 
 class Runner(Protocol):
@@ -261,7 +259,7 @@ def over_time(handler: Handler[Any, Any, Any], timeout: float | None) -> Handler
 def finished(value: object) -> Finished:
     """The result of a single handler that returned `value`."""
     if value is None:
-        return FINISHED
+        return PLAIN
     try:
         return Finished(encode(value))
     except InvalidInput as error:

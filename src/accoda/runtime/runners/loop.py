@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import Failed
+from accoda.retry import PLAIN, Failed
 from accoda.runtime.batch import Batch, Running, current
-from accoda.runtime.runners.base import FINISHED, BaseRunner, Run, finished, pass_on
+from accoda.runtime.runners.base import BaseRunner, Run, finished, pass_on
 
 _BATCH = -1  # the key of the only task of a handler that takes batches; no job has this id
 
@@ -75,7 +75,7 @@ class LoopRunner(BaseRunner[LoopRun]):
         try:
             value = await self._invoke(job.payload)
             if id not in results:
-                results[id] = FINISHED if value is None else finished(value)
+                results[id] = PLAIN if value is None else finished(value)
         except (KeyboardInterrupt, GeneratorExit):
             pass_on()
             raise

@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import Failed, Result
+from accoda.retry import PLAIN, Failed, Result
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
-from accoda.runtime.runners.base import FINISHED, BaseRunner, HopRun, finished, log
+from accoda.runtime.runners.base import BaseRunner, HopRun, finished, log
 from accoda.runtime.runners.interrupt import Turn, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.threads import Threads
 
@@ -109,12 +109,12 @@ class ThreadRunner(BaseRunner[ThreadRun]):
 
     def _call_batch(self, run: ThreadRun, batch: Batch[Any]) -> Result:
         if run.has_all_results():
-            return FINISHED
+            return PLAIN
         try:
             run.context.run(self._invoke, batch)
         except BaseException as error:
             return Failed(error)
-        return FINISHED
+        return PLAIN
 
     # -- on the loop
 
