@@ -7,6 +7,7 @@
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
     ├── HandlerLost             a run was stopped from outside; `LeaseLost` and `WorkerStopped` say why
+    ├── ProcessDied             the child process that ran a job ended; `CannotStart`: it could not load the handler
     ├── RetryLater, BuryJob     not trouble: what a handler raises to say what becomes of its job
     ├── SettingsError           a setting, or the file it stands in, cannot be used; carries `problems`
     ├── CannotListen            the port for metrics cannot be opened; carries `host`, `port`
@@ -81,6 +82,14 @@ class LeaseLost(HandlerLost):
 
 class WorkerStopped(HandlerLost):
     """The worker had to leave before the run was over; the job goes back at once."""
+
+
+class ProcessDied(AccodaError):
+    """A child process ended in the middle of its work."""
+
+
+class CannotStart(ProcessDied):
+    """A child process could not load the handler."""
 
 
 class RetryLater(AccodaError):

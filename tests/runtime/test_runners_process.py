@@ -18,13 +18,12 @@ import pytest
 import pytest_asyncio
 
 from accoda.app import App
-from accoda.errors import BuryJob, HandlerTimeout, InvalidInput, LeaseLost, RetryLater, WorkerStopped
+from accoda.errors import BuryJob, HandlerTimeout, InvalidInput, LeaseLost, ProcessDied, RetryLater, WorkerStopped
 from accoda.model import Job, Lease
 from accoda.payload import decode, encode
 from accoda.retry import Failed, Finished, describe
 from accoda.runtime.batch import Batch
 from accoda.runtime.middleware import Run
-from accoda.runtime.runners.children import ProcessDied
 from accoda.runtime.runners.process import ProcessRunner
 
 MODULE = """

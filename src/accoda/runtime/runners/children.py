@@ -21,7 +21,7 @@ from typing import Any
 from msgspec import Struct
 
 import accoda
-from accoda.errors import AccodaError, InvalidInput
+from accoda.errors import CannotStart, InvalidInput, ProcessDied
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
 
@@ -30,14 +30,6 @@ TICK = 0.1
 START = 60.0
 """Seconds that a child may take to import the handler."""
 _MAINS = ("__main__", "__mp_main__")
-
-
-class ProcessDied(AccodaError):
-    """A child process ended in the middle of its work."""
-
-
-class CannotStart(ProcessDied):
-    """A child process could not load the handler."""
 
 
 class Target(Struct, frozen=True):

@@ -15,12 +15,12 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
-from accoda.errors import WorkerStopped
+from accoda.errors import CannotStart, ProcessDied, WorkerStopped
 from accoda.runtime.batch import Batch
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.runners.base import BaseRunner, log
-from accoda.runtime.runners.children import CannotStart, ChildProcess, ProcessDied, locate
+from accoda.runtime.runners.children import ChildProcess, locate
 from accoda.runtime.runners.talk import ProcessRun, Talk
 from accoda.runtime.runners.threads import Threads
 

@@ -6,14 +6,14 @@ import time
 from collections import deque
 from typing import Any
 
-from accoda.errors import LeaseLost, WorkerStopped
+from accoda.errors import LeaseLost, ProcessDied, WorkerStopped
 from accoda.model import NewJob
 from accoda.retry import Finished
 from accoda.runtime.batch import Batch, Running
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
 from accoda.runtime.runners.base import HopRun, over_time
-from accoda.runtime.runners.children import TICK, ChildProcess, ProcessDied
+from accoda.runtime.runners.children import TICK, ChildProcess
 
 PATIENCE = 3 * TICK
 """Seconds that a child has to skip a job that was stopped; if it runs it already, it is killed then."""

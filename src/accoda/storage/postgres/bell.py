@@ -12,16 +12,17 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable
 
-from accoda.errors import AccodaError
+from accoda.errors import AccodaError, StorageClosed
 from accoda.model import NewJob
 from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.connector import Connection, close
 from accoda.storage.postgres.errors import DRIVER
-from accoda.storage.postgres.pool import Connection, close
 from accoda.storage.signal import Signal
 
 _FILLED = "+"  # before the queue's name: a job is ready there, no need to look first. No name begins so.
 _QUIET = 0.02  # seconds without news after which an enqueue sends its own by its commit
 _PAUSE = 0.002  # seconds between two notifications of one process: what comes meanwhile is told together
+_LAST_WORDS = 1.0  # seconds for news that is still to be told at a close
 _FIRST_NAP, _LONGEST_NAP = 0.05, 2.0
 
 
@@ -70,14 +71,13 @@ class Bell:
         await self._client.at_home(self._begin)
 
     async def close(self) -> None:
-        """Tell what is still to be told, and stop listening."""
+        """Tell what is still to be told, and stop listening. The client is closed already, so neither begins again."""
         if self._telling is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(self._telling), 1.0)
-        for task in (self._telling, self._listening):
-            if task is not None:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+            await asyncio.wait({self._telling}, timeout=_LAST_WORDS)
+        tasks = [task for task in (self._telling, self._listening) if task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._listens.set()  # who waits for it finds the storage closed
 
     # -- telling
@@ -94,7 +94,7 @@ class Bell:
                 self._told = time.monotonic()
                 # An error is dropped: those who wait look by themselves before long.
                 with contextlib.suppress(AccodaError):
-                    await self._client.fetch("ring", news, repeat=True)
+                    await self._client.send("ring", (news,), repeat=True)
                 await asyncio.sleep(_PAUSE)
         finally:
             self._telling = None
@@ -102,6 +102,7 @@ class Bell:
     # -- listening
 
     async def _begin(self) -> None:
+        self._client.check()  # again, in the client's loop: a close may have come first
         if self._listening is None:
             self._listening = self._client.loop.create_task(self._listen())
         await self._listens.wait()
@@ -112,6 +113,8 @@ class Bell:
             try:
                 await self._listen_once()
                 nap = _FIRST_NAP
+            except StorageClosed:
+                return
             except DRIVER:
                 self._listens.set()  # nobody should wait for a server that is away: they look from time to time
             await asyncio.sleep(nap)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from accoda.errors import StorageClosed
+from accoda.storage.postgres.connector import CLOSED, Connection, Connector
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
-from accoda.storage.postgres.pool import Connection, Pool, connect_fully
+from accoda.storage.postgres.pool import Pool
 from accoda.storage.scripts import load_queries
 
 RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
@@ -31,14 +31,15 @@ def queries_for(schema: str) -> dict[str, str]:
 class Client:
     """Belongs to the event loop in which it was made; calls from other loops and threads are carried out there."""
 
-    def __init__(self, connect: Callable[[], Awaitable[Connection]], schema: str, size: int) -> None:
+    def __init__(self, connector: Connector, schema: str, size: int) -> None:
         self.loop = asyncio.get_running_loop()
         self.schema = schema
         self.queries = queries_for(schema)
-        self.connect = partial(connect_fully, connect)
-        self._pool = Pool(self.connect, size)
+        self.connect = connector.connect
+        self._connector = connector
+        self._pool = Pool(connector.connect, size)
         self._process = os.getpid()
-        self._closed = ""
+        self._closed = False
 
     def adopt(self, connection: Connection) -> None:
         """Use a connection that is already there."""
@@ -46,7 +47,12 @@ class Client:
 
     @property
     def closed(self) -> bool:
-        return bool(self._closed)
+        return self._closed
+
+    @property
+    def reachable(self) -> bool:
+        """Whether its event loop and its connections are ours to use: not in a forked child, nor after its loop."""
+        return os.getpid() == self._process and not self.loop.is_closed()
 
     async def fetch(self, query: str, *args: object, repeat: bool) -> Sequence[Any]:
         """Run a statement in a transaction of its own and give its rows.
@@ -56,7 +62,7 @@ class Client:
         that twice does no harm, and raises `StorageUnavailable` otherwise.
         """
         self.check()
-        return await self.at_home(self._fetch, query, args, repeat)
+        return await self.at_home(self.send, query, args, repeat)
 
     async def at_home(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do the work in the loop in which the client was made."""
@@ -69,22 +75,32 @@ class Client:
         """The only column of the only row."""
         return (await self.fetch(query, *args, repeat=repeat))[0][0]
 
+    def refuse(self) -> None:
+        """Take no more calls; those under way go on."""
+        self._closed = True
+
     async def close(self) -> None:
-        if not self._closed:
-            self._closed = "this PostgreSQL storage was closed; open it again"
-            # The connections of a forked child are its parent's; those of a loop that has ended, ended with it.
-            if os.getpid() == self._process and not self.loop.is_closed():
-                await self._pool.close()
+        """Let calls under way finish, then close every connection."""
+        self.refuse()
+        await self._pool.close()
+        await self._connector.close()
+
+    def hang_up(self) -> None:
+        """Close every connection at once."""
+        self.refuse()
+        if os.getpid() == self._process:  # those of a forked child are its parent's
+            self._connector.hang_up()
 
     def check(self) -> None:
         if os.getpid() != self._process:
             raise StorageClosed("this PostgreSQL storage was opened before the process forked; open it in the child")
         if self._closed:
-            raise StorageClosed(self._closed)
+            raise StorageClosed(CLOSED)
         if self.loop.is_closed():
             raise StorageClosed("the event loop in which this PostgreSQL storage was opened has ended; open it again")
 
-    async def _fetch(self, query: str, args: tuple[object, ...], repeat: bool) -> Sequence[Any]:
+    async def send(self, query: str, args: tuple[object, ...], repeat: bool) -> Sequence[Any]:
+        """As `fetch`, in the client's own loop, and also while the client is being closed."""
         text = self.queries[query]
         end = self.loop.time() + RECONNECT_FOR
         nap = _FIRST_NAP
@@ -98,7 +114,9 @@ class Client:
             except DRIVER as error:
                 sent = connection is not None
                 again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
-                if not again or self._closed or self.loop.time() > end:
+                if again and self._closed:  # the server may be well: it is we who hung up
+                    raise StorageClosed(CLOSED) from error
+                if not again or self.loop.time() > end:
                     raise translate(error, unsure=sent and not repeat) from error
             finally:
                 if connection is not None:

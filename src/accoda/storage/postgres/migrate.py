@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from accoda.errors import SchemaMismatch, StorageError
-from accoda.storage.postgres.pool import Connection
+from accoda.storage.postgres.connector import Connection
 from accoda.storage.scripts import load_migrations
 
 MIGRATIONS = load_migrations("accoda.storage.postgres")

@@ -12,9 +12,9 @@ import asyncpg  # type: ignore[import-untyped]
 from accoda.clock import Clock
 from accoda.errors import InvalidInput
 from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.connector import Connection, Connector, terminate
 from accoda.storage.postgres.errors import DRIVER, translate
 from accoda.storage.postgres.migrate import migrate
-from accoda.storage.postgres.pool import Connection, close
 from accoda.storage.postgres.storage import PostgresStorage
 
 # What libpq calls by the same names; asyncpg understands it.
@@ -67,19 +67,24 @@ async def open_postgres(parts: SplitResult, clock: Clock | None) -> PostgresStor
 
     async def connect() -> Connection:
         made = await asyncpg.connect(place.dsn, timeout=place.connect_timeout, server_settings=_SETTINGS)
-        _notice_silence(made._transport.get_extra_info("socket"))
+        try:
+            _notice_silence(made._transport.get_extra_info("socket"))
+        except OSError:  # it broke already
+            terminate(made)
+            raise
         return made
 
+    connector = Connector(connect)
     try:
-        first = await connect()
-        try:
-            await migrate(first, place.schema)
-        except BaseException:
-            await close(first)
-            raise
+        first = await connector.connect()
+        await migrate(first, place.schema)
     except DRIVER as error:
+        await connector.close()
         raise translate(error) from error
-    client = Client(connect, place.schema, place.pool)
+    except BaseException:
+        connector.hang_up()
+        raise
+    client = Client(connector, place.schema, place.pool)
     client.adopt(first)
     return PostgresStorage(client, clock)
 

@@ -8,11 +8,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from accoda.errors import StorageClosed
-
-Connection = Any  # asyncpg.Connection: asyncpg has no types
+from accoda.storage.postgres.connector import CLOSED, Connection, terminate
 
 CLOSE_PATIENCE = 5.0  # seconds that calls under way get to finish
 
@@ -42,13 +40,10 @@ class Pool:
                 connection = await self._stand_in_line()
             else:
                 self._free -= 1
-            if self._closed:
-                raise StorageClosed("this PostgreSQL storage was closed; open it again")
-            if connection is None:
+            if self._closed:  # a connection that was on its way to us ends with all the others
+                raise StorageClosed(CLOSED)
+            if connection is None or connection.is_closed():  # it may have broken on its way
                 connection = await self._make()
-                if self._is_closed():  # meanwhile: nobody else would ever close this one
-                    await close(connection)
-                    raise StorageClosed("this PostgreSQL storage was closed; open it again")
         self._busy.add(connection)
         self._quiet.clear()
         return connection
@@ -58,25 +53,18 @@ class Pool:
         self._busy.discard(connection)
         if not self._busy:
             self._quiet.set()
-        if self._closed and not connection.is_closed():
-            connection.terminate()  # whoever closed the pool may be gone already
         self._pass_on(None if connection.is_closed() else connection)
 
     async def close(self) -> None:
-        """Let calls under way finish, then close everything."""
+        """Turn away who waits, and end what takes too long. The connector closes the connections."""
         self._closed = True
         while self._queue:
             self._pass_on(None)
         if self._busy:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_PATIENCE)
-        idle, self._idle = self._idle, []
         for connection in self._busy:
-            connection.terminate()
-        await asyncio.gather(*(close(connection) for connection in idle))
-
-    def _is_closed(self) -> bool:
-        return self._closed
+            terminate(connection)
 
     def _pop_idle(self) -> Connection | None:
         while self._idle:
@@ -114,22 +102,3 @@ class Pool:
             self._free += 1
         else:
             self._idle.append(connection)
-
-
-async def connect_fully(connect: Callable[[], Awaitable[Connection]]) -> Connection:
-    """Connect; if cancelled halfway, wait for the rest and close it: the driver would leave an open socket behind."""
-    making = asyncio.ensure_future(connect())
-    try:
-        return await asyncio.shield(making)
-    except asyncio.CancelledError:
-        with contextlib.suppress(Exception):
-            await close(await making)
-        raise
-
-
-async def close(connection: Connection) -> None:
-    """Say goodbye, or hang up if that takes long."""
-    try:
-        await connection.close(timeout=CLOSE_PATIENCE)
-    except Exception:  # it is broken, and we wanted it gone
-        connection.terminate()

@@ -16,7 +16,7 @@ FROM accoda.enqueue(
 );
 
 -- name: take
-SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters
+SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
 FROM accoda.take($1, $2, $3, $4, $5, $6);
 
 -- name: give_back
@@ -56,10 +56,15 @@ SELECT version, found_version FROM accoda.write($1, $2, $3, $4, $5);
 SELECT name, value, version, expires_at FROM accoda.documents($1, $2, $3);
 
 -- name: find
-SELECT * FROM accoda.find($1, $2);
+-- Fields by name, here and in browse: a later version may add some while this one still runs.
+SELECT id, queue, state, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, keep_for,
+       worker, taken_at, lease_until, ended_at, reason, result, fresh_at, crashes
+FROM accoda.find($1, $2);
 
 -- name: browse
-SELECT * FROM accoda.browse($1, $2, $3, $4, $5);
+SELECT id, queue, state, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, keep_for,
+       worker, taken_at, lease_until, ended_at, reason, result, fresh_at, crashes
+FROM accoda.browse($1, $2, $3, $4, $5);
 
 -- name: remove
 SELECT accoda.remove($1, $2);

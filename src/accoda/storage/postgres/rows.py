@@ -70,9 +70,10 @@ def jobs_taken(queue: str, rows: Iterable[Any]) -> list[Job]:
     return [
         Job(
             id, queue, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-            Lease(queue, id, attempts),
+            Lease(queue, id, attempts), fresh_at, crashes,
         )
-        for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters in rows
+        for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
+        in rows
     ]  # fmt: skip
 
 

@@ -64,16 +64,38 @@ class PostgresStorage(Closing):
         self._upkeep = Upkeep(client)
         self._vain: dict[str, tuple[float, float]] = {}  # the last two takes of each queue that found nothing
         self._undoing: set[asyncio.Task[None]] = set()
+        self._closing: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        await self._client.at_home(self._close)
-        self._signal.ring()
+        """Let calls under way finish, then let go of everything. Who is cancelled here lets go at once."""
+        try:
+            if self._client.reachable:
+                await self._client.at_home(self._close)
+            else:
+                self._client.hang_up()
+        finally:
+            self._signal.ring()  # who waits finds it closed
 
     async def _close(self) -> None:
-        if not self._client.closed:
+        if self._closing is None:
+            self._client.refuse()  # first, so that nothing new begins in what is closed below
+            self._closing = asyncio.create_task(self._end())
+        try:
+            await asyncio.wait({self._closing})  # one end for all who ask for it
+        except asyncio.CancelledError:
+            self._client.hang_up()
+            self._closing.cancel()
+            raise
+        if not self._closing.cancelled():
+            self._closing.result()
+
+    async def _end(self) -> None:
+        try:
             await self._bell.close()
             await self._upkeep.close()
-        await self._client.close()
+            await self._client.close()
+        finally:
+            self._client.hang_up()
 
     def _at(self) -> int | None:
         """The present moment where a test decides it; otherwise the server's clock does."""

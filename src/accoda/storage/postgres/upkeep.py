@@ -11,9 +11,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
+from accoda.errors import StorageClosed
 from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.connector import close
 from accoda.storage.postgres.errors import DRIVER
-from accoda.storage.postgres.pool import close
 
 LOOK_EVERY = 10_000  # settled jobs, by this process
 MOST_DEAD = 100_000
@@ -41,7 +42,7 @@ class Upkeep:
     async def _run(self) -> None:
         try:
             # An error is dropped: the server's own vacuum will come.
-            with contextlib.suppress(*DRIVER):
+            with contextlib.suppress(*DRIVER, StorageClosed):
                 connection = await self._client.connect()
                 try:
                     if await connection.fetchval(self._client.queries["dead_rows"]) > MOST_DEAD:

@@ -1,0 +1,149 @@
+"""A store that an older version made is brought up to date with its jobs in it, while others work on."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Iterator
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from accoda import open_storage
+from accoda.model import STATES, Bury, Done, Lease, NewJob
+from accoda.storage.postgres.client import queries_for
+from accoda.storage.postgres.migrate import MIGRATIONS, migrate
+from accoda.testing.servers.postgres import PostgresServer
+from accoda.testing.servers.pytest import need
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with need(lambda: PostgresServer(durable=False, settings=["synchronous_commit=off"])) as running:
+        yield running
+
+
+@pytest.fixture
+def schema() -> str:
+    return f"test_{next(_numbers)}"
+
+
+@pytest.fixture
+def url(server: PostgresServer, schema: str) -> str:
+    return f"{server.url}?schema={schema}"
+
+
+@pytest_asyncio.fixture
+async def sql(server: PostgresServer) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(server.url)
+    yield connection
+    await connection.close()
+
+
+# What the version before 0008_afresh sends for a take.
+TAKE_BEFORE = """
+SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters
+FROM {schema}.take(NULL, $1, $2, $3, NULL, '')
+"""
+WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass"
+
+
+class TestUpgrade:
+    """Of a store as it was before jobs had `fresh_at` and `crashes`."""
+
+    @pytest_asyncio.fixture
+    async def old(self, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch) -> asyncpg.Connection:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS[:7])
+            await migrate(sql, schema)
+        return sql
+
+    @staticmethod
+    async def add(old: asyncpg.Connection, schema: str, count: int, *, delay: int = 0, key: str | None = None) -> None:
+        keys = [key] * count if key else []
+        args = [["q"] * count, [b"x"] * count, [], [delay] * count, [], [], [], keys, [], [], []]
+        await old.fetch(queries_for(schema)["enqueue"], None, *args)
+
+    @staticmethod
+    async def take(old: asyncpg.Connection, schema: str, count: int, lease: int = 60_000) -> list[int]:
+        return [row["id"] for row in await old.fetch(TAKE_BEFORE.format(schema=schema), "q", count, lease)]
+
+    async def test_jobs_in_every_state_are_kept(self, old: asyncpg.Connection, url: str, schema: str) -> None:
+        await self.add(old, schema, 4)
+        await self.add(old, schema, 1, delay=900_000)
+        await self.add(old, schema, 1, key="k")
+        buried, taken = await self.take(old, schema, 2)
+        await old.execute(f"UPDATE {schema}.jobs SET attempts = 7 WHERE id = $1", buried)
+        bury = (
+            f"SELECT {schema}.settle(NULL, $1, '{{7}}', '{{q}}', '{{2}}', '{{NULL}}', '{{}}', '{{}}', '{{why}}', '{{}}'"
+        )
+        await old.execute(bury + ", '{}'" * 11 + ")", [buried])
+        async with await open_storage(url) as store:
+            assert await old.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
+            shown = {state: await store.browse("q", state) for state in STATES}
+            assert {state: len(jobs) for state, jobs in shown.items()} == {
+                "ready": 3, "delayed": 1, "taken": 1, "dead": 1, "done": 0,
+            }  # fmt: skip
+            assert {(job.fresh_at, job.crashes) for jobs in shown.values() for job in jobs} == {(0, 0)}
+            assert await store.settle([Done(Lease("q", taken, 0))]) == []
+            assert await store.revive([buried]) == 1
+            await store.enqueue([NewJob("q", b"new", key="k", on_duplicate="replace")])
+            jobs = await store.take("q", 9)
+            assert (jobs[0].id, jobs[0].attempts, jobs[0].fresh_at) == (buried, 8, 8)
+            assert [job.data for job in jobs] == [b"x", b"x", b"x", b"new"]
+
+    async def test_a_lease_that_was_given_before_can_end_in_a_crash(
+        self, old: asyncpg.Connection, url: str, schema: str
+    ) -> None:
+        await self.add(old, schema, 1)
+        await self.take(old, schema, 1, lease=1)
+        await asyncio.sleep(0.01)
+        async with await open_storage(url) as store:
+            (job,) = await store.take("q", 1)
+            assert (job.attempts, job.fresh_at, job.crashes) == (1, 0, 1)
+
+    async def test_a_call_of_the_version_before_goes_on_during_it_and_after_it(
+        self, old: asyncpg.Connection, server: PostgresServer, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async def waiting(count: int) -> None:
+            while await sql.fetchval(WAITING, f"{schema}.jobs") < count:
+                await asyncio.sleep(0.005)
+
+        await self.add(old, schema, 3)
+        worker, reader = await asyncpg.connect(server.url), await asyncpg.connect(server.url)
+        assert len(await self.take(worker, schema, 1)) == 1
+        async with asyncio.timeout(20):
+            async with reader.transaction():
+                await reader.execute(f"LOCK TABLE {schema}.jobs IN ACCESS SHARE MODE")
+                opening = asyncio.create_task(open_storage(url))
+                await waiting(1)
+                taking = asyncio.create_task(self.take(worker, schema, 1))
+                await waiting(2)
+            store = await opening
+            assert len(await taking) == 1
+            assert len(await self.take(worker, schema, 1)) == 1
+        assert (await store.stats()).queues["q"].taken == 3
+        await asyncio.gather(store.close(), worker.close(), reader.close())
+
+    async def test_a_worker_still_needs_no_more_than_the_use_of_the_schema(
+        self, old: asyncpg.Connection, url: str, schema: str
+    ) -> None:
+        await old.execute(f"CREATE ROLE worker LOGIN; GRANT USAGE ON SCHEMA {schema} TO worker")
+        async with await open_storage(url), await open_storage(url.replace("accoda@", "worker@")) as worker:
+            await worker.enqueue([NewJob("q")])
+            (job,) = await worker.take("q", 1)
+            await worker.settle([Bury(job.lease, "why")])
+            assert await worker.revive([job.id]) == 1
+            (shown,) = await worker.browse("q", "ready")
+            assert await worker.find(job.id) == shown
+
+    async def test_a_verb_that_was_made_anew_has_its_settings(
+        self, old: asyncpg.Connection, url: str, schema: str
+    ) -> None:
+        """PostgreSQL forgets them then; without them a plan may read the whole table."""
+        settings = "SELECT proname, proconfig::text FROM pg_proc WHERE pronamespace = $1::regnamespace AND prosecdef"
+        before = dict(await old.fetch(settings, schema))
+        async with await open_storage(url):
+            assert dict(await old.fetch(settings, schema)) == before
+        assert len(before) == 21
