@@ -27,6 +27,13 @@ async def short(n: float) -> None:
     note("end")
 
 
+@app.handler("nap", lease=2, batch=1)
+async def nap(seconds: float) -> None:
+    note("start")
+    await asyncio.sleep(seconds)
+    note("end")
+
+
 @app.handler("block", lease=1, batch=2)
 async def block(seconds: float) -> None:
     note("start")
