@@ -322,18 +322,27 @@ async def test_before_a_likely_poison_runs_the_others_in_hand_are_given_back() -
 
 
 class Flaky(MemoryStorage):
-    """A store that can be away, and remembers nothing of what it was asked then."""
+    """A store that can be away, and remembers nothing of what it was asked then. `extend` always works: the keeper has
+    a connection of its own."""
 
     away = False
+    refused = 0
+
+    def _look(self) -> None:
+        if self.away:
+            self.refused += 1
+            raise StorageUnavailable("away")
+
+    async def enqueue(self, *args: Any, **kwargs: Any) -> Any:
+        self._look()
+        return await super().enqueue(*args, **kwargs)
 
     async def take(self, *args: Any, **kwargs: Any) -> Any:
-        if self.away:
-            raise StorageUnavailable("away")
+        self._look()
         return await super().take(*args, **kwargs)
 
     async def settle(self, *args: Any, **kwargs: Any) -> Any:
-        if self.away:
-            raise StorageUnavailable("away")
+        self._look()
         return await super().settle(*args, **kwargs)
 
 
@@ -358,6 +367,62 @@ async def test_outcomes_wait_for_a_store_that_is_away() -> None:
                 await asyncio.sleep(0.01)
         await app.enqueue("a", 1)
         await until(lambda: ran == [0, 1])
+
+
+async def test_follow_ups_of_a_batch_wait_for_a_store_that_is_away() -> None:
+    store = Flaky()
+    app = app_on(store)
+    ran: list[int] = []
+
+    @app.handler("a", batch=2)
+    async def work(batch: Batch[int]) -> None:
+        ran.append(len(batch))
+        store.away = True
+        batch.enqueue("b", "next")
+        for job in batch:
+            batch.bury(job, "none is done, so none can carry the follow-up")
+
+    await app.enqueue_many("a", [0, 1])
+    async with running(app):
+        await until(lambda: ran)
+        await asyncio.sleep(0.3)
+        assert (await store.stats()).queues["a"].taken == 2
+        store.away = False
+        async with asyncio.timeout(10):
+            while (await store.stats()).queues["a"].dead < 2:
+                await asyncio.sleep(0.01)
+    assert ran == [2]
+    assert (await store.stats()).queues["b"].ready == 1
+
+
+async def test_finished_jobs_of_a_long_batch_keep_their_leases_while_the_store_is_away() -> None:
+    store = Flaky()
+    app = app_on(store)
+    gate = asyncio.Event()
+    ran: list[int] = []
+
+    @app.handler("a", batch=2, lease=0.4)
+    async def work(n: int) -> None:
+        ran.append(n)
+        if n == 0:
+            store.away = True
+        else:
+            await gate.wait()
+
+    await app.enqueue_many("a", [0, 1])
+    async with running(app):
+        # Its outcome is first sent after a second; then its lease must outlast the store's absence.
+        await until(lambda: store.refused >= 2)
+        await asyncio.sleep(1)
+        taken = (await store.stats()).queues["a"].taken
+        gate.set()
+        await asyncio.sleep(0.1)
+        store.away = False
+        async with asyncio.timeout(10):
+            while (await store.stats()).queues["a"].done < 2:
+                await asyncio.sleep(0.01)
+    stats = (await store.stats()).queues["a"]
+    assert (sorted(ran), taken, stats.done, stats.expired) == ([0, 1], 2, 2, 0)
 
 
 class Deaf(MemoryStorage):

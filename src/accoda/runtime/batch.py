@@ -127,7 +127,8 @@ class Batch(Generic[T]):
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         """Enqueue a follow-up when this batch is settled: in the same atomic step as the first job that is done.
 
-        If no job is done, it is enqueued just before the others are settled; if the handler raises, not at all.
+        If no job is done, it is enqueued just before the others are settled (twice, perhaps, if the store's answer is
+        lost); if the handler raises, not at all.
         """
         self.loose.append(self._make_job(queue, payload, options))
 

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import time
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from functools import partial
+from typing import Any, TypeVar
 
 from accoda.clock import Clock
 from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
@@ -26,6 +28,8 @@ from accoda.runtime.heartbeat import ProcessorState
 from accoda.runtime.keeper import Held, Keeper
 from accoda.runtime.rotation import Rotation
 from accoda.storage.protocol import Store
+
+T = TypeVar("T")
 
 ALONE = "given back while a job that may be poison runs alone"
 
@@ -51,16 +55,27 @@ class Room:
 class Carry:
     """A batch that was run, on its way to be settled."""
 
-    __slots__ = ("batch", "desk", "duration", "held", "outcomes", "started", "waited")
+    __slots__ = ("batch", "desk", "duration", "flushed", "held", "started", "waited")
 
     def __init__(self, desk: Desk, batch: Batch[Any], held: Held, started: float) -> None:
         self.desk = desk
         self.batch = batch
         self.held = held
         self.started = started
-        self.outcomes: list[Outcome] = []
         self.duration = 0.0
         self.waited = 0.0
+        self.flushed: asyncio.Event | None = None
+        """Set when the last `flush` of it has ended; None: there was none."""
+
+    async def outcomes(self) -> list[Outcome]:
+        """What is still to be settled, at the batch's end.
+
+        A `flush` may be on its way. It is waited for, because until the store has answered nobody knows which of its
+        jobs are settled, and their leases must be kept.
+        """
+        if self.flushed is not None:
+            await self.flushed.wait()
+        return self.desk.outcomes(self.batch, self.batch.jobs)
 
 
 class Processor:
@@ -141,9 +156,14 @@ class Processor:
             return
         outcomes = carry.desk.outcomes(carry.batch, carry.batch.jobs)
         if outcomes:
-            # Marked before the await: the batch may end meanwhile, and must not send the same outcome twice.
-            carry.batch.settled.update(outcome.lease.id for outcome in outcomes)
-            refused = await self._settle(outcomes)
+            # Marked as settled only when the store has answered: until then the keeper must hold their leases. The
+            # batch may end meanwhile; it waits for this, so no outcome is sent twice.
+            carry.flushed = asyncio.Event()
+            try:
+                refused = await self._settle(outcomes)
+                carry.batch.settled.update(outcome.lease.id for outcome in outcomes)
+            finally:
+                carry.flushed.set()
             self._report(carry, outcomes, refused)
 
     @property
@@ -196,10 +216,7 @@ class Processor:
             carry.duration = time.monotonic() - began
             if len(batch.results) < len(batch):
                 batch.finish(WorkerStopped("the worker stopped"))
-            carry.outcomes = desk.outcomes(batch, batch.jobs)
             self._running, self._carry = None, carry
-        if batch.loose and not with_follow_ups(carry.outcomes, batch.loose):
-            await self.room.store.enqueue(batch.loose)
 
     def _hold(self, desk: Desk, batch: Batch[Any]) -> Held:
         def lost(ids: Collection[int]) -> None:
@@ -214,30 +231,43 @@ class Processor:
         if carry is None:
             return
         try:
-            refused = await self._settle(carry.outcomes) if carry.outcomes else []
+            outcomes = await carry.outcomes()
+            # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
+            follow = await self._enqueue_loose(carry.batch, outcomes)
+            refused = await self._settle(outcomes) if follow else _lost(outcomes)
         finally:
             self.room.keeper.let_go(carry.held)
-        self._report(carry, carry.outcomes, refused, whole=True)
+        self._report(carry, outcomes, refused, whole=True)
+
+    async def _enqueue_loose(self, batch: Batch[Any], outcomes: list[Outcome]) -> bool:
+        """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
+        if not batch.loose or with_follow_ups(outcomes, batch.loose):
+            return True
+        return await self._insist("enqueue follow-ups", partial(self.room.store.enqueue, batch.loose)) is not None
 
     async def _settle(self, outcomes: list[Outcome]) -> list[Refused]:
-        """Settle, and do not give up while the store is away: the keeper holds the leases meanwhile.
+        """Settle. To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
+        if not outcomes:
+            return []
+        refused = await self._insist(f"settle {len(outcomes)} outcomes", partial(self.room.store.settle, outcomes))
+        return _lost(outcomes) if refused is None else refused
 
-        To repeat it is safe: an outcome that was applied already is refused the second time, and changes nothing.
-        """
+    async def _insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Call the store until it answers: while it is away, the keeper tries to hold the leases. None: given up."""
         pause = 0.1
         while True:
             try:
-                return await self.room.store.settle(outcomes)
+                return await call()
             except StorageError as error:
                 if self.room.aborted:
-                    log.error("%d outcomes could not be settled: %s; their leases will end", len(outcomes), error)
-                    return []
-                log.warning("cannot settle %d outcomes, trying again in %g s: %s", len(outcomes), pause, error)
-                await asyncio.sleep(pause)
+                    log.error("cannot %s: %s; the leases will end", what, error)
+                    return None
+                log.warning("cannot %s, trying again in about %g s: %s", what, pause, error)
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
                 pause = min(2.0, pause * 2)
             except AccodaError:
-                log.exception("%d outcomes were refused by the store; their leases will end", len(outcomes))
-                return []
+                log.exception("the store refused to %s; the leases will end", what)
+                return None
 
     async def _bury(self, desk: Desk, buried: list[Outcome]) -> None:
         refused = await self._settle(buried)
@@ -270,5 +300,10 @@ class Processor:
 
     async def _trouble(self, what: str, error: StorageError) -> None:
         self._pause = min(5.0, self._pause * 2 or 0.1)
-        log.warning("cannot %s, trying again in %g s: %s", what, self._pause, error)
-        await asyncio.sleep(self._pause)
+        log.warning("cannot %s, trying again in about %g s: %s", what, self._pause, error)
+        # Uneven, so that the processors of many workers do not all come back in the same moment as the store.
+        await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
+
+
+def _lost(outcomes: list[Outcome]) -> list[Refused]:
+    return [Refused(outcome.lease, "lost") for outcome in outcomes]
