@@ -60,16 +60,23 @@ class Run:
                 self.unsure.update(numbers)
 
     async def work(self, produced: asyncio.Task[None]) -> None:
-        """As a worker does: no error is expected here, and none is caught."""
+        """As a worker does: a settle whose answer was lost is repeated; no other error is expected, and none caught."""
         while True:
             jobs = await self.store.take("work", 50, lease=2)
             if jobs:
-                refused = await self.store.settle([Done(job.lease, then=[NewJob("done", job.data)]) for job in jobs])
-                self.settled += len(jobs) - len(refused)
+                settled = await self._settle([Done(job.lease, then=[NewJob("done", job.data)]) for job in jobs])
+                self.settled += settled
             elif produced.done() and (await self.store.stats()).queues["work"].total == 0:
                 return
             else:
                 await self.store.wait(["work"], 1)
+
+    async def _settle(self, outcomes: list[Done]) -> int:
+        while True:
+            try:
+                return len(outcomes) - len(await self.store.settle(outcomes))
+            except StorageUnavailable:
+                continue
 
     async def finish(self, disturb: asyncio.Task[None] | None = None) -> None:
         produced = asyncio.create_task(self.produce())

@@ -101,6 +101,6 @@ async def test_more_crashes_than_one_command_can_carry_are_all_counted(store: St
     await store.enqueue([NewJob(Q)] * many)
     await store.take(Q, many, lease=5)
     CLOCK.advance(5)
-    jobs = await store.take(Q, many)
+    jobs = [job for _ in range(9) for job in await store.take(Q, many)]  # a thousand with each call
     assert {past(job) for job in jobs} == {(1, 0, 1)}
     assert len(jobs) == many

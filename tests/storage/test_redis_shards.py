@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
+from random import Random
 
 import pytest
 import pytest_asyncio
 
-from accoda import Done, NewJob, Rank, Retry, open_storage
+from accoda import Done, Lease, ManualClock, NewJob, Rank, Retry, open_storage
 from accoda.storage.redis.encode import unseal
 from accoda.storage.redis.keys import family, slot_of
 from accoda.storage.redis.outbox import Run
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.storage import RedisStorage
+from accoda.testing.damage.survival import REASON, survive
 from accoda.testing.servers.pytest import need
 from accoda.testing.servers.redis import ClusterSet
 
@@ -98,6 +100,14 @@ class TestPartitions:
         assert (stats[Q].ready, stats[Q].taken, stats[Q].done, stats["q.next"].ready) == (2, 1, 1, 5)
         assert await split.purge(Q, "ready") == 2
 
+    async def test_a_lease_that_names_another_queue_is_lost_in_either(self, split: RedisStorage) -> None:
+        await split.enqueue([NewJob(Q), NewJob("other")])
+        (job,) = await split.take("other", 1)
+        strange = Lease(Q, job.id, 0)
+        assert [each.why for each in await split.settle([Done(strange)])] == ["lost"]
+        assert [each.why for each in await split.extend([strange], 60)] == ["lost"]
+        assert await split.rerank([Rank(Q, job.id, 5.0)]) == 0
+
     async def test_are_paused_and_woken_together(self, split: RedisStorage) -> None:
         await split.pause(Q)
         for _ in range(3):
@@ -163,6 +173,37 @@ class TestJobsForOtherShards:
             assert await third._outbox.sweep(left_after=0) == 0
             stats = (await second.stats()).queues
             assert {name: each.ready for name, each in stats.items()} == {"b": 2, "c": 2}
+
+
+async def test_an_outbox_is_emptied_in_parts_past_what_cannot_be_read(
+    store: RedisStorage, servers: ClusterSet, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store.enqueue([NewJob(Q), NewJob("other")])
+    home = (await store._shards.registered(Q)).outbox
+    owner = servers.owner(slot_of(Q))
+    for n in range(350):
+        run = Run(f"run.{n}", "other")
+        run.jobs.append(NewJob("other"))
+        await store._caller.command(slot_of(Q), "HSET", home, run.name, b"1 " + run.sealed())
+    for n, text in enumerate(("", "garbage", "1 12:short", "1 3:\x93\x01\x02", "x 1:y")):
+        owner.ask("HSET", home, f"damaged.{n}", text)
+    with caplog.at_level("WARNING"):
+        assert await store._outbox.sweep(0) == 350
+    assert "cannot be read" in caplog.text
+    assert (await store.stats()).queues["other"].ready == 351
+    assert owner.ask("HLEN", home) == 5, "what cannot be read is left for people"
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_damaged_records_lose_no_good_job_and_raise_nothing(
+    store: RedisStorage, servers: ClusterSet, partitions: int
+) -> None:
+    clock = ManualClock()
+    url = f"{servers.url}?partitions={partitions}&prefix=damage{partitions}"
+    async with await open_storage(url, clock=clock) as damaged:
+        spoiled, left = await survive(damaged, clock, Random(partitions), 300)
+        assert spoiled > 200
+        assert len([job for job in left if (job.reason or "").startswith(REASON)]) > 100
 
 
 async def test_a_slot_that_moves_to_another_node_stops_nobody(store: RedisStorage, servers: ClusterSet) -> None:

@@ -224,9 +224,11 @@ async def test_a_read_only_folder_and_a_read_only_file_are_told(open_folder: Pat
 
 
 FILL_THE_DISK = """
-import asyncio, subprocess, sys
+import asyncio, pathlib, subprocess, sys
 from accoda import NewJob, StorageFull, open_storage
 subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "accoda", sys.argv[1]], check=True)
+ballast = pathlib.Path(sys.argv[1], "ballast")
+ballast.write_bytes(bytes(65536))
 async def main():
     acknowledged = 0
     async with await open_storage(f"sqlite:///{sys.argv[1]}/q.db") as store:
@@ -237,6 +239,7 @@ async def main():
         except StorageFull as error:
             print(error)
         print("kept", (await store.stats()).queues["q"].ready == acknowledged > 0)
+        ballast.unlink()
         jobs = await store.take("q", 1)
         print("goes on", len(jobs))
 asyncio.run(main())
@@ -325,7 +328,7 @@ async def test_a_file_keeps_everything_when_it_is_closed_and_opened(tmp_path: Pa
 async def test_no_statement_scans_or_sorts_the_jobs(tmp_path: Path) -> None:
     async with await opened(tmp_path / "q.db") as store:
         for name, text in SQL.items():
-            if name == "browse_taken":  # sorts the taken jobs of one queue, which are few
+            if name in ("browse_taken", "taken_before"):  # sort the taken jobs of one queue, which are few
                 continue
             values = [1] * max((int(number) for number in re.findall(r"\?(\d+)", text)), default=0)
             if "carray" in text:

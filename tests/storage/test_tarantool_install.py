@@ -14,6 +14,7 @@ from accoda.errors import InvalidInput, SchemaMismatch, StorageError
 from accoda.storage.tarantool import application
 from accoda.storage.tarantool.address import address_of
 from accoda.storage.tarantool.connection import ServerError, connect
+from accoda.storage.tarantool.rows import INT
 from accoda.testing.servers.pytest import need
 from accoda.testing.servers.tarantool import TarantoolServer, administer, empty
 
@@ -21,7 +22,12 @@ GRANT = "box.schema.user.grant('worker', 'execute', 'role', 'accoda', {if_not_ex
 REVOKE = "box.schema.user.revoke('worker', 'execute', 'role', 'accoda', {if_exists = true}) return 0"
 GRANT_ALL_CALLS = "box.schema.user.grant('worker', 'execute', 'universe') return 0"
 REVOKE_ALL_CALLS = "box.schema.user.revoke('worker', 'execute', 'universe') return 0"
-SET_VERSION = "box.space.accoda_app:update(1, {{'=', 'version', %d}, {'+', 'stamp', 1}}) return 0"
+# As an application from before there were revisions.
+SET_VERSION = (
+    "local a = box.space.accoda_app:get(1) box.space.accoda_app:replace({1, %d, a.stamp + 1, a.parts}) return 0"
+)
+RELOAD = "box.space.accoda_app:update(1, {{'+', 'stamp', 1}}) return 0"
+DROP_NEW_SPACES = "for _, name in ipairs({'ended', 'tombstones'}) do box.space['accoda_' .. name]:drop() end "
 # What version 1 left behind: the format without the last two fields, and the version.
 TO_VERSION_1 = """
     local jobs = box.space.accoda_jobs
@@ -151,6 +157,39 @@ async def test_a_newer_application_is_left_alone(server: TarantoolServer) -> Non
                 await open_storage(url)
     finally:
         await administer(server.url, SET_VERSION % application.VERSION)
+        await (await open_storage(server.url)).close()
+
+
+async def test_a_newer_revision_of_the_same_version_serves_older_clients(server: TarantoolServer) -> None:
+    await (await open_storage(server.url)).close()
+    connection = await connect(address_of(urlsplit(server.url)))
+    assert await connection.call("version", (None,), INT) == application.VERSION == 2, "what they ask, and must hear"
+    connection.close()
+    # They know no revision, so theirs is never put in the place of a newer one.
+    await administer(server.url, "box.space.accoda_app:update(1, {{'=', 5, 99}, {'+', 'stamp', 1}}) return 0")
+    await (await open_storage(server.url)).close()
+    assert await administer(server.url, "return box.space.accoda_app:get(1)[5]") == 99
+    await administer(server.url, SET_VERSION % application.VERSION)
+    await (await open_storage(server.url)).close()
+    assert await administer(server.url, "return box.space.accoda_app:get(1)[5]") == application.REVISION
+
+
+async def test_jobs_that_ended_before_an_upgrade_are_purged_by_age_too(server: TarantoolServer) -> None:
+    clock = ManualClock(int(time.time() * 1000))
+    async with await open_storage(server.url, clock=clock) as store:
+        await empty(server.url)
+        await store.enqueue([NewJob("old") for _ in range(4)])
+        first, second, third, _ = await store.take("old", 4)
+        for job in (third, first):
+            await store.settle([Bury(job.lease, "broken")])
+            clock.advance(1)
+        await administer(server.url, DROP_NEW_SPACES + SET_VERSION % 2)
+    async with await open_storage(server.url, clock=clock) as store:
+        await store.settle([Bury(second.lease, "broken")])
+        assert await store.purge("old", "dead", limit=1) == 1
+        assert [job.id for job in await store.browse("old", "dead")] == [first.id, second.id]
+        assert await store.purge("old", "dead", before=clock.now()) == 1
+        assert [job.id for job in await store.browse("old", "dead")] == [second.id]
 
 
 async def test_an_upgrade_happens_under_those_who_work_and_sleep(server: TarantoolServer) -> None:
@@ -158,7 +197,7 @@ async def test_an_upgrade_happens_under_those_who_work_and_sleep(server: Taranto
         sleeping = asyncio.create_task(store.wait(["u"], 60))
         await store.enqueue([NewJob("v")])
         (job,) = await store.take("v", 1)
-        await administer(server.url, SET_VERSION % application.VERSION)  # a new stamp: the sources are loaded again
+        await administer(server.url, RELOAD)  # a new stamp: the sources are loaded again
         assert await store.settle([Done(job.lease, then=[NewJob("u")])]) == []
         assert await asyncio.wait_for(sleeping, 10)
 
@@ -190,7 +229,7 @@ async def test_it_works_on_uvloop_too(server: TarantoolServer) -> None:
 
     async def work() -> bytes:
         async with await open_storage(server.url) as store:
-            await store.enqueue([NewJob("uv", b"x" * 300_000)])
+            await store.enqueue([NewJob("uv", b"x" * 250_000)])
             (job,) = await store.take("uv", 1)
             assert await store.settle([Done(job.lease)]) == []
             return job.data
@@ -199,4 +238,4 @@ async def test_it_works_on_uvloop_too(server: TarantoolServer) -> None:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work())
 
-    assert await asyncio.to_thread(run) == b"x" * 300_000
+    assert await asyncio.to_thread(run) == b"x" * 250_000

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accoda.errors import InvalidInput
+from accoda.limits import MOST, allowed, too_large
 from accoda.model import (
     Bury,
     Done,
@@ -30,6 +31,8 @@ _END_OF_IDS = 1 << 63
 def check_jobs(jobs: Sequence[NewJob], field: str = "jobs") -> None:
     """Each is a `NewJob`; its own fields were checked when it was made."""
     _check_items(field, jobs, NewJob)
+    if len(jobs) > allowed.jobs_per_call:
+        too_large(field, len(jobs), "jobs_per_call")
 
 
 def check_take(queue: str, count: int, lease: float, max_cost: int | None) -> None:
@@ -64,6 +67,9 @@ def _check_outcome(outcome: object) -> None:
         check_jobs(outcome.then, "then")
         if outcome.result is not None and type(outcome.result) is not bytes:
             raise InvalidInput("result", f"must be bytes or None, not {type(outcome.result).__name__}")
+        # The limit itself held when the result was encoded: to refuse it here would refuse the whole batch's outcomes.
+        if outcome.result is not None and len(outcome.result) > MOST.result:
+            too_large("result", len(outcome.result), "result")
     elif not isinstance(outcome, (Retry, Bury)):
         raise InvalidInput("outcomes", f"must hold Done, Retry or Bury, not {type(outcome).__name__}")
     elif type(outcome.reason) is not str:
@@ -100,6 +106,8 @@ def check_write(name: str, value: bytes, version: int | None, ttl: float | None)
     check_document_name(name)
     if type(value) is not bytes:
         raise InvalidInput("value", f"must be bytes, not {type(value).__name__}")
+    if len(value) > allowed.document:
+        too_large("value", len(value), "document")
     if version is not None:
         check_count("version", version)
     if ttl is not None:
@@ -123,6 +131,15 @@ def check_browse(queue: str, state: State, after: int | None, limit: int) -> Non
     check_count("limit", limit)
     if after is not None:
         check_id(after)
+
+
+def check_purge(queue: str, state: State, before: int | None, limit: int | None) -> None:
+    check_queue(queue)
+    check_state(state)
+    if before is not None:
+        check_moment("before", before)
+    if limit is not None:
+        check_count("limit", limit)
 
 
 def check_pause(queue: str, until: int | None) -> None:

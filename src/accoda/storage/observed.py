@@ -75,7 +75,8 @@ class Observed(Closing):
         self._store = store
         self._observer = observer
 
-    async def _report(self, verb: str, queue: str, size: int, call: Awaitable[T]) -> T:
+    async def _report(self, verb: str, queue: str, size: int, call: Awaitable[T], *args: object) -> T:
+        """Await the call. `args` are the verb's own, for a subclass that wants to know more than the observer."""
         start = time.perf_counter()
         error: BaseException | None = None
         try:
@@ -90,25 +91,26 @@ class Observed(Closing):
         await self._report("close", "", 0, self._store.close())
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return await self._report("enqueue", _queue_of(jobs), _size(jobs), self._store.enqueue(jobs))
+        return await self._report("enqueue", _queue_of(jobs), _size(jobs), self._store.enqueue(jobs), jobs)
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
         call = self._store.take(queue, count, lease=lease, max_cost=max_cost, worker=worker)
-        return await self._report("take", queue, count, call)
+        return await self._report("take", queue, count, call, queue, count, lease, max_cost)
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        return await self._report("settle", "", _size(outcomes), self._store.settle(outcomes))
+        return await self._report("settle", "", _size(outcomes), self._store.settle(outcomes), outcomes)
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        return await self._report("extend", _queue_of(leases), _size(leases), self._store.extend(leases, lease))
+        call = self._store.extend(leases, lease)
+        return await self._report("extend", _queue_of(leases), _size(leases), call, leases, lease)
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
-        return await self._report("rerank", _queue_of(ranks), _size(ranks), self._store.rerank(ranks))
+        return await self._report("rerank", _queue_of(ranks), _size(ranks), self._store.rerank(ranks), ranks)
 
     async def waiters(self, lease: Lease) -> list[bytes]:
-        return await self._report("waiters", _queue_of([lease]), 1, self._store.waiters(lease))
+        return await self._report("waiters", _queue_of([lease]), 1, self._store.waiters(lease), lease)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         return await self._report("wait", "", _size(queues), self._store.wait(queues, timeout))
@@ -117,34 +119,37 @@ class Observed(Closing):
         return await self._report("stats", "", 0, self._store.stats())
 
     async def read(self, name: str) -> Document | None:
-        return await self._report("read", "", 1, self._store.read(name))
+        return await self._report("read", "", 1, self._store.read(name), name)
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        return await self._report("write", "", 1, self._store.write(name, value, version=version, ttl=ttl))
+        call = self._store.write(name, value, version=version, ttl=ttl)
+        return await self._report("write", "", 1, call, name, version)
 
     async def documents(self, prefix: str) -> list[Document]:
         return await self._report("documents", "", 1, self._store.documents(prefix))
 
     async def find(self, id: int) -> JobInfo | None:
-        return await self._report("find", "", 1, self._store.find(id))
+        return await self._report("find", "", 1, self._store.find(id), id)
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        return await self._report("browse", queue, 1, self._store.browse(queue, state, after, limit))
+        call = self._store.browse(queue, state, after, limit)
+        return await self._report("browse", queue, 1, call, queue, state)
 
     async def remove(self, ids: Sequence[int]) -> int:
-        return await self._report("remove", "", _size(ids), self._store.remove(ids))
+        return await self._report("remove", "", _size(ids), self._store.remove(ids), ids)
 
     async def revive(self, ids: Sequence[int]) -> int:
-        return await self._report("revive", "", _size(ids), self._store.revive(ids))
+        return await self._report("revive", "", _size(ids), self._store.revive(ids), ids)
 
     async def pause(self, queue: str, until: int | None = None) -> None:
-        await self._report("pause", queue, 1, self._store.pause(queue, until))
+        await self._report("pause", queue, 1, self._store.pause(queue, until), queue, until)
 
     async def resume(self, queue: str) -> None:
-        await self._report("resume", queue, 1, self._store.resume(queue))
+        await self._report("resume", queue, 1, self._store.resume(queue), queue)
 
-    async def purge(self, queue: str, state: State) -> int:
-        return await self._report("purge", queue, 1, self._store.purge(queue, state))
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        call = self._store.purge(queue, state, before=before, limit=limit)
+        return await self._report("purge", queue, 1, call, queue, state, before, limit)
 
 
 def _size(items: object) -> int:

@@ -25,14 +25,25 @@ async def open_storage(url: str, *, clock: Clock | None = None) -> Store:
 
     `clock` is for tests: with a `ManualClock`, time passes when the test says so, on servers too.
     """
+    parts = read_url(url)
+    return await _OPENERS[parts.scheme](parts, clock)
+
+
+def read_url(url: object) -> SplitResult:
+    """The parts of a URL whose scheme has a storage."""
     if not isinstance(url, str) or "://" not in url:
-        raise InvalidInput("url", f"must look like sqlite:///jobs.db, not {url!r}")
-    parts = urlsplit(url)
-    opener = _OPENERS.get(parts.scheme)
-    if opener is None:
+        raise InvalidInput("url", f"must look like sqlite:///jobs.db, not {url!r:.200}")
+    try:
+        url.encode()
+        parts = urlsplit(url)
+    except ValueError as error:  # a bracket without its pair, or text that is none
+        raise InvalidInput("url", f"cannot be read: {error}; it must look like redis://host:6379/0") from error
+    if "\0" in url or "%00" in url:
+        raise InvalidInput("url", "has a NUL in it, which no host, file or password may have")
+    if parts.scheme not in _OPENERS:
         known = ", ".join(f"{scheme}://" for scheme in _OPENERS)
-        raise InvalidInput("url", f"there is no storage for {parts.scheme}://; use one of {known}")
-    return await opener(parts, clock)
+        raise InvalidInput("url", f"there is no storage for {parts.scheme[:60]}://; use one of {known}")
+    return parts
 
 
 async def migrate(url: str) -> None:

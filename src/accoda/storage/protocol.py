@@ -3,8 +3,20 @@
 A storage decides nothing: it applies what it is told, atomically. `accoda.testing.conformance` proves the promises.
 
 What is due (a delayed job's start time, a lease's end, a kept result's end) is applied by the calls themselves, at the
-storage's clock, before they answer. So nobody ever sees a state that time has made wrong, and no background process is
-needed. A moment has come when `now >= moment`. A lease that ends gives the job `attempts + 1` and `crashes + 1`.
+storage's clock, before they answer, so no background process is needed. A moment has come when `now >= moment`. A lease
+that ends gives the job `attempts + 1` and `crashes + 1`; its `start_time` is the moment at which that is applied.
+
+One call applies at most `DUE_AT_ONCE` such moves, the oldest moments first, over all queues that it is about, and then
+does its own work: 100,000 leases that end at the same moment make no call long. Of a storm the rest is applied by the
+calls that follow, a thousand at a time. Until then `stats`, `find`, `browse`, `rerank` and `purge` may still see the
+state before, and every job is still counted once. What matters is exact all the same: `settle`, `extend` and `waiters`
+compare the lease's own end with the clock, so a lease that has ended is lost whether its return was applied or not;
+nothing is handed out before its time; and `wait` does not sleep while something due is left in a queue that is not
+paused.
+
+A record that cannot be read stops nobody: the call that meets it makes it dead, with a reason that says what is
+unreadable ("unreadable record: rank is not finite"), keeps what can be kept of it, and goes on with the others. A
+document that cannot be read is none: nobody sees it, and the next write of its name puts it right.
 """
 
 from __future__ import annotations
@@ -26,6 +38,9 @@ from accoda.model import (
     State,
     Stats,
 )
+
+DUE_AT_ONCE = 1000
+"""How many due moves, or unreadable records, one call deals with at most."""
 
 
 class Storage(Protocol):
@@ -77,7 +92,8 @@ class Storage(Protocol):
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         """Sleep until something may be takable in one of the queues (True) or the timeout is over (False).
 
-        Wakes for an enqueue, a start time, a lease end, a resume, in this process and in others.
+        Wakes for an enqueue, a start time, a lease end, a resume, in this process and in others. True at once where
+        something is due that is not applied yet. A paused queue is asleep until its pause ends.
         """
         ...
 
@@ -137,8 +153,12 @@ class Inspector(Protocol):
         """End a pause."""
         ...
 
-    async def purge(self, queue: str, state: State) -> int:
-        """Delete all jobs of the queue in that state and count them."""
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        """Delete jobs of the queue in that state and count them: all, or those since before the moment `before`.
+
+        A dead or done job counts from `ended_at`, any other from `created_at`. With `limit`, at most so many: dead and
+        done jobs by `ended_at`, then id; others by id. The cost is then bounded by the limit, however many there are.
+        """
         ...
 
 

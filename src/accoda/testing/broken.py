@@ -9,9 +9,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from accoda.clock import SystemClock
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Rank, Refused, Retry, Stats
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Rank, Refused, Retry, State, Stats
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.line import Line, Record, lease_out
+from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.signal import Signal
 
 
@@ -34,11 +35,10 @@ class TakeInTwoSteps(MemoryStorage):
 
 
 class AttemptsStay(MemoryStorage):
-    def _apply_due(self, line: Line, now: int) -> None:
-        ending = [record for record in line.states["taken"].values() if record.due <= now]
-        super()._apply_due(line, now)
-        for record in ending:
-            record.attempts -= 1
+    def _move_on(self, record: Record, now: int) -> None:
+        attempts = record.attempts
+        super()._move_on(record, now)
+        record.attempts = attempts
 
 
 class LateDone(MemoryStorage):
@@ -219,11 +219,10 @@ class VersionsBeginAgain(MemoryStorage):
 
 
 class CrashesUncounted(MemoryStorage):
-    def _apply_due(self, line: Line, now: int) -> None:
-        before = {record.id: record.crashes for record in line.states["taken"].values()}
-        super()._apply_due(line, now)
-        for id, crashes in before.items():
-            self._jobs[id].crashes = crashes
+    def _move_on(self, record: Record, now: int) -> None:
+        crashes = record.crashes
+        super()._move_on(record, now)
+        record.crashes = crashes
 
 
 class RetryIsACrash(MemoryStorage):
@@ -278,6 +277,41 @@ class AttachIsAStart(MemoryStorage):
 class TakeTellsNoCrashes(MemoryStorage):
     async def take(self, queue: str, count: int, **options: Any) -> list[Job]:
         return [replace(job, fresh_at=0, crashes=0) for job in await super().take(queue, count, **options)]
+
+
+class StormForgotten(MemoryStorage):
+    def _apply_due(self, line: Line, now: int, most: int = DUE_AT_ONCE) -> int:
+        moved = super()._apply_due(line, now, most)
+        line.due.apply(now, len(self._jobs), lambda record: setattr(record, "due", now + 10**9))
+        return moved
+
+
+class StormInOneCall(MemoryStorage):
+    def _apply_due(self, line: Line, now: int, most: int = DUE_AT_ONCE) -> int:
+        return super()._apply_due(line, now, len(self._jobs))
+
+
+class PendingLeaseAccepted(MemoryStorage):
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        await self.stats()  # applies what is due, as far as one call may
+        return await super().settle(outcomes)
+
+    async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        await self.stats()
+        return await super().extend(leases, lease)
+
+    def _current(self, lease: Lease, now: int) -> Record | None:
+        return super()._current(lease, -1)
+
+
+class PurgeIgnoresBefore(MemoryStorage):
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        return await super().purge(queue, state, limit=limit)
+
+
+class PurgeIgnoresLimit(MemoryStorage):
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        return await super().purge(queue, state, before=before)
 
 
 def _without(outcome: Outcome, **fields: Any) -> Outcome:

@@ -73,6 +73,8 @@ limits = st.sampled_from((None, None, 0, 1, 2, 5))
 starts = st.tuples(st.sampled_from(("none", "none", "none", "none", "delay", "at", "past")), lengths)
 reasons = st.sampled_from(("", "broken", 'it\'s "odd"\n', "nul\0 and \ud800", "größer 🎺"))
 payloads = st.sampled_from((b"", b"1", b"\x00\xff"))
+befores = st.sampled_from(("run", "run", "crash", "bury"))
+ages = st.sampled_from((None, None, 0, 1, 500, 1000))  # how long ago
 
 jobs = st.builds(
     DraftJob,

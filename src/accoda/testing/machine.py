@@ -22,7 +22,7 @@ from accoda.testing.pair import UNKNOWN, Pair
 from accoda.testing.world import MakeWorld, World
 
 
-def machine_for(make_world: MakeWorld, *, examples: int = 60, steps: int = 40) -> type[TestCase]:
+def machine_for(make_world: MakeWorld, *, examples: int = 45, steps: int = 40) -> type[TestCase]:
     """A test case that compares the storage of `make_world` with the model."""
     case: type[TestCase] = state_machine(make_world).TestCase
     case.settings = settings(  # type: ignore[attr-defined]
@@ -106,9 +106,9 @@ class StoreMachine(RuleBasedStateMachine):
         jobs = self.pair.take(queue, count, lease / 1000, max_cost, worker)
         self.leases += [job.lease for job in jobs]
 
-    @rule(queue=drafts.queues)
-    def take_all(self, queue: str) -> None:
-        self.leases += [job.lease for job in self.pair.take(queue, 100, 60.0, None, "")]
+    @rule(queue=drafts.queues, max_cost=st.sampled_from((None, 1, 2)))
+    def take_all(self, queue: str, max_cost: int | None) -> None:
+        self.leases += [job.lease for job in self.pair.take(queue, 100, 60.0, max_cost, "")]
 
     # Whole runs of a worker, since steps drawn one by one seldom follow each other as a job's life does.
 
@@ -125,10 +125,27 @@ class StoreMachine(RuleBasedStateMachine):
         if end == "revive":
             self.pair.revive([lease.id for lease in leases])
 
-    @rule(queue=drafts.queues, max_cost=drafts.limits, then=st.lists(drafts.jobs, max_size=3))
+    @rule(first=drafts.jobs, second=drafts.jobs, before=drafts.befores, seen=st.sampled_from((0, 0, 1, None)))
+    def take_and_join(self, first: drafts.DraftJob, second: drafts.DraftJob, before: str, seen: int | None) -> None:
+        """Somebody comes with the key of a job that runs, has just crashed, or was just buried."""
+        queue = first.queue
+        self.pair.enqueue([first.at(self.model.now)])
+        leases = [taken.lease for taken in self.pair.take(queue, 4, 0.5, None, "")]
+        self.leases += leases
+        keys = [key for lease in leases if (key := self.model.jobs[lease.id].new.key)]
+        if before == "crash":
+            self.pair.advance(500)
+        elif before == "bury":
+            self.pair.settle([Bury(lease, before) for lease in leases])
+        self.pair.enqueue([second._replace(queue=queue, key=key).at(self.model.now) for key in keys])
+        self.pair.settle([Done(lease, waiters=seen) for lease in leases])
+
+    @rule(queue=drafts.queues, max_cost=st.sampled_from((None, 1, 2)), then=st.lists(drafts.jobs, max_size=3))
     def take_and_finish(self, queue: str, max_cost: int | None, then: list[drafts.DraftJob]) -> None:
         leases = [job.lease for job in self.pair.take(queue, 4, 60.0, max_cost, "")]
         self.leases += leases
+        if leases and then:  # the first follows under the key of the batch's last, which must be free by then
+            then = [then[0]._replace(queue=queue, key=self.model.jobs[leases[-1].id].new.key), *then[1:]]
         follow_ups = [job.at(self.model.now) for job in then]
         self.pair.settle([Done(lease, follow_ups if n == 0 else ()) for n, lease in enumerate(leases)])
 
@@ -173,12 +190,16 @@ class StoreMachine(RuleBasedStateMachine):
             self.pair.resume(queue)
         self.pair.wait([queue])
 
-    @rule(picks=st.lists(drafts.picks, max_size=2), queue=drafts.queues, state=drafts.states, whole=st.booleans())
-    def clear_away(self, picks: list[int], queue: str, state: State, whole: bool) -> None:
-        if whole:
-            self.pair.purge(queue, state)
-        else:
-            self.pair.remove(self.ids(picks))
+    @rule(picks=st.lists(drafts.picks, max_size=2))
+    def remove(self, picks: list[int]) -> None:
+        self.pair.remove(self.ids(picks))
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(pick=drafts.picks, age=drafts.ages, limit=st.sampled_from((None, 0, 1, 1, 2)))
+    def purge(self, pick: int, age: int | None, limit: int | None) -> None:
+        """Of a queue and state in which there is something."""
+        places = sorted({(job.new.queue, job.state) for job in self.model.jobs.values()})
+        self.pair.purge(*places[pick % len(places)], None if age is None else self.model.now - age, limit)
 
     @rule(picks=st.lists(drafts.picks, max_size=3), queue=drafts.queues)
     def revive(self, picks: list[int], queue: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 
 from accoda.clock import Clock
@@ -18,20 +17,9 @@ from accoda.storage.memory import MemoryStorage
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 from accoda.testing import broken
+from accoda.testing.mutant import Mutant
+from accoda.testing.mutants_sqlite import SQLITE
 from accoda.testing.world import ManualWorld, World
-
-
-@dataclass(frozen=True)
-class Mutant:
-    """A way to break a storage: a class instead of MemoryStorage, or a changed piece of one SQL statement."""
-
-    promise: int
-    breaks: str
-    caught_by: str
-    memory: type[MemoryStorage] | None = None
-    sqlite: tuple[str, str, str] | None = None  # the statement's name, a piece of it, and what replaces the piece
-    by_machine: bool = True
-
 
 MUTANTS: dict[str, Mutant] = {
     "leased-twice": Mutant(
@@ -250,91 +238,40 @@ MUTANTS: dict[str, Mutant] = {
         "TestCrashes::test_are_told_with_the_jobs_of_a_batch",
         broken.TakeTellsNoCrashes,
     ),
-    "sqlite-late-done": Mutant(
-        3,
-        "a lease is good until somebody looks, not until its end",
-        "TestLeaseEnd::test_is_too_late_for_the_holder_even_before_anyone_looks",
-        sqlite=("held_jobs", "AND sort > ?2", "AND ?2"),
-        by_machine=False,
-    ),
-    "sqlite-late-plain-done": Mutant(
-        3,
-        "the same, for a batch of plain jobs",
-        "TestLeaseEnd::test_comes_at_the_exact_millisecond",
-        sqlite=("count_plain", "AND sort > ?4", "AND ?4"),
-        by_machine=False,
-    ),
-    "sqlite-old-token": Mutant(
-        3,
-        "an old lease may settle the job that another holds now",
-        "TestSettle::test_refuses_an_old_lease_while_a_new_one_runs",
-        sqlite=("count_plain", "attempts = ?3", "?3 >= 0"),
-        by_machine=False,
-    ),
-    "sqlite-rank-ignored": Mutant(
-        4,
-        "first in, first out, whatever the rank",
-        "TestOrder::test_the_lowest_rank_goes_first_and_equal_ranks_by_id",
-        sqlite=("ready_jobs", "ORDER BY sort, id", "ORDER BY id"),
-    ),
-    "sqlite-attempts-stay": Mutant(
+    "storm-forgotten": Mutant(
         2,
-        "a job whose lease ended comes back with the same attempts",
-        "TestLeaseEnd::test_brings_the_job_back",
-        sqlite=("end_leases", "attempts = attempts + 1,", ""),
+        "what is due beyond the bound of a call is forgotten",
+        "TestStorm::test_of_leases_gives_every_job_back_once",
+        broken.StormForgotten,
+        by_machine=False,  # it has so few jobs that no bound is reached
     ),
-    "sqlite-pause-ignored": Mutant(
+    "storm-in-one-call": Mutant(
         0,
-        "a paused queue hands out jobs",
-        "TestPause::test_a_paused_queue_gives_nothing_until_it_is_resumed",
-        sqlite=("next_moments", "paused AND", "0 AND"),
+        "one call applies all that is due",
+        "TestStorm::test_one_call_applies_a_bounded_part_over_all_its_queues",
+        broken.StormInOneCall,
+        by_machine=False,
     ),
-    "sqlite-rerank-unguarded": Mutant(
-        8,
-        "rerank overlooks waiters that joined",
-        "TestRerank::test_is_applied_only_if_no_more_wait_than_were_seen",
-        sqlite=("rerank_job", "waiters <= ?4", "?4"),
-        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
+    "pending-lease-accepted": Mutant(
+        3,
+        "a lease that ended is good as long as its return is not applied",
+        "TestStorm::test_no_ended_lease_is_good_though_its_return_is_not_applied",
+        broken.PendingLeaseAccepted,
+        by_machine=False,
     ),
-    "sqlite-prefix-open-ended": Mutant(
+    "purge-ignores-before": Mutant(
         0,
-        "a prefix lists all names that sort after it",
-        "TestPrefix::test_lists_exactly_the_names_that_start_with_it_by_name",
-        sqlite=("list_documents", "AND name < ?2", "AND ?2 IS NOT NULL"),
+        "purge deletes jobs however young",
+        "TestRetention::test_takes_only_what_is_old_enough",
+        broken.PurgeIgnoresBefore,
     ),
-    "sqlite-crashes-uncounted": Mutant(
+    "purge-ignores-limit": Mutant(
         0,
-        "a lease that ends is no crash",
-        "TestCrashes::test_each_lease_that_ends_is_one",
-        sqlite=("end_leases", "crashes = crashes + 1", "crashes = crashes"),
+        "purge deletes more than it was asked to",
+        "TestRetention::test_takes_no_more_than_the_limit",
+        broken.PurgeIgnoresLimit,
     ),
-    "sqlite-retry-is-a-crash": Mutant(
-        0,
-        "a retry counts as a crash",
-        "TestCrashes::test_a_retry_is_none",
-        sqlite=("retry_job", "reason = ?4", "reason = ?4, crashes = crashes + 1"),
-    ),
-    "sqlite-revive-keeps-crashes": Mutant(
-        0,
-        "a revived job has its old crashes",
-        "TestFreshStart::test_revive_is_one",
-        sqlite=("revive_job", ", crashes = 0", ""),
-        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
-    ),
-    "sqlite-replace-keeps-crashes": Mutant(
-        0,
-        "a replaced job has its old crashes",
-        "TestFreshStart::test_replace_is_one",
-        sqlite=("replace_job", ", crashes = 0", ""),
-        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
-    ),
-    "sqlite-replace-one-behind": Mutant(
-        0,
-        "a job replaced while it ran counts from before",
-        "TestFreshStart::test_replace_is_one",
-        sqlite=("replace_job", "fresh_at = attempts + ?8", "fresh_at = attempts"),
-        by_machine=False,  # found as in memory, but after so many runs that a file takes most of a minute
-    ),
+    **SQLITE,
 }
 
 

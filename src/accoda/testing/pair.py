@@ -102,8 +102,11 @@ class Pair:
     def revive(self, ids: Sequence[int]) -> None:
         self._both(self.store.revive([self._real(id) for id in ids]), lambda: self.model.revive(ids))
 
-    def purge(self, queue: str, state: State) -> None:
-        self._both(self.store.purge(queue, state), lambda: self.model.purge(queue, state))
+    def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> None:
+        self._both(
+            self.store.purge(queue, state, before=before, limit=limit),
+            lambda: self.model.purge(queue, state, before, limit),
+        )
 
     def browse(self, queue: str, state: State, after: int | None, limit: int) -> None:
         real = self.store.browse(queue, state, None if after is None else self._real(after), limit)

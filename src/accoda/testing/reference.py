@@ -2,7 +2,8 @@
 
 It shares no code with any storage, so that both can hardly be wrong in the same way. `accoda.testing.machine` gives the
 same commands to it and to a storage and compares all that can be seen. It is no storage: not async, not safe for
-threads, without `wait`, and it takes for granted that its arguments are valid.
+threads, without `wait`, and it takes for granted that its arguments are valid. It applies all that is due at once: the
+machine's jobs are so few that the bound of a storage is never reached. `conformance.storms` tests that.
 """
 
 from __future__ import annotations
@@ -318,8 +319,15 @@ class Reference:
     def resume(self, queue: str) -> None:
         self.pauses.pop(queue, None)
 
-    def purge(self, queue: str, state: State) -> int:
-        return self.remove([job.id for job in self._of(queue, state)])
+    def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> int:
+        old = [(_since(job), job.id) for job in self._of(queue, state) if before is None or _since(job) < before]
+        old.sort(key=lambda each: each if state in ("dead", "done") else each[1:])
+        return self.remove([id for _, id in old[:limit]])
+
+
+def _since(job: Record) -> int:
+    """From when on retention counts."""
+    return job.created_at if job.ended_at is None else job.ended_at
 
 
 def _as_job(job: Record) -> Job:

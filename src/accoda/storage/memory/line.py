@@ -7,15 +7,15 @@ for in a heap. Stale entries are dropped when they come to the top, or all at on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 
 from msgspec import Struct
 
 from accoda.model import STATES, Job, JobInfo, Lease, QueueStats, State
+from accoda.storage.memory.due import Due
 from accoda.storage.memory.lanes import Lanes
 
 _SLACK = 64  # stale entries that are not worth a clean-up
-_WATCHED: tuple[State, ...] = ("delayed", "taken", "done")  # the states that end by themselves
 
 
 class Record(Struct, gc=False):
@@ -51,8 +51,8 @@ class Line:
         self.ready = self.states["ready"]
         self.order = Lanes()  # (rank, id) of ready jobs
         self.ages: list[int] = []  # ids of ready jobs
-        self.due: list[tuple[int, int, tuple[int, ...]]] = []  # (moment, tie-breaker, ids): one entry for a whole batch
-        self.due_ids = 0
+        self.due = Due(self.states["delayed"], self.states["taken"])  # whose end makes a job ready
+        self.kept = Due(self.states["done"])  # apart, so that old results never stand before a job
         self.keys: dict[str, Record] = {}
         self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0}
         self.paused = False
@@ -74,15 +74,6 @@ class Line:
         if len(self.ages) > 2 * len(self.ready) + _SLACK:
             self.ages = sorted(self.ready)
 
-    def watch(self, moment: int, ids: tuple[int, ...]) -> None:
-        """Look at these records again when the moment has come."""
-        heappush(self.due, (moment, ids[0], ids))
-        self.due_ids += len(ids)
-        if self.due_ids > 2 * sum(len(self.states[state]) for state in _WATCHED) + _SLACK:
-            self.due = [(r.due, r.id, (r.id,)) for state in _WATCHED for r in self.states[state].values()]
-            heapify(self.due)
-            self.due_ids = len(self.due)
-
     def is_paused(self, now: int) -> bool:
         if self.paused and self.paused_until is not None and self.paused_until <= now:
             self.paused, self.paused_until = False, None
@@ -101,6 +92,26 @@ class Line:
         for records in self.states.values():
             records.clear()
         self.keys.clear()
+
+
+def older(line: Line, state: State, before: int | None, limit: int | None) -> list[int]:
+    """The ids of records in a state since before a moment: those that ended by that end, others by id."""
+    records = line.states[state]
+    if state not in ("dead", "done"):
+        ids = sorted(id for id, record in records.items() if before is None or record.created_at < before)
+        return ids[:limit]
+    # A record comes into its state at the end of the dict, so this goes by the moment; equal moments are put in order.
+    ended: list[tuple[int, int]] = []
+    for id, record in records.items():
+        moment = record.ended_at or 0
+        if (before is not None and moment >= before) or (limit is not None and _enough(ended, limit, moment)):
+            break
+        ended.append((moment, id))
+    return [id for _, id in sorted(ended)[:limit]]
+
+
+def _enough(ended: list[tuple[int, int]], limit: int, moment: int) -> bool:
+    return len(ended) >= limit and (not limit or moment > ended[limit - 1][0])
 
 
 def pick(line: Line, count: int, max_cost: int | None) -> list[Record]:
@@ -147,7 +158,7 @@ def lease_out(line: Line, records: Iterable[Record], now: int, until: int, worke
                 record.crashes,
             )
         )
-    line.watch(until, tuple([job.id for job in jobs]))
+    line.due.watch(until, tuple([job.id for job in jobs]))
     return jobs
 
 

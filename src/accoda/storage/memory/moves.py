@@ -22,7 +22,7 @@ def wait_from(record: Record, start_time: int, now: int) -> None:
     else:
         record.state, record.due = "delayed", start_time
         line.states["delayed"][record.id] = record
-        line.watch(start_time, (record.id,))
+        line.due.watch(start_time, (record.id,))
 
 
 def start(record: Record) -> None:
@@ -81,7 +81,7 @@ def keep(record: Record, result: bytes | None, now: int) -> None:
     record.result, record.ended_at = result, now
     record.due = now + round(record.keep_for * 1000)
     record.line.move(record, "done")
-    record.line.watch(record.due, (record.id,))
+    record.line.kept.watch(record.due, (record.id,))
 
 
 def give_back(record: Record, start_time: int) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from heapq import heappop
 
 from accoda.clock import Clock, SystemClock
 from accoda.errors import StorageClosed
@@ -28,14 +27,14 @@ from accoda.model import (
     Stats,
     check_document_name,
     check_queue,
-    check_state,
     clean,
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
 from accoda.storage.memory import moves
 from accoda.storage.memory.documents import Documents
-from accoda.storage.memory.line import Line, Record, count, describe, lease_out, pick
+from accoda.storage.memory.line import Line, Record, count, describe, lease_out, older, pick
+from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.signal import Signal
 
 
@@ -119,7 +118,7 @@ class MemoryStorage(Closing):
                     refused.append(Refused(held, "lost"))
                 else:
                     record.due = until
-                    record.line.watch(until, (record.id,))
+                    record.line.due.watch(until, (record.id,))
         self._signal.ring({held.queue for held in leases})  # an end may have come nearer
         return refused
 
@@ -132,7 +131,7 @@ class MemoryStorage(Closing):
                 record = self._jobs.get(new.id)
                 if record is None or record.line.name != new.queue:
                     continue
-                self._apply_due(record.line, now)
+                self._bring_up_to_date(record, now)
                 crowded = new.waiters is not None and len(record.waiters or ()) > new.waiters
                 if record.state not in ("ready", "delayed") or crowded:
                     continue
@@ -163,8 +162,9 @@ class MemoryStorage(Closing):
     async def stats(self) -> Stats:
         with self._lock:
             now = self._now()
+            left = DUE_AT_ONCE
             for line in self._lines.values():
-                self._apply_due(line, now)
+                left -= self._apply_due(line, now, left)
             return Stats({line.name: count(line, now) for line in self._lines.values()})
 
     # -- documents
@@ -190,10 +190,7 @@ class MemoryStorage(Closing):
         inputs.check_ids((id,))
         with self._lock:
             now = self._now()
-            record = self._jobs.get(id)
-            if record is not None:
-                self._apply_due(record.line, now)
-            record = self._jobs.get(id)  # what was kept may be over
+            record = self._up_to_date(id, now)
             return describe(record) if record else None
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
@@ -238,16 +235,15 @@ class MemoryStorage(Closing):
                 line.paused, line.paused_until = False, None
         self._signal.ring({queue})
 
-    async def purge(self, queue: str, state: State) -> int:
-        check_queue(queue)
-        check_state(state)
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        inputs.check_purge(queue, state, before, limit)
         with self._lock:
             now = self._now()
             line = self._lines.get(queue)
             if line is None:
                 return 0
             self._apply_due(line, now)
-            return sum(self._remove(id, now) for id in list(line.states[state]))
+            return sum(self._remove(id, now) for id in older(line, state, before, limit))
 
     # -- steps, all under the lock
 
@@ -266,9 +262,9 @@ class MemoryStorage(Closing):
         line = self._line(job.queue)
         start_time = moves.start_of(job, now)
         if job.key is not None:
-            self._apply_due(line, now)
             held = line.keys.get(job.key)
             if held is not None:
+                self._bring_up_to_date(held, now)
                 return self._join(held, job, start_time, now)
         self._last_id = id = self._last_id + 1
         record = Record(id, line, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for)
@@ -293,20 +289,30 @@ class MemoryStorage(Closing):
         moves.replace(held, job, start_time, now)
         return Enqueued(held.id, "replaced", len(held.waiters or ()))
 
-    def _apply_due(self, line: Line, now: int) -> None:
-        while line.due and line.due[0][0] <= now:
-            _, _, ids = heappop(line.due)
-            line.due_ids -= len(ids)
-            for id in ids:
-                record = self._jobs.get(id)
-                if record is None or record.state in ("ready", "dead") or record.due > now:
-                    continue
-                if record.state == "done":
-                    self._forget(record)
-                elif record.state == "taken":
-                    moves.end_lease(record, now)
-                else:
-                    moves.start(record)
+    def _apply_due(self, line: Line, now: int, most: int = DUE_AT_ONCE) -> int:
+        """Apply up to `most` due moves, those that make jobs ready first; tell how many."""
+        moved = line.due.apply(now, most, lambda record: self._move_on(record, now))
+        return moved + line.kept.apply(now, most - moved, self._forget)
+
+    def _move_on(self, record: Record, now: int) -> None:
+        """The moment of this record has come."""
+        if record.state == "done":
+            self._forget(record)
+        elif record.state == "taken":
+            moves.end_lease(record, now)
+        else:
+            moves.start(record)
+
+    def _bring_up_to_date(self, record: Record, now: int) -> None:
+        """Apply what is due for one record that a call names, however much else is due."""
+        if record.state not in ("ready", "dead") and record.due <= now:
+            self._move_on(record, now)
+
+    def _up_to_date(self, id: int, now: int) -> Record | None:
+        record = self._jobs.get(id)
+        if record is not None:
+            self._bring_up_to_date(record, now)
+        return self._jobs.get(id)  # what was kept may be over
 
     def _current(self, lease: Lease, now: int) -> Record | None:
         """The taken job that this lease still holds. A lease whose end has come is over, applied or not."""
@@ -350,10 +356,7 @@ class MemoryStorage(Closing):
         del self._jobs[record.id]
 
     def _remove(self, id: int, now: int) -> bool:
-        record = self._jobs.get(id)
-        if record is not None:
-            self._apply_due(record.line, now)
-            record = self._jobs.get(id)  # what was kept may be over
+        record = self._up_to_date(id, now)
         if record is None:
             return False
         record.line.release_key(record)
@@ -365,7 +368,6 @@ class MemoryStorage(Closing):
         if record is None or record.state != "dead":
             return None
         line = record.line
-        self._apply_due(line, now)
         if record.key is not None and line.keys.setdefault(record.key, record) is not record:
             return None
         moves.revive(record, now)
@@ -378,4 +380,4 @@ class MemoryStorage(Closing):
             return line.paused_until
         if line.ready:
             return now
-        return line.due[0][0] if line.due else None
+        return line.due.next()  # not after now if the bound was reached: then something is due still

@@ -14,8 +14,9 @@ from collections.abc import Collection, Iterable
 
 from accoda.errors import AccodaError, StorageClosed
 from accoda.model import NewJob
+from accoda.storage.backoff import Backoff
 from accoda.storage.postgres.client import Client
-from accoda.storage.postgres.connector import Connection, close
+from accoda.storage.postgres.connector import Connection, close, terminate
 from accoda.storage.postgres.errors import DRIVER
 from accoda.storage.signal import Signal
 
@@ -24,6 +25,8 @@ _QUIET = 0.02  # seconds without news after which an enqueue sends its own by it
 _PAUSE = 0.002  # seconds between two notifications of one process: what comes meanwhile is told together
 _LAST_WORDS = 1.0  # seconds for news that is still to be told at a close
 _FIRST_NAP, _LONGEST_NAP = 0.05, 2.0
+_PING_EACH = 30.0  # seconds without a word after which the listening connection is asked whether it is there still
+_PING_PATIENCE = 10.0
 
 
 class Bell:
@@ -108,27 +111,27 @@ class Bell:
         await self._listens.wait()
 
     async def _listen(self) -> None:
-        nap = _FIRST_NAP
+        backoff = Backoff(_FIRST_NAP, _LONGEST_NAP)
         while not self._client.closed:
             try:
-                await self._listen_once()
-                nap = _FIRST_NAP
+                await self._listen_once(backoff)
             except StorageClosed:
                 return
             except DRIVER:
                 self._listens.set()  # nobody should wait for a server that is away: they look from time to time
-            await asyncio.sleep(nap)
-            nap = min(2 * nap, _LONGEST_NAP)
+            await backoff.nap()
 
-    async def _listen_once(self) -> None:
+    async def _listen_once(self, backoff: Backoff) -> None:
         connection = await self._client.connect()
         try:
             gone = asyncio.Event()
             connection.add_termination_listener(lambda _: gone.set())
             await connection.add_listener(self._client.schema, self._hear)
+            backoff.reset()
             self._listens.set()
             self._signal.ring()  # whatever was told while nobody listened
-            await gone.wait()
+            while not gone.is_set():
+                await _ping(connection, gone)
         finally:
             await close(connection)
 
@@ -138,6 +141,20 @@ class Bell:
     def _heed(self, news: Collection[str]) -> None:
         self.filled.update(each.removeprefix(_FILLED) for each in news if each.startswith(_FILLED))
         self._signal.ring({each.removeprefix(_FILLED) for each in news})
+
+
+async def _ping(connection: Connection, gone: asyncio.Event) -> None:
+    """Wait a while for the end of a connection; then ask for a word. One that gives none raises TimeoutError."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PING_EACH):
+            await gone.wait()
+            return
+    try:
+        async with asyncio.timeout(_PING_PATIENCE):
+            await connection.fetchval("SELECT 1")
+    except TimeoutError:
+        terminate(connection)  # no goodbye: nobody would answer it
+        raise
 
 
 def news_of(jobs: Iterable[NewJob]) -> set[str]:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
-import random
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from accoda.errors import StorageClosed
+from accoda.storage.backoff import Backoff
 from accoda.storage.postgres.connector import CLOSED, Connection, Connector
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
 from accoda.storage.postgres.pool import Pool
 from accoda.storage.scripts import load_queries
 
 RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
-_FIRST_NAP, _LONGEST_NAP = 0.02, 1.0
+_FIRST_NAP, _LONGEST_NAP = 0.02, 2.0  # each connection is a process there: many clients must come back slowly
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -103,15 +103,16 @@ class Client:
         """As `fetch`, in the client's own loop, and also while the client is being closed."""
         text = self.queries[query]
         end = self.loop.time() + RECONNECT_FOR
-        nap = _FIRST_NAP
+        backoff = Backoff(_FIRST_NAP, _LONGEST_NAP)
         while True:
             connection = None
             try:
-                connection = await self._pool.acquire()
+                connection = await self._pool.acquire(until=end)
                 # No await between the check in acquire and the send: what broke before was seen there.
                 rows: Sequence[Any] = await connection.fetch(text, *args)
                 return rows
-            except DRIVER as error:
+            except DRIVER as problem:
+                error = problem if connection is None else self._pool.blame(connection, problem)
                 sent = connection is not None
                 again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
                 if again and self._closed:  # the server may be well: it is we who hung up
@@ -121,6 +122,5 @@ class Client:
             finally:
                 if connection is not None:
                     self._pool.release(connection)
-            await asyncio.sleep(random.uniform(nap / 2, nap))
-            nap = min(2 * nap, _LONGEST_NAP)
+            await backoff.nap()
             self.check()

@@ -13,6 +13,7 @@ from accoda.errors import StorageClosed
 from accoda.storage.postgres.connector import CLOSED, Connection, terminate
 
 CLOSE_PATIENCE = 5.0  # seconds that calls under way get to finish
+SILENCE = 30.0  # seconds after which a server that has not answered a call is given up
 
 
 class Pool:
@@ -22,7 +23,9 @@ class Pool:
         self._connect = connect
         self._free = size  # connections that may still be made
         self._idle: list[Connection] = []
-        self._busy: set[Connection] = set()
+        self._busy: dict[Connection, float] = {}  # since when
+        self._silent: set[Connection] = set()  # those of the busy ones that were given up
+        self._watch: asyncio.TimerHandle | None = None
         self._queue: deque[asyncio.Future[Connection | None]] = deque()
         self._quiet = asyncio.Event()
         self._closed = False
@@ -32,25 +35,26 @@ class Pool:
         self._free -= 1
         self._pass_on(connection)
 
-    async def acquire(self) -> Connection:
-        """A connection that works as far as we know."""
+    async def acquire(self, until: float | None = None) -> Connection:
+        """A connection that works as far as we know, or TimeoutError at the moment `until` of the loop's clock."""
         connection = self._pop_idle()
         if connection is None:
-            if self._free == 0:
-                connection = await self._stand_in_line()
-            else:
-                self._free -= 1
-            if self._closed:  # a connection that was on its way to us ends with all the others
-                raise StorageClosed(CLOSED)
-            if connection is None or connection.is_closed():  # it may have broken on its way
-                connection = await self._make()
-        self._busy.add(connection)
+            try:
+                async with asyncio.timeout_at(until):
+                    connection = await self._wait_for_one()
+            except TimeoutError as error:
+                raise TimeoutError(str(error) or "no connection could be made or came free in time") from error
+        loop = asyncio.get_running_loop()
+        self._busy[connection] = loop.time()
+        if self._watch is None:
+            self._watch = loop.call_later(SILENCE / 4, self._look_for_silence)
         self._quiet.clear()
         return connection
 
     def release(self, connection: Connection) -> None:
         """Give it to the next who waits; one that broke makes room for a new one."""
-        self._busy.discard(connection)
+        self._busy.pop(connection, None)
+        self._silent.discard(connection)
         if not self._busy:
             self._quiet.set()
         self._pass_on(None if connection.is_closed() else connection)
@@ -58,6 +62,8 @@ class Pool:
     async def close(self) -> None:
         """Turn away who waits, and end what takes too long. The connector closes the connections."""
         self._closed = True
+        if self._watch is not None:
+            self._watch.cancel()
         while self._queue:
             self._pass_on(None)
         if self._busy:
@@ -65,6 +71,35 @@ class Pool:
                 await asyncio.wait_for(self._quiet.wait(), CLOSE_PATIENCE)
         for connection in self._busy:
             terminate(connection)
+
+    def blame(self, connection: Connection, problem: BaseException) -> BaseException:
+        """What ended the call: the problem, or that we hung up because the server was silent."""
+        return TimeoutError(f"no answer for {SILENCE:g} s") if connection in self._silent else problem
+
+    def _look_for_silence(self) -> None:
+        """One timer for all calls. The kernel notices a host that vanished; this notices one that only keeps silent.
+
+        A server that is stopped, or a proxy in between whose way ends there, still acknowledges our packets.
+        """
+        self._watch = None
+        loop = asyncio.get_running_loop()
+        for connection in [each for each, since in self._busy.items() if loop.time() - since >= SILENCE]:
+            self._silent.add(connection)
+            terminate(connection)  # its call ends with an error
+        if self._busy and not self._closed:
+            self._watch = loop.call_later(SILENCE / 4, self._look_for_silence)
+
+    async def _wait_for_one(self) -> Connection:
+        connection = None
+        if self._free == 0:
+            connection = await self._stand_in_line()
+        else:
+            self._free -= 1
+        if self._closed:  # a connection that was on its way to us ends with all the others
+            raise StorageClosed(CLOSED)
+        if connection is None or connection.is_closed():  # it may have broken on its way
+            connection = await self._make()
+        return connection
 
     def _pop_idle(self) -> Connection | None:
         while self._idle:

@@ -79,7 +79,7 @@ SELECT accoda.pause($1, $2);
 SELECT accoda.resume($1);
 
 -- name: purge
-SELECT accoda.purge($1, $2, $3);
+SELECT accoda.purge($1, $2, $3, $4, $5);
 
 -- name: dead_rows
 -- By the server's statistics, which are a second old at most.

@@ -50,9 +50,9 @@ class PostgresStorage(Closing):
 
     What happens when the connection breaks before an answer came (`repeat` below):
     repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
-    settle and extend (fenced: what was applied is then refused as "lost"), rerank, pause, resume, and whatever only
-    looks. Not repeated, but `StorageUnavailable`, because twice would be too much or the answer wrong: enqueue, write,
-    remove, revive, purge.
+    extend, rerank, pause, resume, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would
+    be too much or the answer wrong: enqueue, write, remove, revive, purge; and settle, which its caller may safely
+    repeat: "lost" may then mean what was applied the first time.
     """
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
@@ -160,7 +160,7 @@ class PostgresStorage(Closing):
             return await self._finish(cast(Sequence[Done], outcomes))
         args = rows.outcome_columns(outcomes)
         leases = rows.lease_columns(outcome.lease for outcome in outcomes)
-        verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=True)
+        verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=False)
         self._bell.tell({outcome.lease.queue for outcome in outcomes if type(outcome) is Retry})
         self._bell.tell(news_of(job for outcome in outcomes if type(outcome) is Done for job in outcome.then))
         return rows.refused(outcomes, verdicts)
@@ -169,7 +169,7 @@ class PostgresStorage(Closing):
         ordered = sorted(outcomes, key=lambda outcome: outcome.lease.id)  # the order in which rows are locked
         ids, tokens, queues = rows.lease_columns(outcome.lease for outcome in ordered)
         seen = [rows.counted(outcome.waiters) for outcome in ordered]
-        verdicts = await self._client.value("finish", self._at(), queues[0], ids, tokens, seen, repeat=True)
+        verdicts = await self._client.value("finish", self._at(), queues[0], ids, tokens, seen, repeat=False)
         if verdicts is None:
             return []
         by_id = {outcome.lease.id: verdict for outcome, verdict in zip(ordered, verdicts, strict=True)}
@@ -281,6 +281,7 @@ class PostgresStorage(Closing):
         await self._client.fetch("resume", queue, repeat=True)
         self._bell.tell({queue})
 
-    async def purge(self, queue: str, state: State) -> int:
-        inputs.check_browse(queue, state, None, 0)
-        return int(await self._client.value("purge", self._at(), queue, rows.STATE_NUMBERS[state], repeat=False))
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        inputs.check_purge(queue, state, before, limit)
+        args = (queue, rows.STATE_NUMBERS[state], before, limit)
+        return int(await self._client.value("purge", self._at(), *args, repeat=False))

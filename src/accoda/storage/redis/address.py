@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import ssl
 from typing import Any
 
@@ -58,15 +57,3 @@ def _accept(reply: Any, advice: str) -> None:
         if text.startswith("LOADING"):
             raise ConnectionLost(text)
         raise StorageError(f"Redis let us not in ({text}); {advice}") from reply
-
-
-class Backoff:
-    """Longer and longer naps between tries, of random length so that many clients do not come back all at once."""
-
-    def __init__(self, first: float = 0.02, longest: float = 1.0) -> None:
-        self._next = first
-        self._longest = longest
-
-    async def nap(self, at_most: float) -> None:
-        await asyncio.sleep(max(0.0, min(at_most, random.uniform(self._next / 2, self._next))))
-        self._next = min(self._longest, self._next * 2)

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import secrets
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -25,13 +26,16 @@ from msgspec import Struct
 
 from accoda.clock import Clock
 from accoda.errors import StorageClosed, StorageError, StorageFull, StorageUnavailable
-from accoda.storage.redis.address import Backoff
+from accoda.storage.backoff import Backoff
 from accoda.storage.redis.connection import Argument, Connection, ConnectionLost
 from accoda.storage.redis.keys import Shard
 from accoda.storage.redis.scripts import Script
 from accoda.storage.redis.topology import Topology
+from accoda.storage.redis.types import WrongType, expected, explain
 
-_LATER = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED")
+_CROWDED = "ERR max number of clients reached"  # sent to a new connection, which the server then closes
+log = logging.getLogger("accoda.storage.redis")
+_LATER = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED", _CROWDED)
 _REFRESH = 60.0  # seconds after which the memory of a client's calls is told to live on; it does for an hour
 
 
@@ -100,6 +104,7 @@ class Caller:
         self._manner = manner
         self._memories: dict[str, _Memory] = {}
         self._batches = itertools.count(1)
+        self._warned: set[str] = set()
         self.closed = False
 
     def new_name(self) -> str:
@@ -155,6 +160,8 @@ class Caller:
             except asyncio.CancelledError:
                 call.answered(tries)  # nobody will send it again
                 raise
+            except WrongType as error:
+                raise await self.name_wrong_type(call.slot, expected(call.command)) from error
             except (_Retry, ConnectionLost) as error:
                 now = asyncio.get_running_loop().time()
                 if backoff is None:
@@ -167,6 +174,17 @@ class Caller:
                     ) from error
                 if not (isinstance(error, _Retry) and error.soon):
                     await backoff.nap(until - now)
+
+    async def name_wrong_type(self, slot: int, wanted: dict[str, str]) -> WrongType:
+        """The error that says which of these keys is of another type."""
+        return await explain(wanted, lambda *command: self._carry_out(Call(slot, command)))
+
+    async def warn_of_wrong_types(self, shard: Shard, bases: Sequence[str]) -> None:
+        """Queues that a call for several passed over, because a key of theirs is of another type: told once each."""
+        for base in bases:
+            if base not in self._warned:
+                self._warned.add(base)
+                log.warning("%s", await self.name_wrong_type(shard.slot, expected(("EVAL", "", 1, base))))
 
     def _check_open(self) -> None:
         if self.closed:
@@ -225,17 +243,20 @@ class Caller:
             raise _Retry(text)
         if "OOM command not allowed" in text:
             raise StorageFull(
-                "Redis has reached its maxmemory; free some, raise the limit, or let the workers catch up, then try "
-                "again: nothing was changed"
+                "the memory of Redis is full (maxmemory): nothing was changed. Raise maxmemory, let the workers catch "
+                "up (jobs can still be taken and finished), or purge dead and done jobs; then try again"
             ) from reply
         if text.startswith("MISCONF"):
             raise StorageFull(
-                f"Redis cannot save to its disk and refuses writes ({text}); nothing was changed"
+                f"Redis cannot write to its disk and refuses to change anything ({text}); free space there or mend the "
+                "disk, then try again: it goes on by itself. Nothing was changed"
             ) from reply
         if text.startswith(("NOAUTH", "WRONGPASS", "NOPERM")):
             raise StorageError(
                 f"Redis refused the command ({text}); check the user's rights, see docs/redis.md"
             ) from reply
+        if "WRONGTYPE" in text:
+            raise WrongType(text) from reply
         raise StorageError(f"Redis: {text}") from reply
 
 

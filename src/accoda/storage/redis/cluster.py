@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Sequence
 
@@ -12,7 +11,7 @@ from accoda.errors import StorageError
 from accoda.storage.redis.address import Access, Address, connect
 from accoda.storage.redis.connection import Connection, ConnectionLost, Push
 from accoda.storage.redis.keys import SLOTS
-from accoda.storage.redis.topology import Line
+from accoda.storage.redis.topology import Line, Shared
 
 
 class Cluster:
@@ -25,7 +24,7 @@ class Cluster:
         self._access = access
         self._owners: list[Address | None] = [None] * SLOTS
         self._lines: dict[Address, Line] = {}
-        self._learning = asyncio.Lock()
+        self._learning = Shared(self._learn)
         self._wrong = True
 
     def ready(self, slot: int) -> Connection | None:
@@ -35,7 +34,7 @@ class Cluster:
 
     async def open(self, slot: int) -> Connection:
         if self._wrong:
-            await self._learn()
+            await self._learning.get()
         owner = self._owners[slot]
         if owner is None:
             self._wrong = True
@@ -67,6 +66,7 @@ class Cluster:
         self._owners[slot] = address  # with None, `open` learns first
 
     def close(self) -> list[Connection]:
+        self._learning.cancel()
         return [connection for line in self._lines.values() for connection in line.close()]
 
     def _known(self) -> list[Address]:
@@ -75,18 +75,15 @@ class Cluster:
         return list(dict.fromkeys([*known, *self._seeds]))
 
     async def _learn(self) -> None:
-        async with self._learning:
-            if not self._wrong:
+        troubles = []
+        for address in self._known():
+            try:
+                self._owners = await self._ask(address)
+                self._wrong = False
                 return
-            troubles = []
-            for address in self._known():
-                try:
-                    self._owners = await self._ask(address)
-                    self._wrong = False
-                    return
-                except ConnectionLost as error:
-                    troubles.append(str(error))
-            raise ConnectionLost("; ".join(troubles))
+            except ConnectionLost as error:
+                troubles.append(str(error))
+        raise ConnectionLost("; ".join(troubles))
 
     async def _ask(self, address: Address) -> list[Address | None]:
         reply = await (await self.at(address)).send("CLUSTER", "SLOTS")

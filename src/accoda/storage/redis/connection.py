@@ -17,6 +17,10 @@ import hiredis
 Argument = bytes | str | int
 Push = Callable[[Any], None]
 
+# What the reader makes of bytes that are no replies: besides its own error, an array of four billion (no memory), and a
+# map with a list for a key.
+_NONSENSE = (hiredis.ProtocolError, MemoryError, TypeError)
+
 
 class ConnectionLost(Exception):
     """The connection ended; whether the commands without a reply were carried out is not known."""
@@ -117,18 +121,20 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._heard_at = self._loop.time()
-        reader = self._reader
         try:
-            reader.feed(data)
-            while (reply := reader.gets()) is not False:
-                if self._on_push is not None:
-                    self._on_push(reply)
-                    continue
-                owed = self._owed.popleft()
-                if not owed.done():  # its caller may have been cancelled
-                    owed.set_result(reply)
-        except hiredis.ProtocolError as error:
-            self.abort(f"no Redis at the other end: {error}")
+            self._reader.feed(data)
+            while (reply := self._reader.gets()) is not False:
+                self._take(reply)
+        except _NONSENSE as error:
+            self.abort(f"no Redis at the other end: {error or type(error).__name__}")
+
+    def _take(self, reply: Any) -> None:
+        if self._on_push is not None:
+            self._on_push(reply)
+        elif not self._owed:
+            self.abort("no Redis at the other end: it answers what nobody asked")
+        elif not (owed := self._owed.popleft()).done():  # its caller may have been cancelled
+            owed.set_result(reply)
 
     def connection_lost(self, error: Exception | None) -> None:
         self._fail(str(error) if error else "the server closed the connection")

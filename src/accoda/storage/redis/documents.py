@@ -45,7 +45,16 @@ class Documents:
         return [
             Document(reply[n].decode(), reply[n + 1], int(reply[n + 2]), int(reply[n + 3]) if reply[n + 3] else None)
             for n in range(0, len(reply), 4)
+            if _is_text(reply[n])
         ]
+
+
+def _is_text(name: bytes) -> bool:
+    """Whether it is a name that anybody could have written through us."""
+    try:
+        return bool(name.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _keys(shard: Shard) -> list[str]:

@@ -148,8 +148,38 @@ def outcome_arguments(outcome: Outcome, queue: int, args: list[Argument]) -> Non
 # -- what comes back
 
 
-def taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
-    """What `take` answered: record, rank, record, rank, ..., waiters and those that crashed or began afresh."""
+def taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
+    """What `take` answered: record, rank, record, rank, ..., waiters and those that crashed or began afresh.
+
+    Second, what each record begins with that cannot be read.
+    """
+    try:
+        return _taken_jobs(queue, reply), []
+    except ValueError:
+        return _readable_jobs(queue, reply)
+
+
+def _readable_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
+    """The same record by record, so that one that is damaged takes no other along."""
+    waited_for, _, afresh = reply[-1].partition(b";")
+    nothing = [b"", b""]
+    rest: dict[bytes, list[bytes]] = {}
+    for at, text in enumerate((waited_for, afresh)):
+        for each in text.split(b",") if text else ():
+            where, _, what = each.partition(b":")
+            rest.setdefault(where, [*nothing])[at] = b"0:" + what
+    jobs: list[Job] = []
+    unreadable: list[bytes] = []
+    for place in range(len(reply) // 2):
+        record, rank = reply[2 * place : 2 * place + 2]
+        try:
+            jobs += _taken_jobs(queue, [record, rank, b";".join(rest.get(b"%d" % place, nothing))])
+        except ValueError:
+            unreadable.append(record[:16])
+    return jobs, unreadable
+
+
+def _taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
     waiters: dict[int, int] = {}
     waited_for, _, afresh = reply[-1].partition(b";")
     if waited_for:
@@ -169,7 +199,7 @@ def taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
                 data,
                 float(reply[2 * place + 1]),
                 int(cost) if cost else 0,
-                key.decode() if key else None,
+                key.decode(errors="replace") if key else None,
                 times,
                 created_at,
                 int(start) if start else created_at,
@@ -197,22 +227,27 @@ def described(queue: str, reply: list[bytes | int]) -> JobInfo:
         data=data,
         rank=float(rank),
         cost=int(cost or 0),
-        key=key.decode() if key else None,
+        key=_text(key) if key else None,
         attempts=int(attempts),
         created_at=int(created),
         start_time=int(start or created),
         prev_start_time=int(prev) if prev else None,
         waiters=int(waiters),
         keep_for=float(keep or 0),
-        worker=worker[1:].decode() if worker else None,
+        worker=_text(worker[1:]) if worker else None,
         taken_at=int(taken_at) if taken_at else None,
         lease_until=int(till) if till else None,
         ended_at=int(ended_at) if ended_at else None,
-        reason=reason[1:].decode() if reason else None,
+        reason=_text(reason[1:]) if reason else None,
         result=result[1:] if result else None,
         fresh_at=int(fresh_at or 0),
         crashes=int(crashes or 0),
     )
+
+
+def _text(stored: bytes) -> str:
+    """As much of it as is text: what is stored may be damaged."""
+    return stored.decode(errors="replace")
 
 
 def counted(text: bytes) -> QueueStats:

@@ -27,9 +27,11 @@ from accoda.storage.redis.outbox import Outbox, Run
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 from accoda.storage.redis.together import Kind, Together
+from accoda.storage.redis.types import WrongType
 
 _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
 _RERANK, _WAITERS, _RELEASE, _STATS = script("rerank"), script("waiters"), script("release"), script("stats")
+_ASIDE = script("aside")
 _WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
 Places = list[tuple[int, Why]]  # refused outcomes of a call, by their places in it
 _TakeKey = tuple[Shard, str, float, str]
@@ -76,7 +78,13 @@ class Jobs:
     ) -> list[list[Enqueued]]:
         # The script stores the jobs of the calls one after the other. All or nothing holds for all of them together,
         # and so for each.
-        answers = await self._enqueue_in(cast(Shard, key), [job for jobs in calls for job in jobs])
+        shard = cast(Shard, key)
+        try:
+            answers = await self._enqueue_in(shard, [job for jobs in calls for job in jobs])
+        except WrongType:
+            # Nothing was stored. One of the queues is damaged: the calls for the others need not fail with it.
+            alone = await asyncio.gather(*(self._enqueue_in(shard, jobs) for jobs in calls), return_exceptions=True)
+            return cast(list[list[Enqueued]], alone)
         return list(_shares(answers, [len(jobs) for jobs in calls]))
 
     async def _enqueue_in(self, shard: Shard, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -131,7 +139,11 @@ class Jobs:
         args = (batch, count, round(lease * 1000), cost, clean(worker))
         base = self._keys.base(queue, shard.partition)
         try:
-            return taken_jobs(queue, await self._caller.run(_TAKE, shard, [shard.queues, base], *args, writes=True))
+            reply = await self._caller.run(_TAKE, shard, [shard.queues, base], *args, writes=True)
+            jobs, unreadable = taken_jobs(queue, reply)
+            if unreadable:  # what the script could not see without a look at every digit
+                await self._caller.run(_ASIDE, shard, [shard.queues, base], *unreadable, writes=True)
+            return jobs
         except asyncio.CancelledError:
             # Nobody will see what it took. Sent after it on the same connection, this puts it back.
             self._put_back(shard, queue, batch, ())
@@ -322,7 +334,9 @@ class Jobs:
             return {}
         bases = [self._keys.base(name, shard.partition) for name in names]
         reply = await self._caller.run(_STATS, shard, [shard.queues, *bases])
-        return {name: counted(text) for name, text in zip(names, reply, strict=True)}
+        broken = [base for base, text in zip(bases, reply, strict=True) if text == b"!"]
+        await self._caller.warn_of_wrong_types(shard, broken)
+        return {name: QueueStats() if text == b"!" else counted(text) for name, text in zip(names, reply, strict=True)}
 
 
 def _shares(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:

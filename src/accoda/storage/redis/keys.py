@@ -17,6 +17,7 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <base>:ready  <base>:delayed        waiting jobs (lua/parts/shelf.lua)
     <base>:taken  :ends  :batches       running jobs (lua/parts/lease.lua)
     <base>:dead   :done  :kept          ended jobs (lua/parts/kept.lua)
+    <base>:dead:at  <base>:done:at      the same in the order of their ends
     <base>:keys                         key -> id of the job that holds it
     <base>:waiters:<id>                 list of those who wait for a job
     <base>:notes  :afresh               what is known of jobs that have run (lua/parts/notes.lua)

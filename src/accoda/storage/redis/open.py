@@ -8,12 +8,12 @@ redis+cluster://[user:password@]host:port,host:port        a Redis Cluster, foun
 
 from __future__ import annotations
 
+import logging
 import re
 import ssl
 from typing import Any
 from urllib.parse import SplitResult, parse_qsl, unquote
 
-import hiredis
 from msgspec import Struct
 
 from accoda.clock import Clock
@@ -25,6 +25,7 @@ from accoda.storage.redis.keys import Keys, slot_of
 from accoda.storage.redis.storage import RedisStorage
 from accoda.storage.redis.topology import Sentinels, Single, Topology
 
+log = logging.getLogger("accoda.storage.redis")
 LAYOUT = 1
 OLDEST_REDIS = (6, 2)
 MOST_PARTITIONS = 64
@@ -157,8 +158,10 @@ def _tls(ca: str | None) -> ssl.SSLContext:
         raise InvalidInput("url", f"ca: cannot read certificates from {ca!r} ({error})") from error
 
 
-def _check_server(reply: bytes, cluster: bool) -> None:
-    info = dict(line.split(":", 1) for line in reply.decode().splitlines() if ":" in line)
+def _check_server(reply: object, cluster: bool) -> None:
+    if not isinstance(reply, bytes):
+        raise StorageError(f"no Redis at the other end: it answers INFO with {reply!r:.80}")
+    info = dict(line.split(":", 1) for line in reply.decode(errors="replace").splitlines() if ":" in line)
     version = info.get("redis_version", "0.0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise StorageError(f"this Redis is {version}; Accoda needs 6.2 or newer")
@@ -172,6 +175,12 @@ def _check_server(reply: bytes, cluster: bool) -> None:
             f"this Redis has maxmemory-policy {policy}: when memory is short it would silently drop jobs; set it to "
             "noeviction"
         )
+    if policy != "noeviction":
+        log.warning(
+            "this Redis has maxmemory-policy %s; set it to noeviction. When memory is short, it would drop what Accoda "
+            "keeps for a while, such as the answers by which a repeated call is known, and jobs could be stored twice",
+            policy,
+        )
 
 
 async def _check_layout(caller: Caller, keys: Keys) -> None:
@@ -180,7 +189,12 @@ async def _check_layout(caller: Caller, keys: Keys) -> None:
     if found is None:
         reply = await caller.command(slot, "SET", keys.layout, LAYOUT, "NX")
         found = str(LAYOUT).encode() if reply is not None else await caller.command(slot, "GET", keys.layout)
-    if isinstance(found, hiredis.ReplyError) or int(found) != LAYOUT:
+    if not found.isdigit() or len(found) > 9:
+        raise SchemaMismatch(
+            f"the Redis key {keys.layout!r} holds {found[:20]!r} where the number of Accoda's layout belongs; choose "
+            f"another prefix, or write it again: redis-cli SET {keys.layout} {LAYOUT}"
+        )
+    if int(found) != LAYOUT:
         older = int(found) < LAYOUT
         raise SchemaMismatch(
             f"the store under {keys.prefix!r} has layout {int(found)}, this Accoda knows {LAYOUT}; "

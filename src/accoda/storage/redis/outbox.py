@@ -9,7 +9,10 @@ moves on what others left behind.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
+
+from msgspec import MsgspecError
 
 from accoda.errors import StorageError, StorageUnavailable
 from accoda.model import Enqueued, Job, JobInfo, NewJob
@@ -20,6 +23,7 @@ from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 
 _COLLECT, _DELIVER, _POST = script("collect"), script("deliver"), script("post")
+log = logging.getLogger("accoda.storage.redis")
 SWEEP_EACH = 10.0  # seconds between looks for runs that were left behind
 LEFT_AFTER = 30_000  # ms after which a run counts as left behind
 GIVE_UP_AFTER = 300.0  # seconds: half of the time for which a mark stays, see lua/deliver.lua
@@ -44,6 +48,7 @@ class Outbox:
         self._shards = shards
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
+        self._unreadable: set[bytes] = set()
         self.floor = 0  # the highest sequence number that this client has seen: later jobs get higher ids
 
     async def enqueue(self, jobs: Sequence[NewJob], tags: Sequence[str]) -> list[Enqueued]:
@@ -111,12 +116,28 @@ class Outbox:
         moved = 0
         loop = asyncio.get_running_loop()
         for shard in await self._shards.all():
-            read_at = loop.time()
-            reply = await self._caller.run(_COLLECT, shard, [shard.outbox], left_after)
-            for name, sealed in zip(reply[::2], reply[1::2], strict=True):
-                if loop.time() - read_at > GIVE_UP_AFTER:
+            cursor = b"0"
+            while True:
+                read_at = loop.time()
+                cursor, *runs = await self._caller.run(_COLLECT, shard, [shard.outbox], left_after, cursor)
+                for name, sealed in zip(runs[::2], runs[1::2], strict=True):
+                    if loop.time() - read_at > GIVE_UP_AFTER:
+                        break
+                    moved += await self._move(shard, name, sealed)
+                if cursor == b"0":
                     break
-                await self.deliver(name.decode(), unseal(sealed))
-                await self.clear(shard, [name.decode()])
-                moved += 1
         return moved
+
+    async def _move(self, shard: Shard, name: bytes, sealed: bytes) -> int:
+        """Deliver one run that was left behind. One that cannot be read stays where it is, and stops no other."""
+        try:
+            jobs, run = unseal(sealed), name.decode()
+        except (ValueError, MsgspecError) as error:
+            if name not in self._unreadable:
+                self._unreadable.add(name)
+                log.warning("%s has a run of jobs, %r, that cannot be read (%s): it stays", shard.outbox, name, error)
+            return 0
+        if jobs:
+            await self.deliver(run, jobs)
+        await self.clear(shard, [run])
+        return 1

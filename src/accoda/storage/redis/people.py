@@ -13,7 +13,7 @@ from accoda.storage.redis.scripts import Script, script
 from accoda.storage.redis.shards import Shards
 
 _FIND, _BROWSE, _REMOVE, _REVIVE = script("find"), script("browse"), script("remove"), script("revive")
-_PAUSE, _PURGE = script("pause"), script("purge")
+_PAUSE, _PURGE, _INDEX = script("pause"), script("purge"), script("index")
 _LAST_ID = (1 << 53) - 1
 _AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
@@ -47,16 +47,15 @@ class People:
             self._outbox.saw(found)
         return found
 
-    async def _browse(self, shard: Shard, queue: str, state: State, after: str, limit: int) -> list[JobInfo]:
+    async def _browse(self, shard: Shard, queue: str, state: State, after: str | bytes, limit: int) -> list[JobInfo]:
         found: list[JobInfo] = []
         keys = [shard.queues, self._keys.base(queue, shard.partition)]
         while True:
             size = min(limit - len(found), _AT_ONCE)
-            reply = await self._caller.run(_BROWSE, shard, keys, state, after, size)
-            found += [described(queue, each) for each in reply]
-            if len(reply) < size or len(found) >= limit:
+            after, *page = await self._caller.run(_BROWSE, shard, keys, state, after, size)
+            found += [described(queue, each) for each in page]
+            if not after or len(found) >= limit:
                 return found
-            after = id_text(found[-1].id)
 
     async def remove(self, ids: Sequence[int]) -> int:
         return await self._each(_REMOVE, ids)
@@ -91,16 +90,37 @@ class People:
         keys = [shard.queues, self._keys.base(queue, shard.partition)]
         await self._caller.run(_PAUSE, shard, keys, queue, what, until, writes=True)
 
-    async def purge(self, queue: str, state: State) -> int:
+    async def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> int:
         purged = 0
         for shard in self._shards.of_queue(queue):
-            more = b"1"
-            while more == b"1":
-                keys = [shard.queues, self._keys.base(queue, shard.partition)]
-                answer: bytes = await self._caller.once(_PURGE, shard, keys, state)
-                count, _, more = answer.partition(b",")
-                purged += int(count)
+            left = None if limit is None else limit - purged
+            purged += await self._purge(shard, queue, (state, before), left)
         return purged
+
+    async def _purge(self, shard: Shard, queue: str, which: tuple[State, int | None], limit: int | None) -> int:
+        """In pieces: each is one step, between them others have their turn."""
+        state, before = which
+        keys = [shard.queues, self._keys.base(queue, shard.partition)]
+        ordered = "" if before is None and limit is None else "1"
+        moment = "" if before is None else before
+        purged, more, indexed = 0, b"1", False
+        while more == b"1" and (limit is None or purged < limit):
+            most = _AT_ONCE * 2 if limit is None else min(_AT_ONCE * 2, limit - purged)
+            answer: bytes = await self._caller.once(_PURGE, shard, keys, state, moment, most, ordered)
+            if answer == b"index":
+                await self._index(shard, keys, state)
+                if indexed:  # older clients change it as fast as we put it right
+                    return purged
+                indexed = True
+                continue
+            count, _, more = answer.partition(b",")
+            purged += int(count)
+        return purged
+
+    async def _index(self, shard: Shard, keys: list[str], state: State) -> None:
+        after: bytes | str = ""
+        while after := await self._caller.run(_INDEX, shard, keys, state, after, writes=True):
+            pass
 
     def _bases(self, shard: Shard, names: Sequence[str]) -> list[str]:
         return [self._keys.base(name, shard.partition) for name in names]

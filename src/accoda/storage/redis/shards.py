@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from binascii import crc_hqx
 from collections.abc import Sequence
 
@@ -13,6 +14,9 @@ from accoda.storage.redis.keys import CLUSTER_STEP, Keys, Shard, family, slot_of
 from accoda.storage.redis.scripts import script
 
 _REGISTER = script("register")
+_NAME = re.compile(rb"[A-Za-z0-9_.-]{1,128}")
+_TAG = re.compile(rb"[A-Za-z0-9_-]{1,128}(/\d+)?")
+_NUMBER = re.compile(rb"\d{1,3}")
 
 
 class Shards:
@@ -63,8 +67,8 @@ class Shards:
             return self.single
         if self._partitions > 1:
             shard = await self.of_id(lease.id)
-            if shard is not None:
-                return shard
+            if shard is not None and any(shard.root == own.root for own in self.of_queue(lease.queue)):
+                return shard  # else the id belongs to another queue, and is not found in this one
         return self.of_queue(lease.queue)[0]
 
     async def of_id(self, id: int) -> Shard | None:
@@ -84,7 +88,8 @@ class Shards:
         if self.single is not None:
             return [self.single]
         reply = await self._caller.command(self._registry.slot, "HGETALL", self._keys.shards)
-        tags = {tag.decode(): int(number) for tag, number in zip(reply[::2], reply[1::2], strict=True)}
+        pairs = zip(reply[::2], reply[1::2], strict=True)
+        tags = {tag.decode(): int(number) for tag, number in pairs if _NUMBER.fullmatch(number) and _TAG.fullmatch(tag)}
         self._known = {tag: self._keys.cluster_shard(tag, number) for tag, number in tags.items()}
         return list(self._known.values())
 
@@ -106,4 +111,4 @@ class Shards:
     async def names(self, shard: Shard) -> list[str]:
         """The queues of a shard."""
         reply = await self._caller.command(shard.slot, "SMEMBERS", shard.queues)
-        return sorted(name.decode() for name in reply)
+        return sorted(name.decode() for name in reply if _NAME.fullmatch(name))  # another name is none of ours

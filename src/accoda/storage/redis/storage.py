@@ -32,6 +32,7 @@ from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.people import People
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
+from accoda.storage.redis.types import expected
 from accoda.storage.redis.wakes import LOOK_EACH, Wakes
 from accoda.storage.signal import Signal
 
@@ -118,13 +119,23 @@ class RedisStorage(Closing):
                 self._outbox.tick()
             if channels:
                 await self._wakes.want(channels)
-            answers = await asyncio.gather(*(self._caller.run(_LOOK, *group) for group in groups.values()))
+            replies = await asyncio.gather(*(self._caller.run(_LOOK, *group) for group in groups.values()))
+            answers = [reply[0] for reply in replies]
             if b"now" in answers:
                 return True, None
+            for (shard, keys), (_, *broken) in zip(groups.values(), replies, strict=True):
+                if broken:
+                    await self._pass_over(shard, [keys[1 + place] for place in broken], len(bases))
             # Lengths of time by the server's clock, so that this machine's clock may be as wrong as it likes.
             return False, self._clock.now() + min([LOOK_EACH, *(int(answer) for answer in answers if answer)])
 
         return await self._signal.wait(self._clock, queues, timeout, look)
+
+    async def _pass_over(self, shard: Shard, broken: list[str], all_bases: int) -> None:
+        """Queues that cannot be looked at: whoever waits for others too goes on with those."""
+        if len(broken) == all_bases:
+            raise await self._caller.name_wrong_type(shard.slot, expected(("EVAL", "", len(broken), *broken)))
+        await self._caller.warn_of_wrong_types(shard, broken)
 
     async def stats(self) -> Stats:
         return await self._home.run(self._jobs.stats())
@@ -169,6 +180,6 @@ class RedisStorage(Closing):
         check_queue(queue)
         await self._home.run(self._people.resume(queue))
 
-    async def purge(self, queue: str, state: State) -> int:
-        inputs.check_browse(queue, state, None, 0)
-        return await self._home.run(self._people.purge(queue, state))
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        inputs.check_purge(queue, state, before, limit)
+        return await self._home.run(self._people.purge(queue, state, before, limit))

@@ -20,7 +20,8 @@ SMALL = 50  # a call with more jobs goes alone: little is left to save
 
 
 class Kind(Generic[A, R]):
-    """`run` carries out several calls with the same key at once and gives an answer for each, in their order."""
+    """`run` carries out several calls with the same key at once and gives an answer for each, in their order. An answer
+    that is an exception is raised to that caller alone."""
 
     def __init__(self, run: Callable[[Hashable, list[A], list[asyncio.Future[R]]], Awaitable[list[R]]]) -> None:
         self.run = run
@@ -99,7 +100,10 @@ class Together:
             answers = await kind.run(key, [argument for argument, _, _ in calls], futures)
             for future, answer in zip(futures, answers, strict=True):
                 if not future.done():
-                    future.set_result(answer)
+                    if isinstance(answer, BaseException):
+                        future.set_exception(answer)
+                    else:
+                        future.set_result(answer)
         except BaseException as error:
             for future in futures:
                 if not future.done():

@@ -7,14 +7,16 @@ repeats nothing: that is the caller's part (`caller.py`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 import hiredis
 
 from accoda.errors import StorageError
 from accoda.storage.redis.address import Access, Address, connect
 from accoda.storage.redis.connection import Connection, ConnectionLost, Push
+
+T = TypeVar("T")
 
 
 class Topology(Protocol):
@@ -45,12 +47,45 @@ class Topology(Protocol):
         ...
 
 
+class Shared(Generic[T]):
+    """Work that many want at the same time: it is done once, and all who came meanwhile get its result or its error.
+
+    With a lock instead, each in the line would try for himself when his turn comes: to a server that does not answer,
+    a thousand calls would then wait for a thousand attempts, one after the other.
+    """
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
+        self._work = work
+        self._task: asyncio.Task[T] | None = None
+
+    async def get(self) -> T:
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._work())
+            self._task.add_done_callback(self._ended)
+        task = self._task
+        try:
+            return await asyncio.shield(task)  # who is cancelled leaves the work to the others
+        except asyncio.CancelledError:
+            if task.cancelled():  # by `cancel`, not our caller
+                raise ConnectionLost("closed") from None
+            raise
+
+    def cancel(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+
+    def _ended(self, task: asyncio.Task[T]) -> None:
+        self._task = None
+        if not task.cancelled():
+            task.exception()  # if nobody waits any more, it is no news
+
+
 class Line:
     """At most one connection to one place; whoever finds it lost opens a new one for all."""
 
     def __init__(self, dial: Callable[[], Awaitable[Connection]]) -> None:
         self._dial = dial
-        self._lock = asyncio.Lock()
+        self._opening = Shared(self._open)
         self._closed = False
         self.connection: Connection | None = None
 
@@ -59,14 +94,14 @@ class Line:
         return connection if connection is not None and connection.lost is None else None
 
     async def open(self) -> Connection:
-        async with self._lock:
-            connection = self.ready()
-            if connection is None:
-                connection = self.connection = await self._dial()
-                if self._closed:
-                    connection.abort("closed")
-                    raise ConnectionLost("closed")
-            return connection
+        return self.ready() or await self._opening.get()
+
+    async def _open(self) -> Connection:
+        connection = self.connection = await self._dial()
+        if self._closed:
+            connection.abort("closed")
+            raise ConnectionLost("closed")
+        return connection
 
     def hang_up(self, why: str) -> None:
         if self.connection is not None:
@@ -75,6 +110,7 @@ class Line:
     def close(self) -> list[Connection]:
         """End it for good; the connection is given back to be waited for."""
         self._closed = True
+        self._opening.cancel()
         self.hang_up("closed")
         return [self.connection] if self.connection is not None else []
 

@@ -13,12 +13,13 @@ from typing import Any
 import hiredis
 
 from accoda.errors import StorageClosed, StorageUnavailable
-from accoda.storage.redis.address import Backoff
+from accoda.storage.backoff import Backoff
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.connection import Connection, ConnectionLost
 from accoda.storage.signal import Signal
 
 LOOK_EACH = 5_000  # ms between looks without a hint
+CONFIRM_FOR = 5.0  # seconds that the server may take to confirm a subscription
 
 
 class Wakes:
@@ -31,6 +32,7 @@ class Wakes:
         self._queues: dict[bytes, str] = {}  # channel -> queue: all that were ever asked for
         self._heard: set[bytes] = set()  # channels whose subscription is confirmed on this connection
         self._confirmed = asyncio.Event()
+        self._trouble: ConnectionLost | None = None  # why the last subscription failed
         self._last_word = 0.0
         self._pinged = False
 
@@ -39,21 +41,23 @@ class Wakes:
         self._ping()
         if self._heard.issuperset(channels):
             return
+        until = asyncio.get_running_loop().time() + self._patience  # the wait for our turn counts, too
         async with self._lock:
             self._queues.update(channels)
-            until = asyncio.get_running_loop().time() + self._patience
             backoff = Backoff()
             while not self._heard.issuperset(channels):
+                left = until - asyncio.get_running_loop().time()
+                if left <= 0:
+                    raise StorageUnavailable(
+                        f"no connection to Redis for {self._patience:g} s ({self._trouble}); look at the server, then "
+                        "retry"
+                    ) from self._trouble
                 try:
                     await self._subscribe()
                 except ConnectionLost as error:
-                    left = until - asyncio.get_running_loop().time()
+                    self._trouble = error
                     if self._caller.closed:
                         raise StorageClosed("this storage was closed; open a new one") from error
-                    if left <= 0:
-                        raise StorageUnavailable(
-                            f"no connection to Redis for {self._patience:g} s ({error}); look at the server, then retry"
-                        ) from error
                     await backoff.nap(left)
 
     async def close(self) -> None:
@@ -75,7 +79,7 @@ class Wakes:
                 raise connection.lost
             self._confirmed.clear()
             try:
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(CONFIRM_FOR):
                     await self._confirmed.wait()
             except TimeoutError:
                 connection.abort("the subscription was not confirmed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -52,11 +53,13 @@ def connect(path: Path, durability: str) -> apsw.Connection:
             connection.set_busy_handler(wait_for_lock())
             _migrate(connection, path)
             connection.execute(_PRAGMAS[durability])
-            # 64 MB of pages in memory, and a checkpoint each 16 MB: measured, see docs/decisions/0002-sqlite.md.
-            connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
+            # 64 MB of pages in memory: measured, see docs/decisions/0002-sqlite.md. Checkpoints are made by `log.py`; a
+            # log that a reader made longer than 64 MB is cut off there when it begins anew.
+            connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 0")
             connection.execute("PRAGMA journal_size_limit = 67108864")
     except BaseException:
-        connection.close()
+        with contextlib.suppress(apsw.Error):  # what went wrong first is what the caller should hear
+            connection.close()
         raise
     return connection
 
@@ -80,7 +83,7 @@ def _check_place(path: Path) -> None:
         raise StorageReadOnly(f"{path} cannot be written by this user; a queue must be")
 
 
-def wait_for_lock() -> Callable[[int], bool]:
+def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
     """A busy handler: short random naps, so that two processes that write all the time take turns."""
     since = 0.0
 
@@ -90,7 +93,7 @@ def wait_for_lock() -> Callable[[int], bool]:
         if earlier == 0:
             since = now
         time.sleep(random.uniform(0.0001, 0.001 if earlier < 20 else 0.01))
-        return now - since < LOCK_PATIENCE
+        return now - since < (LOCK_PATIENCE if patience is None else patience)
 
     return nap
 
@@ -174,6 +177,13 @@ def translate(error: BaseException, path: Path) -> BaseException:
             return NotADatabase(f"{path} is not an SQLite database; choose another file for the queue")
         case apsw.CorruptError():
             return NotADatabase(f"{path} is damaged ({error}); keep a copy, then try: sqlite3 {path.name} .recover")
+        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_FSYNC:
+            # The log holds the change and nobody sees it: the next commit writes over it, but a crash before that one
+            # may bring it back.
+            return StorageUnavailable(
+                f"the disk could not keep a change of {path} ({error}); check it and try again: the change was taken "
+                "back, but a crash of this process before its next write may bring it back"
+            )
         case apsw.IOError():
             return StorageUnavailable(
                 f"the disk failed on {path} ({error}); check it and try again: nothing was changed"

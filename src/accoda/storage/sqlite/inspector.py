@@ -5,36 +5,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from accoda.model import JobInfo, State
-from accoda.storage.sqlite.jobs import apply_due, forget_kept
-from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, READY, TAKEN, Transaction
+from accoda.storage.sqlite.aside import NO_QUEUE, set_aside
+from accoda.storage.sqlite.jobs import apply_due, apply_own_due, forget, forget_kept
+from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, FAR, READY, TAKEN, Transaction
 
 _NAMES: dict[int, State] = {READY: "ready", DELAYED: "delayed", TAKEN: "taken", DEAD: "dead", DONE: "done"}
 _NUMBERS = {name: number for number, name in _NAMES.items()}
+_BY_MOMENT = {DEAD: "dead_before", DONE: "done_before", TAKEN: "taken_before"}
 
 
 def find(tx: Transaction, id: int) -> JobInfo | None:
-    _apply_due_of(tx, id)
+    apply_own_due(tx, id)
     return _describe(tx, id)
 
 
-def _apply_due_of(tx: Transaction, id: int) -> None:
-    found = tx.row("queue_of", id)
-    if found is not None:
-        _apply_all_due(tx, found[0])
-
-
-def _apply_all_due(tx: Transaction, queue: int) -> None:
-    apply_due(tx, queue)
-    forget_kept(tx, queue)
-
-
 def _describe(tx: Transaction, id: int) -> JobInfo | None:
-    row = tx.row("find_job", id)
+    """All about a job. One that cannot be read is set aside, and then it can."""
+    try:
+        row = tx.row("find_job", id)
+    except UnicodeDecodeError:
+        set_aside(tx, [id])
+        row = tx.row("find_job", id)
+    if row is not None and not row[-1]:
+        set_aside(tx, [id])
+        row = tx.row("find_job", id)
     if row is None:
         return None
-    values = list(row)  # in the order of JobInfo's fields
+    values = list(row[:-1])  # in the order of JobInfo's fields
+    values[1] = tx.name_of(row[1]) or f"{NO_QUEUE}{row[1]}"
     values[2] = _NAMES[row[2]]
-    values[15] = int(row[15]) if row[2] == TAKEN else None
+    values[15] = int(min(row[15], FAR)) if row[2] == TAKEN else None
     return JobInfo(*values)
 
 
@@ -42,26 +42,33 @@ def browse(tx: Transaction, name: str, state: State, after: int | None, limit: i
     queue = tx.number(name)
     if queue is None:
         return []
-    _apply_all_due(tx, queue)
+    _, left = apply_due(tx, queue)
+    forget_kept(tx, queue, left)
     number = _NUMBERS[state]
     query = "browse_taken" if number == TAKEN else "browse_ids"
     ids = tx.rows(query, queue, number, -1 if after is None else after, limit)
-    return [info for (id,) in ids if (info := _describe(tx, id))]
+    infos = [info for (id,) in ids if (info := _describe(tx, id))]
+    return [info for info in infos if info.state == state]
 
 
 def remove(tx: Transaction, ids: Sequence[int]) -> int:
     removed = 0
     for id in ids:
-        _apply_due_of(tx, id)
+        apply_own_due(tx, id)
         found = tx.row("state_of", id)
         if found is not None:
-            queue, state, waiters, _ = found
-            tx.run("delete_job", id)
-            if waiters:
-                tx.run("delete_waiters_of", id)
-            tx.count_state(queue, state, -1)
-            removed += 1
+            removed += _delete(tx, found[0], found[1], [(id, found[2])])
     return removed
+
+
+def _delete(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int]]) -> int:
+    """Delete jobs of one queue and state, told by id and number of waiters; tell how many."""
+    forget(tx, jobs)
+    if state in _NAMES:
+        tx.count_state(queue, state, -len(jobs))
+    else:
+        tx.recount(queue)
+    return len(jobs)
 
 
 def revive(tx: Transaction, ids: Sequence[int]) -> int:
@@ -70,15 +77,15 @@ def revive(tx: Transaction, ids: Sequence[int]) -> int:
         found = tx.row("state_of", id)
         if found is None or found[1] != DEAD:
             continue
-        queue, _, _, key = found
-        if key is not None and tx.row("key_holder", queue, key) is not None:
+        queue, _, _, is_sound, key_is_held = found
+        if not is_sound:
+            set_aside(tx, [id])  # it stays dead, and can be revived the next time
+        if not is_sound or key_is_held:
             continue
         tx.run("revive_job", id, tx.now)
         tx.count(queue, "dead", -1)
         tx.count(queue, "ready", 1)
-        name = tx.row("queue_name", queue)
-        assert name is not None
-        tx.touched.add(name[0])
+        tx.touched.add(tx.name_of(queue) or "")
         revived += 1
     return revived
 
@@ -95,13 +102,20 @@ def resume(tx: Transaction, name: str) -> None:
         tx.touched.add(name)
 
 
-def purge(tx: Transaction, name: str, state: State) -> int:
+def purge(tx: Transaction, name: str, state: State, before: int | None, limit: int | None) -> int:
     queue = tx.number(name)
     if queue is None:
         return 0
-    _apply_all_due(tx, queue)
+    _, left = apply_due(tx, queue)
+    forget_kept(tx, queue, left)
     number = _NUMBERS[state]
-    tx.run("purge_waiters", queue, number)
-    purged = tx.run("purge", queue, number)
-    tx.count_state(queue, number, -purged)
-    return purged
+    if before is None and limit is None:
+        tx.run("purge_waiters", queue, number)
+        purged = tx.run("purge", queue, number)
+        tx.count_state(queue, number, -purged)
+        return purged
+    until = float("inf") if before is None else before - 1
+    args = (queue, until, -1 if limit is None else limit)
+    if number in _BY_MOMENT:
+        return _delete(tx, queue, number, tx.rows(_BY_MOMENT[number], *args))
+    return _delete(tx, queue, number, tx.rows("waiting_before", *args, number))

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
-
-import apsw
 
 from accoda.model import (
     Bury,
@@ -24,7 +21,9 @@ from accoda.model import (
     Stats,
     clean,
 )
-from accoda.storage.sqlite.transaction import DELAYED, READY, TAKEN, Transaction
+from accoda.storage.protocol import DUE_AT_ONCE
+from accoda.storage.sqlite.aside import gather_strays, set_aside, without_text
+from accoda.storage.sqlite.transaction import DELAYED, DONE, FAR, READY, TAKEN, Transaction, carried
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -51,7 +50,7 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         else:  # at once, so that a second job of this call finds the key
             tx.run("insert_job", *row)
             if job.waiter is not None:
-                tx.run("add_waiter", id, 1, job.waiter)
+                tx.run("add_waiter", id, job.waiter)
         created[queue, state] = created.get((queue, state), 0) + 1
         tx.touched.add(job.queue)
         answers.append(Enqueued(id, "created", waiters))
@@ -71,19 +70,22 @@ def _start(job: NewJob, now: int) -> int:
 def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None:
     held = tx.row("key_holder", queue, key)
     if held is not None and held[1] == TAKEN:
-        apply_due(tx, queue)  # its lease may be over
+        apply_own_due(tx, held[0])  # its lease may be over
         held = tx.row("key_holder", queue, key)
+    if held is not None and not held[3]:
+        set_aside(tx, [held[0]])  # who cannot be read holds nothing
+        return None
     return held
 
 
 def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start_time: int) -> Enqueued:
     """The key is held: what becomes of the newcomer."""
-    id, old_state, waiters = held
+    id, old_state, waiters, _ = held
     if job.on_duplicate == "keep":
         return Enqueued(id, "kept", waiters)
     if job.waiter is not None:
         waiters += 1
-        tx.run("add_waiter", id, waiters, job.waiter)
+        tx.run("add_waiter", id, job.waiter)
         tx.run("set_waiters", id, waiters)
     if job.on_duplicate == "attach":
         return Enqueued(id, "attached", waiters)
@@ -97,54 +99,121 @@ def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start
     return Enqueued(id, "replaced", waiters)
 
 
-def apply_due(tx: Transaction, queue: int) -> bool:
-    """Start what is delayed no longer, and take back what was leased until now. Tells whether the queue is paused."""
+def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[bool, int]:
+    """Start what is delayed no longer and take back what was leased until now, up to `left` jobs.
+
+    Tells whether the queue is paused, and how many moves are left.
+    """
     found = tx.row("next_moments", queue, tx.now)
-    assert found is not None
+    if found is None:  # a queue that somebody else deleted
+        return True, left
     start, lease_end, paused = found
-    now = tx.now
-    if start is not None and start <= now:
-        started = tx.run("start_delayed", queue, now)
-        tx.count(queue, "delayed", -started)
-        tx.count(queue, "ready", started)
-    if lease_end is not None and lease_end <= now:
-        ended = tx.run("end_leases", queue, now)
-        tx.count(queue, "taken", -ended)
-        tx.count(queue, "ready", ended)
-        tx.count(queue, "expired", ended)
-    return bool(paused)
+    moments = [(moment, state) for moment, state in ((start, DELAYED), (lease_end, TAKEN)) if moment is not None]
+    for moment, state in sorted(moments):
+        if moment <= tx.now and left:
+            left -= _apply(tx, queue, state, left)
+    return bool(paused), left
 
 
-def forget_kept(tx: Transaction, queue: int) -> None:
-    """Delete the results that were kept until now. Nobody but a person could tell, so this is not done by a take."""
-    tx.run("forget_kept_waiters", queue, tx.now)
-    tx.run("forget_kept", queue, tx.now)
+def _apply(tx: Transaction, queue: int, state: int, most: int) -> int:
+    """Make jobs of a state ready whose moment has come, the oldest first; tell how many were dealt with."""
+    due = tx.rows("due", queue, state, tx.now, most)
+    sound = [id for id, is_sound in due if is_sound]
+    _make_ready(tx, queue, state, sound)
+    if len(sound) < len(due):
+        set_aside(tx, [id for id, is_sound in due if not is_sound])
+    return len(due)
+
+
+def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> None:
+    if not ids:
+        return
+    if state == TAKEN:
+        tx.run("end_leases", carried(ids), tx.now)
+        tx.count(queue, "expired", len(ids))
+    else:
+        tx.run("start_delayed", carried(ids))
+    tx.count_state(queue, state, -len(ids))
+    tx.count(queue, "ready", len(ids))
+
+
+def apply_own_due(tx: Transaction, id: int) -> None:
+    """Apply what is due for one job that a call names, however much else is due."""
+    found = tx.row("own_due", id, tx.now)
+    if found is None:
+        return
+    queue, state, waiters, is_sound = found
+    if not is_sound:
+        set_aside(tx, [id])
+    elif state == DONE:
+        forget(tx, [(id, waiters)])
+    else:
+        _make_ready(tx, queue, state, [id])
+
+
+def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> int:
+    """Delete up to `left` results that were kept until now; tell how many are left of that.
+
+    Nobody but a person could tell, so this is not done by a take.
+    """
+    over = tx.rows("kept_until_now", queue, tx.now, left) if left else []
+    forget(tx, over)
+    return left - len(over)
+
+
+def forget(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
+    """Delete jobs, told by id and number of waiters."""
+    if jobs:
+        tx.run("delete_jobs", carried([id for id, _ in jobs]))
+        shared = [id for id, waiters in jobs if waiters]
+        if shared:
+            tx.run("delete_waiters_of_jobs", carried(shared))
 
 
 def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
     queue = tx.number(name)
     if queue is None:
         return []
-    paused = apply_due(tx, queue)
+    paused, _ = apply_due(tx, queue)
     if paused or not count:
         return []
-    jobs = [
-        Job(
-            id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-            Lease(name, id, attempts), fresh_at, crashes,
-        )
-        for (
-            id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes,
-        ) in tx.rows("ready_jobs", queue, count)
-    ]  # fmt: skip
+    jobs = _ready_jobs(tx, queue, name, count)
     if max_cost is not None:
         jobs = _affordable(jobs, max_cost)
     if jobs:
         # No other taker can have them: this transaction holds the file's write lock since before it looked.
-        tx.run("lease_jobs", _ids([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
+        tx.run("lease_jobs", carried([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
         tx.count(queue, "ready", -len(jobs))
         tx.count(queue, "taken", len(jobs))
     return jobs
+
+
+def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]:
+    """The head of the line. What cannot be read is set aside, up to a bound, and the next in line comes up."""
+    left = DUE_AT_ONCE
+    while True:
+        try:
+            rows = tx.rows("ready_jobs", queue, count)
+        except UnicodeDecodeError:
+            ids = [id for (id,) in tx.rows("ready_ids", queue, count)]
+            left -= set_aside(tx, without_text(tx, ids))
+            continue
+        jobs = [
+            Job(
+                id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
+                Lease(name, id, attempts), fresh_at, crashes,
+            )
+            for (
+                id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at,
+                crashes, is_sound,
+            ) in rows
+            if is_sound
+        ]  # fmt: skip
+        if len(jobs) == len(rows):
+            return jobs
+        left -= set_aside(tx, [row[0] for row in rows if not row[-1]])
+        if left <= 0:
+            return jobs
 
 
 def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
@@ -171,7 +240,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
     refused: list[Refused] = []
     done: list[tuple[int, int]] = []  # queue and id of those that go at once
     follow_ups: list[NewJob] = []
-    held = {row[0]: row for row in tx.rows("held_jobs", _ids([o.lease.id for o in outcomes]), tx.now)}
+    kept: set[int] = set()  # queues of jobs that are kept
+    held = {row[0]: row for row in tx.rows("held_jobs", carried([o.lease.id for o in outcomes]), tx.now)}
     name, number = "", None
     for outcome in outcomes:
         lease = outcome.lease
@@ -191,18 +261,21 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
             if outcome.then:
                 follow_ups.extend(outcome.then)
             if row[3] or row[4]:
-                _finish(tx, row, outcome.result)
+                kept |= _finish(tx, row, outcome.result)
             else:
                 done.append((row[1], lease.id))
         else:
             _put_back(tx, row[1], outcome)
     if done:
-        tx.run("delete_jobs", _ids([id for _, id in done]))
+        tx.run("delete_jobs", carried([id for _, id in done]))
         for queue, count in Counter([queue for queue, _ in done]).items():
             tx.count(queue, "done", count)
             tx.count(queue, "taken", -count)
     if follow_ups:
         enqueue(tx, follow_ups)
+    left = DUE_AT_ONCE
+    for queue in kept:  # who keeps more makes room
+        left = forget_kept(tx, queue, left)
     return refused
 
 
@@ -225,28 +298,26 @@ def _settle_plain(tx: Transaction, outcomes: Sequence[Outcome]) -> bool:
         ):
             return False
         ids.append(lease.id)
-    number, carried = tx.number(queue), _ids(ids)
-    found = tx.row("count_plain", carried, number, attempts, tx.now)
+    number = tx.number(queue)
+    found = tx.row("count_plain", carried(ids), number, attempts, tx.now)
     if number is None or found is None or found[0] != len(ids):  # a lease is lost, or named twice
         return False
-    tx.run("delete_jobs", carried)
+    tx.run("delete_jobs", carried(ids))
     tx.count(number, "done", len(ids))
     tx.count(number, "taken", -len(ids))
     return True
 
 
-def _finish(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
-    """A done job that has waiters or is kept for a while."""
+def _finish(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> set[int]:
+    """A done job that has waiters or is kept for a while. Gives its queue if it is kept."""
     id, queue, _, waiters, keep_for = row
     tx.count(queue, "done", 1)
     tx.count(queue, "taken", -1)
     if keep_for:
-        forget_kept(tx, queue)
-        tx.run("keep_done", id, tx.now + round(keep_for * 1000), result, tx.now)
-        return
-    tx.run("delete_job", id)
-    if waiters:
-        tx.run("delete_waiters_of", id)
+        tx.run("keep_done", id, tx.now + round(min(keep_for * 1000, FAR)), result, tx.now)
+        return {queue}
+    forget(tx, [(id, waiters)])
+    return set()
 
 
 def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
@@ -278,9 +349,8 @@ def extend(tx: Transaction, leases: Sequence[Lease], lease: float) -> list[Refus
 
 
 def rerank(tx: Transaction, ranks: Sequence[Rank]) -> int:
-    for queue in {tx.number(rank.queue) for rank in ranks}:
-        if queue is not None:
-            apply_due(tx, queue)
+    for new in ranks:
+        apply_own_due(tx, new.id)
     return sum(tx.run("rerank_job", new.id, tx.number(new.queue), float(new.rank), new.waiters) for new in ranks)
 
 
@@ -297,41 +367,47 @@ def look(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
         if queue is None:
             continue
         found = tx.row("look", queue, tx.now)
-        assert found is not None
+        if found is None:  # a queue that somebody else deleted
+            continue
         paused, paused_until, ready, start, lease_end = found
         moments = [paused_until] if paused else [start, lease_end]
         if ready and not paused:
             return True, None
         for moment in moments:
             if moment is not None and (soonest is None or moment < soonest):
-                soonest = int(moment)
+                soonest = int(max(0, min(moment, FAR)))
     return soonest is not None and soonest <= tx.now, soonest
 
 
 def stats(tx: Transaction) -> Stats:
+    left = gather_strays(tx, DUE_AT_ONCE)
     for (queue,) in tx.rows("all_queues"):
-        apply_due(tx, queue)
+        _, left = apply_due(tx, queue, left)
+        left = forget_kept(tx, queue, left)
     tx.finish()
     queues = {}
-    for name, ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest in tx.rows(
-        "stats", tx.now
-    ):
-        queues[name] = QueueStats(
-            total=ready + taken + delayed + dead,
-            ready=ready,
-            taken=taken,
-            delayed=delayed,
-            dead=dead,
-            oldest_age=0.0 if oldest is None else max(0, tx.now - oldest) / 1000,
-            done=done,
-            retried=retried,
-            buried=buried,
-            expired=expired,
-            paused=bool(paused),
-            paused_until=until if paused else None,
-        )
+    for row in tx.rows("stats", tx.now):
+        queue, name, *counts = row[0], row[1].decode("utf-8", "replace"), *row[2:6]
+        if min(counts) < 0 or max(counts) > FAR:
+            tx.recount(queue)
+            return stats(tx)
+        queues[name] = _stats_of(tx, row[2:])
     return Stats(queues)
 
 
-def _ids(ids: Any) -> Any:
-    return apsw.carray(array("q", ids))
+def _stats_of(tx: Transaction, row: Sequence[Any]) -> QueueStats:
+    ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest = row
+    return QueueStats(
+        total=ready + taken + delayed + dead,
+        ready=ready,
+        taken=taken,
+        delayed=delayed,
+        dead=dead,
+        oldest_age=0.0 if oldest is None else max(0, tx.now - oldest) / 1000,
+        done=done,
+        retried=retried,
+        buried=buried,
+        expired=expired,
+        paused=bool(paused),
+        paused_until=until if paused else None,
+    )

@@ -1,10 +1,19 @@
 -- States are written as numbers so that the partial indexes apply: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
 
+-- name: sound
+-- Part of other statements, there called {sound}: whether a record can be read. 2**54 is beyond every moment and number
+-- that is ever written (now + 2**53): bits above it, and a sign, show when all bits are laid over each other. What is no
+-- text can only be seen when it is read.
+((id | attempts | waiters | cost | created_at | start_time | coalesce(prev_start_time, 0) | fresh_at | crashes)
+ BETWEEN 0 AND 18014398509481983 AND rank BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308)
+
 -- name: last_id
-SELECT value FROM counters WHERE name = 'last_id';
+-- The highest id is one look into a tree: a counter that was set back never gives an id twice.
+SELECT max(coalesce((SELECT value FROM counters WHERE name = 'last_id' AND value BETWEEN 0 AND 4611686018427387904), 0),
+           coalesce((SELECT max(id) FROM jobs WHERE id BETWEEN 0 AND 4611686018427387904), 0));
 
 -- name: set_last_id
-UPDATE counters SET value = ?1 WHERE name = 'last_id';
+INSERT INTO counters VALUES ('last_id', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: queue_number
 SELECT no FROM queues WHERE name = ?1;
@@ -25,31 +34,32 @@ SELECT (SELECT sort FROM jobs WHERE queue = ?1 AND state = 1 ORDER BY sort LIMIT
        paused AND (paused_until IS NULL OR paused_until > ?2)
 FROM queues WHERE no = ?1;
 
+-- name: due
+-- Some whose moment has come, the oldest first. A delayed job whose start time is another must not start early.
+SELECT id, {sound} AND (state <> 1 OR sort = start_time) FROM jobs
+WHERE queue = ?1 AND state = ?2 AND sort <= ?3 ORDER BY sort LIMIT ?4;
+
 -- name: start_delayed
-UPDATE jobs SET state = 0, sort = rank WHERE queue = ?1 AND state = 1 AND sort <= ?2;
+UPDATE jobs SET state = 0, sort = rank WHERE id IN carray(?1);
 
 -- name: end_leases
 UPDATE jobs
 SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_time, start_time = ?2,
     crashes = crashes + 1
-WHERE queue = ?1 AND state = 2 AND sort <= ?2;
+WHERE id IN carray(?1);
 
--- name: forget_kept_waiters
-DELETE FROM waiters
-WHERE job IN (SELECT id FROM jobs WHERE queue = ?1 AND state = 4 AND sort <= ?2 AND waiters > 0);
-
--- name: forget_kept
-DELETE FROM jobs WHERE queue = ?1 AND state = 4 AND sort <= ?2;
+-- name: kept_until_now
+SELECT id, waiters FROM jobs WHERE queue = ?1 AND state = 4 AND sort <= ?2 ORDER BY sort LIMIT ?3;
 
 -- name: insert_job
 INSERT INTO jobs (id, queue, state, sort, rank, cost, key, waiters, created_at, start_time, keep_for, data)
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12);
 
 -- name: key_holder
-SELECT id, state, waiters FROM jobs WHERE queue = ?1 AND key = ?2 AND state < 3;
+SELECT id, state, waiters, {sound} AND state >= 0 FROM jobs WHERE queue = ?1 AND key = ?2 AND state < 3;
 
 -- name: add_waiter
-INSERT INTO waiters (job, n, data) VALUES (?1, ?2, ?3);
+INSERT INTO waiters (job, n, data) SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM waiters WHERE job = ?1;
 
 -- name: set_waiters
 UPDATE jobs SET waiters = ?2 WHERE id = ?1;
@@ -62,8 +72,11 @@ SET state = ?2, sort = ?3, rank = ?4, cost = ?5, keep_for = ?6, data = ?7, attem
 WHERE id = ?1;
 
 -- name: ready_jobs
-SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
+SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes, {sound}
 FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
+
+-- name: ready_ids
+SELECT id FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
 
 -- name: lease_jobs
 UPDATE jobs SET state = 2, sort = ?2, worker = ?3, taken_at = ?4 WHERE id IN carray(?1);
@@ -83,6 +96,9 @@ SELECT id, queue, attempts, waiters, keep_for FROM jobs WHERE id IN carray(?1) A
 
 -- name: delete_jobs
 DELETE FROM jobs WHERE id IN carray(?1);
+
+-- name: delete_waiters_of_jobs
+DELETE FROM waiters WHERE job IN carray(?1);
 
 -- name: keep_done
 UPDATE jobs SET state = 4, sort = ?2, result = ?3, ended_at = ?4 WHERE id = ?1;
@@ -122,10 +138,58 @@ SELECT no FROM queues;
 
 -- name: stats
 -- The oldest ready job is the one with the lowest id, since ids grow. (`state <> 2` lets jobs_by_id apply.)
-SELECT name, ready, taken, delayed, dead, done, retried, buried, expired,
+SELECT no, CAST(name AS BLOB), ready, taken, delayed, dead, done, retried, buried, expired,
        paused AND (paused_until IS NULL OR paused_until > ?1), paused_until,
        (SELECT created_at FROM jobs WHERE queue = queues.no AND state = 0 AND state <> 2 ORDER BY id LIMIT 1)
 FROM queues ORDER BY no;
+
+-- name: recount
+-- For counters that cannot be right.
+UPDATE queues
+SET ready = (SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 0),
+    delayed = (SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 1),
+    taken = (SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 2),
+    dead = (SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 3),
+    done = iif(done BETWEEN 0 AND 4611686018427387904, done, 0),
+    retried = iif(retried BETWEEN 0 AND 4611686018427387904, retried, 0),
+    buried = iif(buried BETWEEN 0 AND 4611686018427387904, buried, 0),
+    expired = iif(expired BETWEEN 0 AND 4611686018427387904, expired, 0)
+WHERE no = ?1;
+
+-- name: out_of_line
+-- Records of a queue that no other statement would ever come to: in no state, or waiting for a moment that never comes.
+SELECT id FROM (SELECT id FROM jobs WHERE queue = ?1 AND state > 4 LIMIT ?2)
+UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE queue = ?1 AND state < 0 LIMIT ?2)
+UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE queue = ?1 AND state = 1 AND sort > 18014398509481984 LIMIT ?2)
+UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE queue = ?1 AND state = 2 AND sort > 18014398509481984 LIMIT ?2)
+UNION ALL SELECT id FROM (SELECT id FROM jobs WHERE queue = ?1 AND state = 4 AND sort > 18014398509481984 LIMIT ?2)
+LIMIT ?2;
+
+-- name: next_queue_of_jobs
+SELECT min(queue) FROM jobs WHERE queue > ?1;
+
+-- name: adopt_queue
+INSERT INTO queues (no, name) VALUES (?1, ?2) ON CONFLICT (no) DO UPDATE SET name = excluded.name;
+
+-- name: not_dead
+SELECT id FROM jobs WHERE queue = ?1 AND state < 3 UNION ALL SELECT id FROM jobs WHERE queue = ?1 AND state > 3 LIMIT ?2;
+
+-- name: raw_job
+-- All of a record as it is: texts as their bytes.
+SELECT id, queue, state, sort, attempts, waiters, rank, cost, CAST(key AS BLOB), created_at, start_time, prev_start_time,
+       keep_for, CAST(worker AS BLOB), taken_at, ended_at, CAST(reason AS BLOB), fresh_at, crashes,
+       (SELECT count(*) FROM waiters WHERE job = ?1)
+FROM jobs WHERE id = ?1;
+
+-- name: set_aside
+UPDATE jobs
+SET id = ?2, state = 3, sort = ?3, ended_at = ?3, reason = ?4, attempts = ?5, waiters = ?6, rank = ?7, cost = ?8, key = ?9,
+    created_at = ?10, start_time = ?11, prev_start_time = ?12, keep_for = ?13, worker = ?14, taken_at = ?15,
+    fresh_at = ?16, crashes = ?17
+WHERE id = ?1;
+
+-- name: move_waiters
+UPDATE waiters SET job = ?2 WHERE job = ?1;
 
 -- name: read_document
 SELECT value, version, expires_at FROM documents WHERE name = ?1;
@@ -136,20 +200,24 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value, version = excluded.vers
 
 -- name: list_documents
 -- Names from the prefix ?1 up to ?2, which is the prefix and then a character that no name has.
-SELECT name, value, version, expires_at FROM documents
+SELECT CAST(name AS BLOB), value, version, expires_at FROM documents
 WHERE name >= ?1 AND name < ?2 AND (expires_at IS NULL OR expires_at > ?3)
 ORDER BY name;
 
 -- name: forget_documents
-DELETE FROM documents WHERE expires_at IS NOT NULL AND expires_at <= ?1;
+-- A bounded part of those that expired long ago.
+DELETE FROM documents WHERE name IN (
+    SELECT name FROM documents WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2
+);
 
--- name: queue_of
-SELECT queue FROM jobs WHERE id = ?1;
+-- name: own_due
+SELECT queue, state, waiters, {sound} AND (state <> 1 OR sort = start_time) FROM jobs
+WHERE id = ?1 AND state IN (1, 2, 4) AND sort <= ?2;
 
 -- name: find_job
-SELECT id, (SELECT name FROM queues WHERE no = queue), state, data, rank, cost, key, attempts, created_at, start_time,
+SELECT id, queue, state, data, rank, cost, key, attempts, created_at, start_time,
        prev_start_time, waiters, keep_for, worker, taken_at, sort, ended_at, reason, result,
-       fresh_at, crashes
+       fresh_at, crashes, {sound} AND state BETWEEN 0 AND 4 AND keep_for BETWEEN 0 AND 18014398509481
 FROM jobs WHERE id = ?1;
 
 -- name: browse_ids
@@ -160,7 +228,10 @@ ORDER BY id LIMIT ?4;
 SELECT id FROM jobs WHERE queue = ?1 AND state = 2 AND id > ?3 ORDER BY id LIMIT ?4;
 
 -- name: state_of
-SELECT queue, state, waiters, key FROM jobs WHERE id = ?1;
+-- And whether another job holds its key.
+SELECT queue, state, waiters, {sound}, key IS NOT NULL AND EXISTS (
+    SELECT 1 FROM jobs AS other WHERE other.queue = jobs.queue AND other.key = jobs.key AND other.state < 3
+) FROM jobs WHERE id = ?1;
 
 -- name: delete_job
 DELETE FROM jobs WHERE id = ?1;
@@ -177,6 +248,23 @@ WHERE id = ?1;
 -- name: set_pause
 UPDATE queues SET paused = ?2, paused_until = ?3 WHERE no = ?1;
 
+-- name: dead_before
+SELECT id, waiters FROM jobs WHERE queue = ?1 AND state = 3 AND sort <= ?2 ORDER BY sort, id LIMIT ?3;
+
+-- name: done_before
+SELECT id, waiters FROM jobs INDEXED BY jobs_ended WHERE queue = ?1 AND state = 4 AND ended_at <= ?2
+ORDER BY ended_at, id LIMIT ?3;
+
+-- name: waiting_before
+-- Ids grow with time: the first by id are the oldest, so no others need be looked at.
+SELECT id, waiters FROM (
+    SELECT id, waiters, created_at FROM jobs INDEXED BY jobs_by_id
+    WHERE queue = ?1 AND state = ?4 AND state <> 2 ORDER BY id LIMIT ?3
+) WHERE created_at <= ?2;
+
+-- name: taken_before
+SELECT id, waiters FROM jobs WHERE queue = ?1 AND state = 2 AND created_at <= ?2 ORDER BY id LIMIT ?3;
+
 -- name: purge_waiters
 DELETE FROM waiters WHERE job IN (SELECT id FROM jobs WHERE queue = ?1 AND state = ?2 AND waiters > 0);
 
@@ -184,4 +272,4 @@ DELETE FROM waiters WHERE job IN (SELECT id FROM jobs WHERE queue = ?1 AND state
 DELETE FROM jobs WHERE queue = ?1 AND state = ?2;
 
 -- name: queue_name
-SELECT name FROM queues WHERE no = ?1;
+SELECT CAST(name AS BLOB) FROM queues WHERE no = ?1;

@@ -135,6 +135,6 @@ class SqliteStorage(Closing):
         check_queue(queue)
         await self._writer.run(inspector.resume, queue)
 
-    async def purge(self, queue: str, state: State) -> int:
-        inputs.check_browse(queue, state, None, 0)
-        return await self._writer.run(inspector.purge, queue, state)
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        inputs.check_purge(queue, state, before, limit)
+        return await self._writer.run(inspector.purge, queue, state, before, limit)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import apsw
 
+from accoda.limits import NAME
 from accoda.storage.scripts import load_queries
 
 SQL = load_queries("accoda.storage.sqlite", "queries.sql")
+_SOUND = SQL.pop("sound").partition("\n(")[2]  # without its comment
+SQL = {name: text.replace("{sound}", "(" + _SOUND) for name, text in SQL.items()}
 
+FAR = 1 << 54  # beyond every moment and every number that is ever written
 READY, DELAYED, TAKEN, DEAD, DONE = range(5)
 _COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired")
 _PLACE = {name: place for place, name in enumerate(_COUNTED)}
@@ -27,6 +32,7 @@ class Transaction:
         self._cursor = cursor
         self._numbers = numbers
         self._counts: dict[int, list[int]] = {}
+        self._miscounted: set[int] = set()
         self._last_id = self._stored_last_id = -1
 
     def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
@@ -79,6 +85,19 @@ class Transaction:
         if state != DONE:
             self.count(queue, _STATE_COUNTER[state], change)
 
+    def name_of(self, queue: int) -> str | None:
+        """The queue's name, or None if it has none that can be read."""
+        found = self.row("queue_name", queue)
+        try:
+            name = found[0].decode() if found else ""
+        except UnicodeDecodeError:
+            return None
+        return name if NAME.match(name) else None
+
+    def recount(self, queue: int) -> None:
+        """Count the jobs of a queue before the end: its counters are off."""
+        self._miscounted.add(queue)
+
     def finish(self) -> None:
         """Write what was gathered: before the commit, and before the counters are read."""
         if self._last_id != self._stored_last_id:
@@ -86,5 +105,16 @@ class Transaction:
             self._stored_last_id = self._last_id
         for queue, counts in self._counts.items():
             if any(counts):
-                self.run("count", queue, *counts)
+                try:
+                    self.run("count", queue, *counts)
+                except apsw.ConstraintError:  # beyond what a counter can hold: somebody else wrote it
+                    self._miscounted.add(queue)
         self._counts.clear()
+        for queue in self._miscounted:
+            self.run("recount", queue)
+        self._miscounted.clear()
+
+
+def carried(ids: Sequence[int]) -> Any:
+    """A list of ids as one value of a statement."""
+    return apsw.carray(array("q", ids))

@@ -22,6 +22,7 @@ from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
 from accoda.storage.signal import Signal
 from accoda.storage.sqlite.connection import translate
+from accoda.storage.sqlite.log import Log
 from accoda.storage.sqlite.transaction import Transaction
 from accoda.storage.sqlite.watch import shared_file, touch
 
@@ -49,6 +50,7 @@ class Writer:
     def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, signal: Signal) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
+        self._log = Log(connection)
         self._path = path
         self._shared_file = shared_file(path)
         self._inode = path.stat().st_ino
@@ -113,7 +115,10 @@ class Writer:
             if live:
                 self._serve(live)
                 self._answer(live)
-        self._connection.close()
+                self._log.shorten()
+        # The last one to close makes a checkpoint. If that fails, the log stays, and is read at the next open.
+        with contextlib.suppress(apsw.Error):
+            self._connection.close()
 
     def _gather(self, calls: list[Call]) -> bool:
         """Wait for a call, then take along all that are there. False: it is time to close."""
@@ -132,6 +137,10 @@ class Writer:
         try:
             touched = self._transact(calls)
         except Exception as error:
+            if isinstance(error, apsw.BusyError):  # they have all waited long enough: not each of them once more
+                for call in calls:
+                    call.error = translate(error, self._path)
+                return
             if len(calls) > 1:
                 # One of them failed and took the others with it: each on its own, so that only the culprit gets the
                 # error. Nothing was committed, so nothing happens twice.
@@ -152,6 +161,7 @@ class Writer:
         try:
             tx = Transaction(cursor, self._clock.now(), self._numbers)
             for call in calls:
+                call.result = call.error = None  # what a transaction that failed has said counts no longer
                 try:
                     call.result = call.step(tx, *call.args)
                 except AccodaError as error:  # a refusal, made before anything was changed

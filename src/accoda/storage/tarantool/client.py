@@ -15,6 +15,7 @@ from msgspec.msgpack import Decoder
 
 from accoda.clock import Clock
 from accoda.errors import StorageClosed, StorageError, StorageUnavailable
+from accoda.storage.backoff import Backoff
 from accoda.storage.tarantool import application
 from accoda.storage.tarantool.address import Address
 from accoda.storage.tarantool.connection import Connection, connect
@@ -23,8 +24,29 @@ from accoda.storage.tarantool.errors import LOADING, STARTING, ConnectionLost, S
 T = TypeVar("T")
 PATIENCE = 10.0  # seconds that a call waits for the server to come back
 _START_PATIENCE = 2.0  # seconds that a server which starts may refuse to write
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.02, 0.5  # between two attempts to connect
+_FIRST_PAUSE = 0.02  # between two attempts to connect; longer and longer
 _TROUBLE = (OSError, TimeoutError, ConnectionLost)
+
+
+class _Trouble:
+    """The connections that one call has lost: a server that is there but never answers must not hold it for ever."""
+
+    def __init__(self, address: Address, verb: str) -> None:
+        self.doubt = f"the {verb} that was under way may or may not have been done"
+        self.first_at: float | None = None
+        self._address = address
+        self._backoff = Backoff()
+
+    async def lost(self, error: ConnectionLost, now: float) -> None:
+        """Return when the call should be sent again: at once after the first loss, then after longer naps each time."""
+        if self.first_at is None:
+            self.first_at = now
+        elif now - self.first_at > PATIENCE:
+            raise StorageUnavailable(
+                f"{self._address} takes calls but does not answer ({error}); look at the server; {self.doubt}"
+            ) from error
+        else:
+            await self._backoff.nap()
 
 
 class Client:
@@ -87,12 +109,12 @@ class Client:
     async def _call(
         self, verb: str, args: Sequence[Any], decoder: Decoder[Any], late: Callable[[Any], None] | None
     ) -> Any:
-        lost: ConnectionLost | None = None
+        trouble = _Trouble(self.address, verb)
         give_up_at: float | None = None
         while True:
             connection = self._connection
             if connection.lost:
-                connection = await self._connected_again(verb, lost)
+                connection = await self._connected_again(trouble)
             future = connection.call(verb, (self._moment(), *args), decoder, late)
             try:
                 return await future
@@ -110,15 +132,15 @@ class Client:
                 await asyncio.sleep(_FIRST_PAUSE)
             except ConnectionLost as error:
                 self._check()
-                lost = error
+                await trouble.lost(error, self._home.time())
 
-    async def _connected_again(self, verb: str, lost: ConnectionLost | None) -> Connection:
+    async def _connected_again(self, trouble: _Trouble) -> Connection:
         try:
             return await self.connected()
         except StorageUnavailable as error:
-            if lost is None:
+            if trouble.first_at is None:
                 raise
-            raise StorageUnavailable(f"{error}; the {verb} that was under way may or may not have been done") from error
+            raise StorageUnavailable(f"{error}; {trouble.doubt}") from error
 
     def _moment(self) -> int | None:
         """What the server shall take for now: None, its own clock, but in tests that move time by hand."""
@@ -190,7 +212,7 @@ async def open_connection(
     A server that still loads its data is waited for in any case.
     """
     loop = asyncio.get_running_loop()
-    start, pause = loop.time(), _FIRST_PAUSE
+    start, backoff = loop.time(), Backoff(_FIRST_PAUSE)
     while True:
         problem: Exception
         try:
@@ -209,8 +231,7 @@ async def open_connection(
             problem, allowed = error, patience
         if loop.time() - start >= allowed:
             raise _unreachable(address, problem) from problem
-        await asyncio.sleep(pause)
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        await backoff.nap()
 
 
 def _unreachable(address: Address, problem: Exception) -> StorageError:

@@ -17,16 +17,23 @@ __all__ = ["Connection", "ConnectionLost", "ServerError", "connect"]
 
 _NOTHING: Decoder[Any] = Decoder(list[Any])
 _MOST_SYNC = 0xFFFF_FFFF
+_PREFIX = 0xCE  # the length is always written as a 32-bit number
+_LONGEST = 1 << 30  # bytes of a packet: more than any answer has; who waited for four gigabytes would wait for ever
 _HANDSHAKE_PATIENCE = 5.0
+SILENCE = 10.0  # seconds that the server may be silent while it owes an answer, though it is asked for a sign of life
+CALL_PATIENCE = 60.0  # seconds for one call: a server that lives may be unable to write; longer than any long poll
 
 
 class _Pending:
     """A request whose answer has not come."""
 
-    __slots__ = ("decoder", "future", "late")
+    __slots__ = ("decoder", "future", "late", "since")
 
-    def __init__(self, future: asyncio.Future[Any], decoder: Decoder[Any], late: Callable[[Any], None] | None) -> None:
+    def __init__(
+        self, future: asyncio.Future[Any], since: float, decoder: Decoder[Any], late: Callable[[Any], None] | None
+    ) -> None:
         self.future = future
+        self.since = since
         self.decoder = decoder
         self.late = late
 
@@ -42,6 +49,9 @@ class Connection(asyncio.Protocol):
         self._pieces: list[bytes] = []
         self._missing = wire.GREETING_SIZE
         self._sync = 0
+        self._heard_at = 0.0
+        self._asked = False
+        self._watch: asyncio.TimerHandle | None = None
 
     def call(
         self, verb: str, args: Sequence[Any], decoder: Decoder[Any], late: Callable[[Any], None] | None = None
@@ -66,9 +76,7 @@ class Connection(asyncio.Protocol):
                 await self._send(sync, request, _NOTHING, None)
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.abort()
-        self._end(ConnectionLost("closed"))
+        self._give_up("closed")
 
     def _next(self) -> int:
         self._sync = 1 if self._sync == _MOST_SYNC else self._sync + 1
@@ -81,9 +89,37 @@ class Connection(asyncio.Protocol):
         if self.lost or self._transport is None:
             future.set_exception(ConnectionLost("not connected"))
             return future
-        self._pending[sync] = _Pending(future, decoder, late)
+        now = self._loop.time()
+        if not self._pending:
+            self._heard_at = now
+            if self._watch is None:
+                self._watch = self._loop.call_later(SILENCE / 2, self._look_for_silence)
+        self._pending[sync] = _Pending(future, now, decoder, late)
         self._transport.write(request)
         return future
+
+    def _look_for_silence(self) -> None:
+        """One timer for the connection, not one for each call. It runs while an answer is owed."""
+        self._watch = None
+        if self.lost or not self._pending:
+            return
+        now = self._loop.time()
+        oldest = next(iter(self._pending.values())).since  # a dict keeps the order in which they were sent
+        if self._asked:  # half a silence ago; what arrived while this loop was busy has been read before we came here
+            self._give_up(f"no answer for {SILENCE:g} s")
+        elif now - oldest >= CALL_PATIENCE:
+            self._give_up(f"a call had no answer for {CALL_PATIENCE:g} s")
+        else:
+            if now - self._heard_at >= SILENCE / 2:
+                # A long poll may keep the server silent for longer. So ask: a sign of life is an answer, too.
+                self._asked, sync = True, self._next()
+                _ignore(self._send(sync, wire.ping(sync), _NOTHING, None))
+            self._watch = self._loop.call_later(SILENCE / 2, self._look_for_silence)
+
+    def _give_up(self, why: str) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+        self._end(ConnectionLost(why))
 
     # -- called by the event loop
 
@@ -95,13 +131,18 @@ class Connection(asyncio.Protocol):
         self._end(error or ConnectionLost("the server closed the connection"))
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at, self._asked = self._loop.time(), False
         # A large answer comes in many pieces: they are joined once, when the last one is here.
         self._pieces.append(data)
         self._missing -= len(data)
         if self._missing > 0:
             return
         data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        position = self._read(data)
+        try:
+            position = self._read(data)
+        except (LookupError, ValueError) as error:  # where the next packet begins cannot be known
+            self._give_up(f"no Tarantool at the other end: {error!r}")
+            return
         self._pieces.clear()
         if position < len(data):
             self._pieces.append(data[position:])
@@ -112,10 +153,14 @@ class Connection(asyncio.Protocol):
         position, size = 0, len(data)
         if not self._greeting.done():
             position = wire.GREETING_SIZE  # whole, because nothing less was missing
+            if not data.startswith(b"Tarantool"):
+                raise ValueError("no greeting")
             self._greeting.set_result(data[:position])
         view = memoryview(data)
         while size - position >= wire.PREFIX_SIZE:
             end = position + wire.PREFIX_SIZE + wire.length_at(data, position)
+            if data[position] != _PREFIX or end - position > _LONGEST:
+                raise ValueError("a packet of an impossible length")
             if end > size:
                 self._missing = end - position
                 return position
@@ -147,6 +192,9 @@ class Connection(asyncio.Protocol):
         if self.lost:
             return
         self.lost = True
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
         waiting = [self._greeting, *(pending.future for pending in self._pending.values())]
         self._pending.clear()
         for future in waiting:
@@ -157,6 +205,11 @@ class Connection(asyncio.Protocol):
         # One that nobody awaits must not be complained about.
         if not self._greeting.cancelled():
             self._greeting.exception()
+
+
+def _ignore(answer: asyncio.Future[Any]) -> None:
+    """Nobody waits for it, and its error is no news."""
+    answer.add_done_callback(lambda future: future.cancelled() or future.exception())
 
 
 async def connect(address: Address) -> Connection:

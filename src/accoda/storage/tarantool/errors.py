@@ -58,9 +58,12 @@ def translate(error: ServerError, address: Address) -> StorageError:
         case code if code == READ_ONLY:
             return StorageReadOnly(f"{address} is read-only, perhaps a replica: {error}; connect to the master")
         case code if code == MEMORY_ISSUE:
-            return StorageFull(f"{address} is out of memory: {error}; raise memtx_memory: box.cfg can, while it runs")
+            return StorageFull(
+                f"{address} is out of memory: {error}; nothing was changed. Raise memtx_memory (box.cfg can, while it "
+                "runs), let the workers catch up, or purge dead and done jobs; then try again"
+            )
         case code if code == WAL_IO:
-            return StorageFull(f"{address} cannot write its log: {error}; look at the free space of its disk")
+            return StorageFull(f"{address} cannot write its log: {error}; look at free space and health of its disk")
         case code if code == TUPLE_TOO_LARGE:
             return StorageFull(f"{address} takes no record as large as this: {error}; raise memtx_max_tuple_size")
         case code if code in (LOADING, TRANSACTION_CONFLICT):

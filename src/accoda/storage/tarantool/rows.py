@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from msgspec import Raw, Struct
+from msgspec import MsgspecError, Raw, Struct
 from msgspec.msgpack import Decoder
 
 from accoda.model import (
@@ -99,17 +99,55 @@ INTS: Decoder[Any] = Decoder(tuple[list[int]])
 PAIR: Decoder[Any] = Decoder(tuple[tuple[bool, int]])
 ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])
 REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
-JOBS: Decoder[Any] = Decoder(tuple[list[JobRow]])
 FOUND: Decoder[Any] = Decoder(tuple[list[Raw]])
 WAITERS: Decoder[Any] = Decoder(tuple[list[Raw]])
 LOOK: Decoder[Any] = Decoder(tuple[tuple[bool, float | None]])
 HEARD: Decoder[Any] = Decoder(tuple[tuple[int, list[str]]])
-STATS: Decoder[Any] = Decoder(tuple[list[StatsRow]])
-DOCUMENTS: Decoder[Any] = Decoder(tuple[list[DocumentRow]])
 PURGED: Decoder[Any] = Decoder(tuple[tuple[int, int, bool]])
 
 _a_job = Decoder(JobRow)
 _a_name = Decoder(str)
+_a_row: Decoder[list[Raw]] = Decoder(list[Raw])
+_an_id = Decoder(int)
+
+_UNREADABLE = (MsgspecError, UnicodeDecodeError, ValueError)
+
+
+class Rows:
+    """Decodes a list of rows of which some may be damaged: these are left out, so that they take no other along."""
+
+    def __init__(self, kind: type) -> None:
+        self._all: Decoder[Any] = Decoder(tuple[list[kind]])  # type: ignore[valid-type]
+        self._one: Decoder[Any] = Decoder(kind)
+
+    def decode(self, data: bytes | memoryview) -> tuple[Found]:
+        try:
+            return (Found(self._all.decode(data)[0], []),)
+        except _UNREADABLE:
+            found = Found([], [])
+        for raw in FOUND.decode(data)[0]:
+            try:
+                found.rows.append(self._one.decode(raw))
+            except _UNREADABLE:
+                found.unreadable.append(raw)
+        return (found,)
+
+
+class Found(Struct):
+    """Rows, and what could not be read as one."""
+
+    rows: list[Any]
+    unreadable: list[Raw]
+
+    @property
+    def damaged_ids(self) -> list[int]:
+        """The ids of the jobs among the unreadable rows."""
+        return [_an_id.decode(_a_row.decode(raw)[0]) for raw in self.unreadable]
+
+
+JOBS: Any = Rows(JobRow)
+STATS: Any = Rows(StatsRow)
+DOCUMENTS: Any = Rows(DocumentRow)
 
 
 class Names:
@@ -166,7 +204,21 @@ def enqueued(jobs: Sequence[NewJob], first: int, joined: Iterable[tuple[int, int
     return answers
 
 
-def taken(queue: str, rows: Iterable[JobRow]) -> list[Job]:
+def taken(queue: str, found: Found) -> tuple[list[Job], list[int]]:
+    """The jobs, and the ids of those that cannot be read."""
+    try:
+        return _taken(queue, found.rows), found.damaged_ids if found.unreadable else []
+    except ValueError:
+        jobs, damaged = [], found.damaged_ids
+    for row in found.rows:
+        try:
+            jobs += _taken(queue, (row,))
+        except ValueError:
+            damaged.append(row.id)
+    return jobs, damaged
+
+
+def _taken(queue: str, rows: Iterable[JobRow]) -> list[Job]:
     return [
         Job(
             row.id, queue, bytes_of(row.data), row.rank, row.cost, row.key, row.attempts, row.created_at,
@@ -217,11 +269,25 @@ def info(queue: str, row: JobRow) -> JobInfo:
     )  # fmt: skip
 
 
-def found(answer: Sequence[Raw]) -> JobInfo | None:
+def infos(queue: str, found: Found) -> tuple[list[JobInfo], list[int]]:
+    """The jobs of a page, and the ids of those that cannot be read."""
+    readable, damaged = [], found.damaged_ids
+    for row in found.rows:
+        try:
+            readable.append(info(queue, row))
+        except (ValueError, KeyError, OverflowError):
+            damaged.append(row.id)
+    return readable, damaged
+
+
+def job_found(answer: Sequence[Raw]) -> tuple[JobInfo | None, bool]:
+    """The job, and whether there is one that cannot be read."""
     if not answer:
-        return None
-    job, queue = answer
-    return info(_a_name.decode(queue), _a_job.decode(job))
+        return None, False
+    try:
+        return info(_a_name.decode(answer[1]), _a_job.decode(answer[0])), False
+    except (*_UNREADABLE, KeyError, OverflowError):
+        return None, True
 
 
 def stats(row: StatsRow) -> QueueStats:
@@ -241,17 +307,35 @@ def stats(row: StatsRow) -> QueueStats:
     )
 
 
-def document(row: DocumentRow) -> Document:
-    return Document(row.name, bytes_of(row.value), row.version, row.expires_at or None)
+def documents(found: Found) -> list[Document]:
+    """Those that can be read."""
+    readable = []
+    for row in found.rows:
+        try:
+            readable.append(Document(row.name, bytes_of(row.value), row.version, row.expires_at or None))
+        except ValueError:
+            continue  # the next write of this name puts it right
+    return readable
 
 
 def bytes_of(raw: Raw) -> bytes:
-    """The content of a msgpack string or binary."""
+    """The content of a msgpack string or binary. Raises ValueError where it is something else."""
     whole = bytes(raw)
     first = whole[0]
-    if first < 0xC0:  # a short string: its length is in this byte
+    if 0xA0 <= first < 0xC0:  # a short string: its length is in this byte
         return whole[1:]
-    return whole[_HEADER_SIZES[first] :]
+    size = _HEADER_SIZES.get(first)
+    if size is None:
+        raise ValueError(f"neither text nor bytes, but a msgpack value that begins with {first:#x}")
+    return whole[size:]
+
+
+def waiter(raw: Raw) -> bytes:
+    """Who waits. One that is damaged is still one, and counted as such."""
+    try:
+        return bytes_of(raw)
+    except ValueError:
+        return bytes(raw)
 
 
 def bytes_or_none(raw: Raw) -> bytes | None:

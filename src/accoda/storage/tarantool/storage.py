@@ -9,7 +9,7 @@ from math import ceil
 from typing import Any
 
 from accoda.clock import Cancel, Clock
-from accoda.errors import VersionConflict
+from accoda.errors import StorageFull, VersionConflict
 from accoda.model import (
     Document,
     Enqueued,
@@ -34,7 +34,8 @@ from accoda.storage.tarantool.client import Client
 from accoda.storage.tarantool.listener import Listener
 
 _MOST_JOBS = 1_000_000  # in one take
-_PURGE_AT_ONCE = 10_000
+_PURGE_AT_ONCE = 1000
+_PAGE = 1000  # jobs of one answer to browse
 
 
 class TarantoolStorage(Closing):
@@ -69,15 +70,33 @@ class TarantoolStorage(Closing):
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
         inputs.check_take(queue, count, lease, max_cost)
-        args = (queue, min(count, _MOST_JOBS), rows.milliseconds(lease), max_cost, clean(worker))
-        found = await self._client.once("take", args, rows.JOBS, lambda found: self._give_back(queue, found))
-        return rows.taken(queue, found)
+        found = await self._take(queue, min(count, _MOST_JOBS), (rows.milliseconds(lease), max_cost, clean(worker)))
+        jobs, damaged = rows.taken(queue, found)
+        if damaged:
+            await self._set_aside(damaged)
+        return jobs
 
-    def _give_back(self, queue: str, found: list[rows.JobRow]) -> None:
+    async def _take(self, queue: str, count: int, rest: tuple[Any, ...]) -> rows.Found:
+        while True:
+            try:
+                found: rows.Found = await self._client.once(
+                    "take", (queue, count, *rest), rows.JOBS, lambda found: self._give_back(queue, found)
+                )
+                return found
+            except StorageFull:
+                if count <= 1:
+                    raise
+                count //= 2  # for fewer there may be room, and when they are done there is more
+
+    async def _set_aside(self, ids: Sequence[int]) -> None:
+        """These cannot be read: they are dead letters from now on, and stop nobody any more."""
+        await self._client.call("aside", (ids,), rows.INT)
+
+    def _give_back(self, queue: str, found: rows.Found) -> None:
         """A take was cancelled, and then its answer came: nobody will run these jobs."""
-        if not found:
+        if not found.rows:
             return
-        leases = [(row.id, row.attempts) for row in found]
+        leases = [(row.id, row.attempts) for row in found.rows]
         task = asyncio.get_running_loop().create_task(self._client.call("give_back", (queue, leases), rows.INT))
         self._undone.add(task)  # so that it is not collected while it runs
 
@@ -112,7 +131,7 @@ class TarantoolStorage(Closing):
     async def waiters(self, lease: Lease) -> list[bytes]:
         inputs.check_leases((lease,), 1.0)
         found = await self._client.call("waiters", (lease.queue, lease.id, lease.attempts), rows.WAITERS)
-        return [rows.bytes_of(raw) for raw in found]
+        return [rows.waiter(raw) for raw in found]
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
@@ -135,15 +154,15 @@ class TarantoolStorage(Closing):
         return takable, None if due_in is None else self._timers.now() + ceil(due_in)
 
     async def stats(self) -> Stats:
-        found: list[rows.StatsRow] = await self._client.call("stats", (), rows.STATS)
-        return Stats({row.name: rows.stats(row) for row in found})
+        found: rows.Found = await self._client.call("stats", (), rows.STATS)
+        return Stats({row.name: rows.stats(row) for row in found.rows})
 
     # -- documents
 
     async def read(self, name: str) -> Document | None:
         check_document_name(name)
-        found = await self._client.call("read", (name,), rows.DOCUMENTS)
-        return rows.document(found[0]) if found else None
+        found = rows.documents(await self._client.call("read", (name,), rows.DOCUMENTS))
+        return found[0] if found else None
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
         inputs.check_write(name, value, version, ttl)
@@ -156,18 +175,33 @@ class TarantoolStorage(Closing):
 
     async def documents(self, prefix: str) -> list[Document]:
         inputs.check_prefix(prefix)
-        return [rows.document(row) for row in await self._client.call("documents", (prefix,), rows.DOCUMENTS)]
+        return rows.documents(await self._client.call("documents", (prefix,), rows.DOCUMENTS))
 
     # -- for people
 
     async def find(self, id: int) -> JobInfo | None:
         inputs.check_id(id)
-        return rows.found(await self._client.call("find", (id,), rows.FOUND))
+        job, damaged = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
+        if damaged:
+            await self._set_aside([id])
+            job, _ = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
+        return job
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         inputs.check_browse(queue, state, after, limit)
-        args = (queue, rows.STATE_NUMBERS[state], after, limit)
-        return [rows.info(queue, row) for row in await self._client.call("browse", args, rows.JOBS)]
+        page: list[JobInfo] = []
+        while len(page) < limit:
+            args = (queue, rows.STATE_NUMBERS[state], after, min(_PAGE, limit - len(page)))
+            found: rows.Found = await self._client.call("browse", args, rows.JOBS)
+            jobs, damaged = rows.infos(queue, found)
+            if damaged:  # a dead one is found again, and can be read then
+                await self._set_aside(damaged)
+                jobs, _ = rows.infos(queue, await self._client.call("browse", args, rows.JOBS))
+            page += jobs
+            if not jobs:
+                break
+            after = page[-1].id
+        return page
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)
@@ -187,11 +221,14 @@ class TarantoolStorage(Closing):
         check_queue(queue)
         await self._client.call("resume", (queue,), rows.FLAG)
 
-    async def purge(self, queue: str, state: State) -> int:
-        inputs.check_browse(queue, state, None, 0)
+    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
+        inputs.check_purge(queue, state, before, limit)
         purged, last, more = 0, None, True
-        while more:
-            args = (queue, rows.STATE_NUMBERS[state], last, _PURGE_AT_ONCE)
+        ordered = before is not None or limit is not None
+        while more and (limit is None or purged < limit):
+            # In pieces: each is one transaction, and between them others have their turn.
+            most = _PURGE_AT_ONCE if limit is None else min(_PURGE_AT_ONCE, limit - purged)
+            args = (queue, rows.STATE_NUMBERS[state], last, most, ordered, before)
             count, last, more = await self._client.once("purge", args, rows.PURGED)
             purged += count
         return purged

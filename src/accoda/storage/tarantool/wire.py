@@ -20,7 +20,7 @@ from accoda.storage.tarantool.errors import ServerError
 GREETING_SIZE = 128
 PREFIX_SIZE = 5  # the length, always written as a 32-bit number
 
-_CALL, _AUTH, _EVAL = 0x0A, 0x07, 0x08
+_CALL, _AUTH, _EVAL, _PING = 0x0A, 0x07, 0x08, 0x40
 _KEY_TUPLE, _KEY_FUNCTION, _KEY_USER, _KEY_EXPRESSION = 0x21, 0x22, 0x23, 0x27
 _KEY_CODE, _KEY_SYNC = 0x00, 0x01
 _KEY_DATA, _KEY_ERROR = 0x30, 0x31
@@ -46,6 +46,11 @@ def call(sync: int, function: str, args: Sequence[Any]) -> bytes:
 def eval_(sync: int, script: str, args: Sequence[Any]) -> bytes:
     """Run a script that is sent along."""
     return _packet(_EVAL, sync, _encode({_KEY_EXPRESSION: script, _KEY_TUPLE: args}))
+
+
+def ping(sync: int) -> bytes:
+    """Ask for a sign of life."""
+    return _packet(_PING, sync, _encode({}))
 
 
 def auth(sync: int, user: str, password: str, greeting: bytes) -> bytes:

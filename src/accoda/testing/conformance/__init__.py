@@ -67,10 +67,18 @@ from accoda.testing.conformance.races import (
     TestTasksRace,
     TestThreadsRace,
 )
+from accoda.testing.conformance.retention import (
+    TestGrowth,
+    TestRetention,
+)
 from accoda.testing.conformance.settle import TestGrown, TestSettle
 from accoda.testing.conformance.stats import (
     TestOldestAge,
     TestStats,
+)
+from accoda.testing.conformance.storms import (
+    TestStorm,
+    TestStormOfAPausedQueue,
 )
 from accoda.testing.conformance.take import (
     TestCost,
@@ -98,6 +106,7 @@ __all__ = [
     "TestFind",
     "TestFreshStart",
     "TestGrown",
+    "TestGrowth",
     "TestHandlesRace",
     "TestInvalidInput",
     "TestKeptResults",
@@ -121,11 +130,14 @@ __all__ = [
     "TestPurge",
     "TestRemove",
     "TestRerank",
+    "TestRetention",
     "TestRetry",
     "TestRevive",
     "TestSettle",
     "TestStartTime",
     "TestStats",
+    "TestStorm",
+    "TestStormOfAPausedQueue",
     "TestTake",
     "TestTasksRace",
     "TestThreadsRace",

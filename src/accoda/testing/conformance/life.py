@@ -100,6 +100,8 @@ BAD: dict[str, Call] = {
     "resume a bad name": lambda s: s.resume(""),
     "purge a bad name": lambda s: s.purge("a b", "ready"),
     "purge no state": lambda s: s.purge(Q, "all"),
+    "purge before half a moment": lambda s: s.purge(Q, "ready", before=0.5),
+    "purge less than nothing": lambda s: s.purge(Q, "ready", limit=-1),
     "documents by a number": lambda s: s.documents(1),
 }
 

@@ -3,7 +3,8 @@
 -- keys:      moved, ids, queues, then the base of each queue
 -- arguments: now, call, forget, width, step, number, floor, count, names, then the jobs (see parts/add.lua)
 -- answer:    as enqueue
--- uses:      time record shelf notes lease due kept locate add
+-- uses:      time record shelf notes lease kept due
+-- later:     ids aside moves locate add
 --
 -- `moved` is the mark of this run: it stays ten minutes, and nobody sends a run that he read more than five ago.
 local earlier = call('GET', KEYS[1])
@@ -11,9 +12,11 @@ if earlier then
   return earlier
 end
 call('SET', KEYS[1], '', 'PX', 600000)
-local bases = open_queues(KEYS[3], ARGV[9])
+local add = rest()
+local bases = add.bases_of(ARGV[9])
+add.open_queues(KEYS[3], ARGV[9])
 local count = tonumber(ARGV[8])
-local sequence, number = next_ids(KEYS[2], count, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
-local said = add_all(bases, ARGV, 10, count, sequence, tonumber(ARGV[5]), number)
+local sequence, number = add.next_ids(KEYS[2], count, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), bases)
+local said = add.add_all(bases, ARGV, 10, count, sequence, tonumber(ARGV[5]), number)
 call('SET', KEYS[1], said, 'PX', 600000)
 return said

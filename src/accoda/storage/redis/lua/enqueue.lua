@@ -3,12 +3,15 @@
 -- keys:      calls, ids, queues, then the base of each queue
 -- arguments: now, call, forget, width, step, number, floor, count, names, then the jobs (see parts/add.lua)
 -- answer:    the first id where all jobs are plain, else "id what waiters" without spaces for each job, with commas
--- uses:      time once record shelf notes lease due kept locate add
+-- uses:      time once record shelf notes lease kept due
+-- later:     ids aside moves locate add
 local earlier = once(true)
 if earlier then
   return earlier
 end
-local bases = open_queues(KEYS[3], ARGV[9])
+local add = rest()
+local bases = add.bases_of(ARGV[9])
+add.open_queues(KEYS[3], ARGV[9])
 local count = tonumber(ARGV[8])
-local sequence, number = next_ids(KEYS[2], count, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]))
-return remember(add_all(bases, ARGV, 10, count, sequence, tonumber(ARGV[5]), number))
+local sequence, number = add.next_ids(KEYS[2], count, tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), bases)
+return remember(add.add_all(bases, ARGV, 10, count, sequence, tonumber(ARGV[5]), number))

@@ -15,7 +15,7 @@ for at = 7, #ARGV, 2 do
   if value then
     batch, attempts = match(value, '^([^,]*),[^,]*,%d+%a(%d+)')
   end
-  if attempts ~= ARGV[at + 1] or tonumber(call('ZSCORE', base .. ':ends', batch)) <= now then
+  if attempts ~= ARGV[at + 1] or (end_of(base, batch) or 0) <= now then
     lost[#lost + 1] = (at - 7) / 2
   else
     if not groups[batch] then
@@ -40,6 +40,7 @@ for n, batch in ipairs(order) do
       call('HSET', base .. ':taken', id, name .. sub(value, #batch + 1))
     end
     local taken_at, _, worker = batch_of(base, batch)
+    taken_at, worker = taken_at or whole(now), worker or ''
     call('ZADD', base .. ':ends', till, name)
     call('HSET', base .. ':batches', name, taken_at .. ',' .. table.concat(ids) .. ',' .. worker, name .. '#', #ids)
     release(base, batch, #ids)

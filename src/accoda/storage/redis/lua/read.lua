@@ -12,6 +12,7 @@ if ARGV[5] == 'prefix' then
     names = call('ZRANGEBYLEX', names_key, '[' .. ARGV[6], '(' .. ARGV[6] .. '\255') -- no name has the byte 255
   end
 end
+tidy()
 local answer = {}
 for _, name in ipairs(names) do
   local version, ends, value, over = read(name)

@@ -5,12 +5,12 @@
 -- answer:    the number, or 0 if all are given
 -- uses:      time
 local number = call('HGET', KEYS[1], ARGV[5])
-if number then
+if tonumber(number) then
   return tonumber(number)
 end
 local given, count, highest = {}, 0, tonumber(ARGV[7])
 for _, each in ipairs(call('HVALS', KEYS[1])) do
-  given[tonumber(each)] = true
+  given[tonumber(each) or 0] = true -- 0: damaged, and nobody's
   count = count + 1
 end
 if count >= highest then

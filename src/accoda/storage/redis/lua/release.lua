@@ -10,7 +10,7 @@ if joined == '' then
   if call('HEXISTS', base .. ':batches', batch) == 0 then
     return 0
   end
-  joined = select(2, batch_of(base, batch))
+  joined = select(2, batch_of(base, batch)) or ''
 end
 local back = 0
 for id in string.gmatch(joined, '%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') do
@@ -19,7 +19,7 @@ for id in string.gmatch(joined, '%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d') do
   if value then
     held, rank, record = split_taken(value)
   end
-  if held and (held == batch or batch == '') then
+  if held and good_number(rank) and (held == batch or batch == '') then
     call('HDEL', base .. ':taken', id)
     shelve(base .. ':ready', {rank, record}, {id}, {rank})
     release(base, held, 1)

@@ -3,23 +3,24 @@
 -- keys:      calls, queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, then the ids
 -- answer:    how many were revived
--- uses:      time once record shelf notes lease due
+-- uses:      time once record shelf notes lease kept due
+-- later:     ids aside moves locate
 local earlier = once(false)
 if earlier then
   return earlier
 end
 
 local function revive(base, id)
-  local member = call('ZRANGEBYSCORE', base .. ':dead', id, id)[1]
-  if not member then
+  local state, record, rank = rest().ended(base, 'dead', id)
+  if not state then
     return false
   end
-  local rank, record = match(member, '^([^,]*),(.*)$')
   local job = parse(record)
   if job.key ~= '' and call('HSETNX', base .. ':keys', job.key, id) == 0 then
     return false
   end
   call('ZREMRANGEBYSCORE', base .. ':dead', id, id)
+  call('ZREM', base .. ':dead:at', id)
   local notes = notes_of(base, id)
   notes.ended_at = ''
   write_notes(base, id, notes)
@@ -32,7 +33,8 @@ end
 local revived = 0
 for at = 5, #ARGV do
   for n = 3, #KEYS do
-    if revive(KEYS[n], ARGV[at]) then
+    local ok, revived_here = attempt(revive, KEYS[n], ARGV[at])
+    if ok and revived_here then
       revived = revived + 1
       break
     end

@@ -11,7 +11,8 @@
 -- `names` are the queues of the follow-ups, with commas, when they are stored here: each is the arguments of a job (see
 -- parts/add.lua). Else each is two texts, a run and a sealed job: runs go to the outbox, to be moved on to other shards.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
--- uses:      time once record shelf notes lease due kept locate add settle
+-- uses:      time once record shelf notes lease kept due
+-- later:     ids aside moves locate add settle
 local names, count = ARGV[8], tonumber(ARGV[9])
 local outcomes, at, follow_ups = {}, 10, 0
 local wanted = {}
@@ -44,17 +45,40 @@ if earlier then
   return earlier
 end
 
+local bases = names ~= '' and rest().bases_of(names)
 local lines = {}
 for base, ids in pairs(wanted) do
   local line = {held = {}, gone = {}, batches = {}, ends = {}, done = 0, retried = 0, buried = 0}
-  for from = 1, #ids, CHUNK do
-    local to = math.min(from + CHUNK - 1, #ids)
-    local values = call('HMGET', base .. ':taken', unpack(ids, from, to))
-    for n = from, to do
-      line.held[ids[n]] = values[n - from + 1]
-    end
+  local ok, values = attempt(values_of, base .. ':taken', ids) -- else all of this queue are lost, but not the others
+  for n = 1, ok and #ids or 0 do
+    line.held[ids[n]] = values[n]
   end
   lines[base] = line
+end
+
+-- Outcomes that do more than make a plain job go. Why it is refused; nil where it was applied.
+local function change(outcome, base, line, value, batch)
+  local _, rank, record = split_taken(value)
+  local job = parse(record)
+  if not job then
+    return 'l' -- it is set aside when the lease ends
+  end
+  rank = good_number(rank) and rank or '0'
+  if outcome.kind == 'f' then
+    local seen = tonumber(ARGV[outcome.at])
+    if seen and waiters_of(base, job.id) > seen then
+      return 'g'
+    end
+    rest().finish(base, job, rank, batch, ARGV[outcome.at + 1])
+  elseif outcome.kind == 'd' then
+    rest().finish(base, job, rank, batch, '')
+  elseif outcome.kind == 'r' then
+    rest().put_back(base, job, rank, batch, ARGV[outcome.at], ARGV[outcome.at + 1])
+    line.retried = line.retried + 1
+  else
+    rest().bury(base, job, rank, batch, ARGV[outcome.at])
+    line.buried = line.buried + 1
+  end
 end
 
 -- Why an outcome is refused; nil where it was applied. Nothing is removed before the end of the script but from
@@ -65,34 +89,22 @@ local function apply(outcome, base, line)
     return 'l'
   end
   local batch, flag, attempts = match(value, '^([^,]*),[^,]*,%d+(%a)(%d+)')
-  if attempts ~= outcome.attempts then
+  if attempts ~= outcome.attempts then -- nil where it cannot be read
     return 'l'
   end
   local till = line.ends[batch]
   if not till then
-    till = tonumber(call('ZSCORE', base .. ':ends', batch))
+    local ok, found = attempt(end_of, base, batch)
+    till = ok and found or 0
     line.ends[batch] = till
   end
   if till <= now then
     return 'l'
   end
   if flag ~= 'p' or (outcome.kind ~= 'd' and outcome.kind ~= 'f') then
-    local _, rank, record = split_taken(value)
-    local job = parse(record)
-    if outcome.kind == 'f' then
-      local seen = tonumber(ARGV[outcome.at])
-      if seen and call('LLEN', base .. ':waiters:' .. job.id) > seen then
-        return 'g'
-      end
-      finish(base, job, rank, batch, ARGV[outcome.at + 1])
-    elseif outcome.kind == 'd' then
-      finish(base, job, rank, batch, '')
-    elseif outcome.kind == 'r' then
-      put_back(base, job, rank, batch, ARGV[outcome.at], ARGV[outcome.at + 1])
-      line.retried = line.retried + 1
-    else
-      bury(base, job, rank, batch, ARGV[outcome.at])
-      line.buried = line.buried + 1
+    local ok, why = attempt(change, outcome, base, line, value, batch)
+    if not ok or why then
+      return why == 'g' and why or 'l'
     end
   end
   if outcome.kind == 'd' or outcome.kind == 'f' then
@@ -111,16 +123,19 @@ for n = 1, count do
     refused[#refused + 1] = (n - 1) .. ':' .. outcome.why
   end
 end
-for base, line in pairs(lines) do
+local function close_line(base, line)
   many('HDEL', base .. ':taken', line.gone)
   for batch, number in pairs(line.batches) do
     release(base, batch, number)
   end
   for _, counter in ipairs({'done', 'retried', 'buried'}) do
     if line[counter] > 0 then
-      call('HINCRBY', base .. ':meta', counter, line[counter])
+      add_to(base .. ':meta', counter, line[counter])
     end
   end
+end
+for base, line in pairs(lines) do
+  attempt(close_line, base, line)
 end
 
 -- The arguments of the follow-ups whose outcome was applied.
@@ -128,7 +143,7 @@ local function accepted_jobs()
   local jobs, number = {}, 0
   for n = 1, count do
     for _ = 1, outcomes[n].follow_ups do
-      local _, next_at = read_job(ARGV, at)
+      local _, next_at = rest().read_job(ARGV, at)
       if not outcomes[n].why then
         number = number + 1
         for each = at, next_at - 1 do
@@ -146,10 +161,10 @@ local function enqueue_here()
   if number == 0 then
     return
   end
-  local bases = open_queues(KEYS[3], names)
+  rest().open_queues(KEYS[3], names)
   local step = tonumber(ARGV[5])
-  local sequence, shard = next_ids(KEYS[2], number, step, tonumber(ARGV[6]), tonumber(ARGV[7]))
-  add_all(bases, jobs, 1, number, sequence, step, shard)
+  local sequence, shard = rest().next_ids(KEYS[2], number, step, tonumber(ARGV[6]), tonumber(ARGV[7]), bases)
+  rest().add_all(bases, jobs, 1, number, sequence, step, shard)
 end
 
 local function post()

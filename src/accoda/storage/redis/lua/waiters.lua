@@ -10,7 +10,8 @@ if not value then
   return {}
 end
 local batch, attempts = match(value, '^([^,]*),[^,]*,%d+%a(%d+)')
-if attempts ~= ARGV[6] or tonumber(call('ZSCORE', base .. ':ends', batch)) <= now then
+if attempts ~= ARGV[6] or (end_of(base, batch) or 0) <= now then
   return {}
 end
-return call('LRANGE', base .. ':waiters:' .. id, 0, -1)
+local found = redis.pcall('LRANGE', base .. ':waiters:' .. id, 0, -1)
+return found.err and {} or found

@@ -4,7 +4,6 @@
 -- arguments: now, call, forget, width, name, value, expected version (or empty), time to live in ms (or empty)
 -- answer:    the new version, or "-found" where another one was found (0: none)
 -- uses:      time once document
-local TOMBSTONE = 24 * 3600 * 1000
 local name, expected, ttl = ARGV[5], ARGV[7], ARGV[8]
 local earlier = once(true)
 if earlier then
@@ -15,9 +14,7 @@ local found = last and not over and last or '0'
 if expected ~= '' and expected ~= found then
   return remember('-' .. found)
 end
--- The empty name holds the highest version of the tombstones that were cleared away: versions go on from there.
-last = last or call('HGET', values_key, '') or 0
-local version = string.format('%.0f', last + 1)
+local version = string.format('%.0f', (last or floor()) + 1)
 local ends = ttl == '' and '' or string.format('%.0f', now + ttl)
 call('HSET', values_key, name, version .. ',' .. ends .. '\0' .. ARGV[6])
 call('ZADD', names_key, 0, name)
@@ -26,11 +23,5 @@ if ends == '' then
 else
   call('ZADD', ends_key, ends, name)
 end
-for _, old in ipairs(call('ZRANGEBYSCORE', ends_key, '-inf', now - TOMBSTONE, 'LIMIT', 0, 10)) do
-  local highest = math.max((read(old)), call('HGET', values_key, '') or 0)
-  call('HSET', values_key, '', string.format('%.0f', highest))
-  call('HDEL', values_key, old)
-  call('ZREM', names_key, old)
-  call('ZREM', ends_key, old)
-end
+tidy()
 return remember(version)

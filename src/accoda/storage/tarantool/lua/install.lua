@@ -2,9 +2,9 @@
 -- Runs by EVAL under an account that may create spaces, functions and roles.
 --
 -- arguments: version, parts {{name, source}, …} in the order in which they are loaded, verbs {name, …},
---            stub: the body of the functions, with %s where the verb's name goes
--- answer: the version that is installed now; a newer one is left as it is
-local version, parts, verbs, stub = ...
+--            stub: the body of the functions, with %s where the verb's name goes; revision
+-- answer: the revision that is installed now; a newer one is left as it is
+local version, parts, verbs, stub, revision = ...
 
 local function space(name, format)
     return box.schema.space.create(name, {if_not_exists = true, format = format})
@@ -20,8 +20,9 @@ local function install()
     })
     index(app, 'primary', true, {1, 'unsigned'})
     local installed = app:get(1)
-    if installed ~= nil and installed.version >= version then
-        return installed.version
+    local found = installed ~= nil and (installed[5] or installed.version) or 0
+    if found >= revision then
+        return found
     end
 
     -- The fields are those of JobInfo, in its order; `sort` is what orders a job within its state:
@@ -74,6 +75,31 @@ local function install()
     local numbers = space('accoda_numbers', {{'name', 'string'}, {'value', 'unsigned'}})
     index(numbers, 'primary', true, {1, 'string'})
 
+    -- The versions of documents that ended (revision 3): see 7_documents.lua.
+    local tombstones = space('accoda_tombstones', {{'name', 'string'}, {'version', 'unsigned'}, {'at', 'unsigned'}})
+    index(tombstones, 'primary', true, {1, 'string'})
+    index(tombstones, 'at', false, {3, 'unsigned'})
+
+    -- A reserve of memory (revision 3): see 6_room.lua.
+    if box.space.accoda_ballast == nil then
+        local ballast = box.schema.space.create('accoda_ballast', {
+            temporary = true, format = {{'n', 'unsigned'}, {'nothing', 'string'}},
+        })
+        index(ballast, 'primary', true, {1, 'unsigned'})
+    end
+
+    -- The order in which jobs ended (revision 3). Those that ended before this space was made are put into it by purge, up
+    -- to the id that is the last one now.
+    local is_new = box.space.accoda_ended == nil
+    local ended = space('accoda_ended', {
+        {'queue', 'unsigned'}, {'state', 'unsigned'}, {'at', 'unsigned'}, {'job', 'unsigned'},
+    })
+    index(ended, 'primary', true, {1, 'unsigned', 2, 'unsigned', 3, 'unsigned', 4, 'unsigned'})
+    local last = numbers:get('last_id')
+    if is_new and last ~= nil then
+        numbers:replace({'ended_until', last[2]})
+    end
+
     -- The last answer to each client in each of its slots: see 4_receipts.lua.
     local receipts = space('accoda_receipts', {
         {'client', 'string'}, {'slot', 'unsigned'}, {'number', 'unsigned'}, {'at', 'unsigned'}, {'answer', 'any'},
@@ -87,8 +113,8 @@ local function install()
         box.schema.role.grant('accoda', 'execute', 'function', name, {if_not_exists = true})
     end
     local stamp = installed == nil and 1 or installed.stamp + 1
-    app:replace({1, version, stamp, parts})
-    return version
+    app:replace({1, version, stamp, parts, revision})
+    return revision
 end
 
 -- One transaction: of two clients that install at once, the second finds all of it.

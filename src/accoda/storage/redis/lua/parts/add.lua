@@ -22,21 +22,33 @@ end
 
 local function add_waiter(base, id, waiter)
   if waiter == '' then
-    return call('LLEN', base .. ':waiters:' .. id)
+    return waiters_of(base, id)
   end
-  return call('RPUSH', base .. ':waiters:' .. id, sub(waiter, 2))
+  local key = base .. ':waiters:' .. id
+  local number = redis.pcall('RPUSH', key, sub(waiter, 2))
+  if type(number) == 'table' then
+    call('DEL', key) -- something else lay there
+    number = call('RPUSH', key, sub(waiter, 2))
+  end
+  return number
 end
 
--- The key is held: what becomes of the newcomer.
+-- The key is held: what becomes of the newcomer. nil where its holder is none: unreadable, gone, or ended.
 local function join(base, id, new)
+  local state, record, _, batch
+  if match(id, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') then
+    state, record, _, batch = locate(base, id)
+  end
+  if not state or state == 'dead' or state == 'done' then
+    return nil
+  end
   if new.mode == 'k' then
-    return id .. 'k' .. call('LLEN', base .. ':waiters:' .. id)
+    return id .. 'k' .. waiters_of(base, id)
   end
   local waiters = add_waiter(base, id, new.waiter)
   if new.mode == 'a' then
     return id .. 'a' .. waiters
   end
-  local state, record, _, batch = locate(base, id)
   local job = parse(record)
   if state == 'taken' then
     -- The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
@@ -62,8 +74,9 @@ local function add_one(base, id, new)
   if new.key then
     apply_due(base)
     local held = call('HGET', base .. ':keys', new.key)
-    if held then
-      return join(base, held, new)
+    local said = held and join(base, held, new)
+    if said then
+      return said
     end
     call('HSET', base .. ':keys', new.key, id)
   end
@@ -75,38 +88,33 @@ local function add_one(base, id, new)
 end
 
 -- Plain jobs of one queue, all in a few commands.
+local was_empty = {}
 local function add_plain(base, pairs, ids, ranks)
-  local first = call('ZCARD', base .. ':ready') == 0
   shelve(base .. ':ready', pairs, ids, ranks)
-  if first then
+  if was_empty[base] then
     call('PUBLISH', base .. ':wake', '')
   end
 end
 
--- The bases of the queues in `names` (with commas), which are the last of KEYS; from now on the queues are known.
-local function open_queues(queues, names)
+-- The bases of the queues in `names` (with commas), which are the last of KEYS. A key of another type shows here, before
+-- anything is changed.
+local function bases_of(names)
   local bases, n = {}, #KEYS - select(2, string.gsub(names, '[^,]+', ''))
-  for name in string.gmatch(names, '[^,]+') do
+  for _ in string.gmatch(names, '[^,]+') do
     n = n + 1
-    bases[#bases + 1] = KEYS[n]
-    call('SADD', queues, name)
+    local base = KEYS[n]
+    bases[#bases + 1] = base
+    was_empty[base] = call('ZCARD', base .. ':ready') == 0
+    call('ZCARD', base .. ':ready:ids')
   end
   return bases
 end
 
--- Numbers for `count` new jobs: above all that this shard and (`floor`) the caller have seen. The id is
--- sequence * step + number, where the number (0 on a single server) is the shard's own in a Cluster.
-local function next_ids(ids_key, count, step, number, floor)
-  local last = call('HINCRBY', ids_key, 'last', count)
-  if last - count < floor then
-    last = floor + count
-    call('HSET', ids_key, 'last', whole(last))
+-- From now on these queues are known.
+local function open_queues(queues, names)
+  for name in string.gmatch(names, '[^,]+') do
+    call('SADD', queues, name)
   end
-  if step > 1 then
-    call('HSETNX', ids_key, 'number', number) -- the shard keeps its first number, whatever a client believes
-    number = tonumber(call('HGET', ids_key, 'number'))
-  end
-  return last - count, number
 end
 
 -- Add jobs whose arguments are `args` from `at` on; `bases[n]` is queue n. Answers with one text for each job (id,

@@ -1,21 +1,11 @@
 -- Jobs that have ended: `<base>:dead` and `<base>:done`, sorted sets of "rank,record" by id; `<base>:kept`, a sorted set
--- of ids by the moment until which a finished job is kept.
+-- of ids by the moment until which a finished job is kept; `<base>:dead:at` and `<base>:done:at`, sorted sets of ids by
+-- the moment at which they ended. Older clients do not keep these, so a job may be missing in them, and one in them may
+-- be gone: see index.lua.
 local function forget_job(base, id)
   call('DEL', base .. ':waiters:' .. id)
   call('HDEL', base .. ':notes', id)
   call('HDEL', base .. ':afresh', id)
-end
-
-local function forget_kept(base)
-  local first = call('ZRANGE', base .. ':kept', 0, 0, 'WITHSCORES')[2]
-  if not first or tonumber(first) > now then
-    return
-  end
-  for _, id in ipairs(call('ZRANGEBYSCORE', base .. ':kept', '-inf', now)) do
-    call('ZREMRANGEBYSCORE', base .. ':done', id, id)
-    forget_job(base, id)
-  end
-  call('ZREMRANGEBYSCORE', base .. ':kept', '-inf', now)
 end
 
 -- A key is held by the job that waits or runs under it.
@@ -23,4 +13,9 @@ local function free_key(base, job)
   if job.key ~= '' and call('HGET', base .. ':keys', job.key) == job.id then
     call('HDEL', base .. ':keys', job.key)
   end
+end
+
+local function waiters_of(base, id)
+  local number = redis.pcall('LLEN', base .. ':waiters:' .. id)
+  return type(number) == 'number' and number or 0 -- else something else lies there
 end

@@ -1,30 +1,47 @@
 -- What is known of a job beside its record, only once it has run. <base>:notes, id -> five texts with NUL between them:
 -- worker ('=' and the name), taken_at, ended_at, reason ('=' and the text), result ('=' and the bytes).
-local function notes_of(base, id)
-  local text = call('HGET', base .. ':notes', id)
-  if not text then
-    return {worker = '', taken_at = '', ended_at = '', reason = '', result = ''}
+local function read_notes(text)
+  if text then
+    local worker, taken_at, ended_at, reason, result = match(text, '^(%Z*)%z(%d*)%z(%d*)%z(%Z*)%z(.*)$')
+    if worker and #taken_at <= 16 and #ended_at <= 16 then
+      return {worker = worker, taken_at = taken_at, ended_at = ended_at, reason = reason, result = result}
+    end
   end
-  local worker, taken_at, ended_at, reason, result = match(text, '^(%Z*)%z(%d*)%z(%d*)%z(%Z*)%z(.*)$')
-  return {worker = worker, taken_at = taken_at, ended_at = ended_at, reason = reason, result = result}
+  return {worker = '', taken_at = '', ended_at = '', reason = '', result = ''} -- none, or damaged
+end
+
+local function notes_of(base, id)
+  return read_notes(call('HGET', base .. ':notes', id))
+end
+
+local function notes_text(notes)
+  return table.concat({notes.worker, notes.taken_at, notes.ended_at, notes.reason, notes.result}, '\0')
 end
 
 local function write_notes(base, id, notes)
-  call('HSET', base .. ':notes', id, table.concat({notes.worker, notes.taken_at, notes.ended_at, notes.reason,
-    notes.result}, '\0'))
+  call('HSET', base .. ':notes', id, notes_text(notes))
+end
+
+-- The values of these fields of a hash, however many.
+local function values_of(key, fields)
+  local values = {}
+  for from = 1, #fields, CHUNK do
+    local to = math.min(from + CHUNK - 1, #fields)
+    local found = call('HMGET', key, unpack(fields, from, to))
+    for n = from, to do
+      values[n] = found[n - from + 1]
+    end
+  end
+  return values
 end
 
 -- When a job last began afresh, and how often it crashed since. <base>:afresh, id -> "fresh_at,crashes", only where one
 -- of them is not 0. So a job that never came back (attempts 0) has no entry, and one that came back by Retry alone has
 -- none either. It is no part of the record, because older clients build records anew without what they do not know.
 local function afresh_of(base, ids)
-  local entries = {}
-  for from = 1, #ids, CHUNK do
-    local to = math.min(from + CHUNK - 1, #ids)
-    local found = call('HMGET', base .. ':afresh', unpack(ids, from, to))
-    for n = from, to do
-      entries[n] = found[n - from + 1]
-    end
+  local entries = values_of(base .. ':afresh', ids)
+  for n = 1, #ids do
+    entries[n] = entries[n] and match(entries[n], '^%d+,%d+$') and #entries[n] < 32 and entries[n]
   end
   return entries
 end

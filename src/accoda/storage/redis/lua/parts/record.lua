@@ -9,11 +9,28 @@
 -- leaves nothing behind when it is done (no key, no keep_for, never came back), else x. The id comes first and is as wide
 -- as any, so that members of equal score are in the order of their ids.
 local match, sub, find, format = string.match, string.sub, string.find, string.format
+local HEAD = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)%a(%d+),(%d+),(%d*),(%d*),(%d*),([^,]*),()'
+local MOST_SECONDS = 1e14 -- more than any keep_for
 
+-- A number as we write it: no hex, no spaces, no infinity, which Lua would take as well.
+local function good_number(text)
+  local number = match(text, '^%-?%d[%d.]*e?[+-]?%d*$') and tonumber(text)
+  return number and number - number == 0 and number
+end
+
+-- The fields of a record, or nil where it is none of ours: damaged, or written by somebody else.
 local function parse(record)
-  local id, attempts, created, start, prev, cost, keep, at =
-    match(record, '^(%d+)%a(%d+),(%d+),(%d*),(%d*),(%d*),([^,]*),()')
-  local zero = find(record, '%z', at)
+  local id, attempts, created, start, prev, cost, keep, at = match(record, HEAD)
+  local zero = at and find(record, '%z', at)
+  if not zero or #attempts > 15 or #created > 16 or #start > 16 or #prev > 16 or #cost > 16 then
+    return nil
+  end
+  if keep ~= '' then
+    local seconds = good_number(keep)
+    if not seconds or seconds < 0 or seconds > MOST_SECONDS then
+      return nil
+    end
+  end
   if start == '' then
     start = created
   end

@@ -5,6 +5,7 @@ local function keep_done(base, job, rank, batch, result)
   notes.ended_at, notes.result = whole(now), result
   write_notes(base, job.id, notes)
   call('ZADD', base .. ':done', job.id, rank .. ',' .. build(job))
+  call('ZADD', base .. ':done:at', now, job.id)
   local keep = job.keep * 1000
   local floor = math.floor(keep)
   if keep - floor > 0.5 or (keep - floor == 0.5 and floor % 2 == 1) then -- to the nearest, as the model rounds
@@ -16,7 +17,7 @@ end
 local function finish(base, job, rank, batch, result)
   free_key(base, job)
   if job.keep ~= '' then
-    forget_kept(base)
+    apply_due(base)
     keep_done(base, job, rank, batch, result)
   elseif job.attempts == '0' then
     call('DEL', base .. ':waiters:' .. job.id) -- it never came back, so nothing else is known of it
@@ -41,4 +42,5 @@ local function bury(base, job, rank, batch, reason)
   write_notes(base, job.id, notes)
   free_key(base, job)
   call('ZADD', base .. ':dead', job.id, rank .. ',' .. build(job))
+  call('ZADD', base .. ':dead:at', now, job.id)
 end

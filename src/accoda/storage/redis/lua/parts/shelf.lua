@@ -10,16 +10,13 @@
 local width = tonumber(ARGV[4])
 local CHUNK = 4000 -- arguments of one command; Lua's stack ends at 8000
 
+-- A command with however many arguments; the sum of what it answers.
 local function many(command, key, args)
-  if #args <= CHUNK then
-    if #args > 0 then
-      call(command, key, unpack(args))
-    end
-    return
-  end
+  local sum = 0
   for from = 1, #args, CHUNK do
-    call(command, key, unpack(args, from, math.min(from + CHUNK - 1, #args)))
+    sum = sum + call(command, key, unpack(args, from, math.min(from + CHUNK - 1, #args)))
   end
+  return sum
 end
 
 -- For each run of neighbours, ids[from] to ids[to], that share a bucket.
@@ -47,6 +44,16 @@ local function last_digits(ids, from, to)
   return digits
 end
 
+-- A bucket is a help for finding, not the job: where something else lies under its name, it is thrown away.
+local function in_bucket(command, key, args)
+  local reply = redis.pcall(command, key, unpack(args))
+  if type(reply) == 'table' and reply.err then
+    call('DEL', key)
+    return command == 'HMGET' and {} or call(command, key, unpack(args))
+  end
+  return reply
+end
+
 -- Put jobs on a shelf. `pairs` is score, record, score, record...; `ids` and `places` have one entry for each job.
 local function shelve(shelf, pairs, ids, places)
   many('ZADD', shelf, pairs)
@@ -56,7 +63,7 @@ local function shelve(shelf, pairs, ids, places)
       args[#args + 1] = sub(ids[n], width + 1)
       args[#args + 1] = places[n]
     end
-    many('HSET', shelf .. ':ids:' .. bucket, args)
+    in_bucket('HSET', shelf .. ':ids:' .. bucket, args)
     call('ZADD', shelf .. ':ids', bucket, bucket)
   end)
 end
@@ -65,7 +72,7 @@ end
 local function unplace(shelf, ids)
   each_bucket(ids, function(bucket, from, to)
     local key = shelf .. ':ids:' .. bucket
-    many('HDEL', key, last_digits(ids, from, to))
+    in_bucket('HDEL', key, last_digits(ids, from, to))
     if call('EXISTS', key) == 0 then
       call('ZREM', shelf .. ':ids', bucket)
     end
@@ -75,7 +82,7 @@ end
 local function places_of(shelf, ids)
   local places = {}
   each_bucket(ids, function(bucket, from, to)
-    local found = call('HMGET', shelf .. ':ids:' .. bucket, unpack(last_digits(ids, from, to)))
+    local found = in_bucket('HMGET', shelf .. ':ids:' .. bucket, last_digits(ids, from, to))
     for n = from, to do
       places[n] = found[n - from + 1]
     end
@@ -101,21 +108,29 @@ local function seek(shelf, score, id)
   end
 end
 
+-- Start time and rank of a delayed job. Where its place is damaged, the job is still good: it starts with rank 0.
 local function split_place(place)
-  return match(place, '^(%d+),(.*)$')
+  local start, rank = match(place or '', '^(%d+),(.*)$')
+  return start, rank and good_number(rank) and rank or '0'
 end
 
--- The waiting job with this id: its shelf, its record and its rank. nil where it does not wait.
+-- The waiting job with this id: its shelf, its record and its rank. nil where it does not wait. A place without a
+-- record is of no use to anybody, and forgotten.
 local function waiting(base, id)
-  local bucket, digits = sub(id, 1, width), sub(id, width + 1)
-  local rank = call('HGET', base .. ':ready:ids:' .. bucket, digits)
-  if rank then
-    return 'ready', seek(base .. ':ready', rank, id), rank
-  end
-  local place = call('HGET', base .. ':delayed:ids:' .. bucket, digits)
-  if place then
-    local start, rank = split_place(place)
-    return 'delayed', seek(base .. ':delayed', start, id), rank
+  for _, state in ipairs({'ready', 'delayed'}) do
+    local shelf = base .. ':' .. state
+    local place = places_of(shelf, {id})[1]
+    if place then
+      local score, rank = place, place
+      if state == 'delayed' then
+        score, rank = split_place(place)
+      end
+      local record = score and good_number(score) and seek(shelf, score, id)
+      if record then
+        return state, record, rank
+      end
+      unplace(shelf, {id})
+    end
   end
 end
 

@@ -12,10 +12,21 @@ app.field = {
 -- The counts of a queue's tuple. The count of a state stands at COUNTS + state.
 app.COUNTS = 3
 app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11}
+app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
 
 -- What outlives an upgrade of the application, but not the server: see the stub.
 local memory = app.memory
 memory.committing = memory.committing or 0
+
+-- Counts the jobs of a queue anew. A scan, for the rare moment at which the counts are seen to be wrong: somebody else
+-- has written into the spaces.
+function app.recount(no)
+    local line, ops = box.space.accoda_jobs.index.line, {}
+    for state = app.READY, app.DONE do
+        ops[state + 1] = {'=', app.COUNTS + state, line:count({no, state})}
+    end
+    box.space.accoda_queues:update(no, ops)
+end
 
 -- Writes the counts that a transaction has gathered, one update for each queue.
 local function flush(tx)
@@ -28,7 +39,10 @@ local function flush(tx)
             end
         end
         if size > 0 then
-            box.space.accoda_queues:update(queue, ops)
+            -- The jobs themselves have moved already, so where the sum would be less than nothing they are counted anew.
+            if not pcall(box.space.accoda_queues.update, box.space.accoda_queues, queue, ops) then
+                app.recount(queue)
+            end
         end
     end
     tx.counts = {}
@@ -44,6 +58,10 @@ function app.count(tx, queue, column, change)
     counts[column] = (counts[column] or 0) + change
 end
 
+local function is_full(problem)
+    return type(problem) == 'cdata' and problem.type == 'OutOfMemory' -- which has no code in 2.x
+end
+
 -- Makes a verb of `body(tx, …)`. The verb's own first argument is the present moment in ms, or nil for the server's
 -- clock: only tests pass one.
 --
@@ -53,10 +71,14 @@ end
 -- loud.)
 -- box.commit yields while the log is written. Others may then see what is not yet on disk; but their own changes come
 -- after it in the log, so they are acknowledged only after it, and if its write fails they are rolled back with it.
-function app.atomic(body)
-    return function(now, ...)
+-- `grows` says that the verb only adds: see 6_room.lua.
+function app.atomic(body, grows)
+    local again = false -- a second run, after room was made
+    local function verb(now, ...)
         local exact = now == nil and clock.time() * 1000 or tonumber(now)
-        local tx = {now = math.floor(exact), exact = exact, counts = {}, touched = {}, applied = {}}
+        local tx = {
+            now = math.floor(exact), exact = exact, counts = {}, touched = {}, applied = {}, may_move = app.DUE_AT_ONCE,
+        }
         box.begin()
         local ok, answer = pcall(body, tx, ...)
         if ok and next(tx.counts) ~= nil then
@@ -68,7 +90,17 @@ function app.atomic(body)
         end
         if not ok then
             box.rollback()
-            error(answer, 0)
+            if again or not is_full(answer) then
+                error(answer, 0)
+            end
+            app.make_room(not grows)
+            again = true
+            local done, result = pcall(verb, now, ...) -- nothing of the first run is left
+            again = false
+            if not done then
+                error(result, 0)
+            end
+            return result
         end
         memory.committing = memory.committing + 1
         local written, problem = pcall(box.commit)
@@ -82,6 +114,7 @@ function app.atomic(body)
         end
         return answer
     end
+    return verb
 end
 
 -- For an answer that changed nothing but vouches for something ("this job is kept", "this is the document"): where

@@ -27,8 +27,8 @@ end
 
 -- Makes a verb of `body(tx, …)` whose second argument, after `now`, is a receipt or nil. `remember(answer)` is what is
 -- stored of an answer (nil: nothing, because nothing was changed), and `recall(tx, stored, …)` makes the answer of it
--- again; without them it is stored as it is.
-function app.once(body, remember, recall)
+-- again; without them it is stored as it is. `grows` is as for app.atomic.
+function app.once(body, remember, recall, grows)
     return app.atomic(function(tx, receipt, ...)
         if receipt == nil then
             return body(tx, ...)
@@ -57,5 +57,5 @@ function app.once(body, remember, recall)
             clean(tx, app.memory)
         end
         return answer
-    end)
+    end, grows)
 end

@@ -6,6 +6,7 @@ local app = ...
 
 app.verbs.documents = app.atomic(function(tx, prefix)
     app.stand_behind()
+    app.tidy_documents(tx)
     local found = {}
     for _, document in box.space.accoda_documents:pairs({prefix}, {iterator = 'GE'}) do
         if document.name:sub(1, #prefix) ~= prefix then

@@ -18,6 +18,19 @@ local function start_of(now, delay, start_at)
     return start_at == nil and now or math.max(now, tonumber(start_at))
 end
 
+-- The job that holds a key. A key that is held by none is free.
+function app.holder(no, key)
+    local row = box.space.accoda_keys:get({no, key})
+    if row == nil then
+        return nil
+    end
+    local job = box.space.accoda_jobs:get(row[3])
+    if job ~= nil and job[f.STATE] <= TAKEN and job[f.QUEUE] == no and job[f.KEY] == key then
+        return job
+    end
+    box.space.accoda_keys:delete({no, key})
+end
+
 -- The key is held: what becomes of the newcomer.
 local function join(tx, no, new, held, start)
     local id, waiters, ops = held[f.ID], held[f.WAITERS], {}
@@ -26,7 +39,8 @@ local function join(tx, no, new, held, start)
         return {id, mode, waiters}
     end
     if new[10] ~= nil then
-        waiters = waiters + 1
+        local last = box.space.accoda_waiters.index.primary:max({id})
+        waiters = math.max(waiters, last == nil and 0 or last[2]) + 1
         box.space.accoda_waiters:insert({id, waiters, new[10]})
         ops[1] = {'=', f.WAITERS, waiters}
     end
@@ -61,8 +75,8 @@ end
 -- Also called by settle, for follow-ups.
 function app.enqueue(tx, names, news)
     local jobs, keys, numbers = box.space.accoda_jobs, box.space.accoda_keys, box.space.accoda_numbers
-    local last = numbers:get('last_id')
-    local id = last == nil and 0 or last[2]
+    local last, highest = numbers:get('last_id'), jobs.index.primary:max()
+    local id = math.max(last == nil and 0 or tonumber(last[2]), highest == nil and 0 or tonumber(highest[1]))
     local first, now, joined, queues = id + 1, tx.now, {}, {}
     for position, new in ipairs(news) do
         local place, rank, key = new[1], new[3], new[8]
@@ -76,10 +90,10 @@ function app.enqueue(tx, names, news)
         local start = start_of(now, new[5], new[6])
         if key ~= nil then
             app.apply_due(tx, queue)
-            held = keys:get({no, key})
+            held = app.holder(no, key)
         end
         if held ~= nil then
-            local answer = join(tx, no, new, jobs:get(held[3]), start)
+            local answer = join(tx, no, new, held, start)
             joined[#joined + 1] = {position, answer[1], answer[2], answer[3]}
         else
             id = id + 1
@@ -95,7 +109,7 @@ function app.enqueue(tx, names, news)
             if key ~= nil then
                 keys:insert({no, key, id})
                 if waiter ~= nil then
-                    box.space.accoda_waiters:insert({id, 1, waiter})
+                    box.space.accoda_waiters:replace({id, 1, waiter})
                 end
             end
             app.count(tx, no, COUNTS + state, 1)
@@ -108,9 +122,10 @@ function app.enqueue(tx, names, news)
 end
 
 app.verbs.enqueue = app.once(function(tx, names, news)
+    app.need_room()
     local answer = app.enqueue(tx, names, news)
     if #answer[2] > 0 then
         app.stand_behind() -- "kept" vouches for a job that another call may be writing at this moment
     end
     return answer
-end)
+end, nil, nil, true)

@@ -6,6 +6,7 @@ local app = ...
 
 app.verbs.read = app.atomic(function(tx, name)
     app.stand_behind()
+    app.tidy_documents(tx)
     local found = box.space.accoda_documents:get(name)
     if found == nil or (found.expires_at ~= 0 and found.expires_at <= tx.now) then
         return {}

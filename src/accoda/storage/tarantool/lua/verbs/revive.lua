@@ -8,11 +8,12 @@ local f = app.field
 local function revive(tx, job)
     local no, keys = job[f.QUEUE], box.space.accoda_keys
     if job[f.KEY] ~= nil then
-        if keys:get({no, job[f.KEY]}) ~= nil then
+        if app.holder(no, job[f.KEY]) ~= nil then
             return 0
         end
         keys:insert({no, job[f.KEY], job[f.ID]})
     end
+    app.forget_end(job)
     box.space.accoda_jobs:update(job[f.ID], {
         {'=', f.STATE, app.READY}, {'=', f.SORT, job[f.RANK]}, {'+', f.ATTEMPTS, 1},
         {'=', f.PREV_START_TIME, job[f.START_TIME]}, {'=', f.START_TIME, tx.now}, {'=', f.ENDED_AT, box.NULL},

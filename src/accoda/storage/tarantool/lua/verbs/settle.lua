@@ -12,23 +12,27 @@ local ID, STATE, RANK, KEY, ATTEMPTS, WAITERS = f.ID, f.STATE, f.RANK, f.KEY, f.
 local START_TIME, PREV_START_TIME, SORT, KEEP_FOR = f.START_TIME, f.PREV_START_TIME, f.SORT, f.KEEP_FOR
 local TAKEN, COUNTS, count, count_of = app.TAKEN, app.COUNTS, app.count, app.count_of
 local RETRY = 1
+local MOST = 2 ^ 56 -- ms: more than any keep_for
 
 local function finish(tx, no, job, result)
     count(tx, no, count_of.DONE, 1)
-    local keep_for = math.floor(job[KEEP_FOR] * 1000 + 0.5)
+    local keep_for = math.floor(app.number(job[KEEP_FOR]) * 1000 + 0.5)
+    if not (keep_for >= 0 and keep_for < MOST) then
+        keep_for = 0 -- damaged
+    end
     if keep_for == 0 then
         app.forget(tx, job)
         return
     end
     if job[KEY] ~= nil then
-        box.space.accoda_keys:delete({no, job[KEY]})
+        app.free_key(job)
     end
     if result == nil then
         result = box.NULL
     end
-    box.space.accoda_jobs:update(job[ID], {
+    app.note_end(box.space.accoda_jobs:update(job[ID], {
         {'=', STATE, app.DONE}, {'=', SORT, tx.now + keep_for}, {'=', f.ENDED_AT, tx.now}, {'=', f.RESULT, result},
-    })
+    }))
     count(tx, no, COUNTS + TAKEN, -1)
     count(tx, no, COUNTS + app.DONE, 1)
 end
@@ -49,17 +53,25 @@ end
 
 local function bury(tx, no, job, reason)
     if job[KEY] ~= nil then
-        box.space.accoda_keys:delete({no, job[KEY]})
+        app.free_key(job)
     end
-    box.space.accoda_jobs:update(job[ID], {
+    app.note_end(box.space.accoda_jobs:update(job[ID], {
         {'=', STATE, app.DEAD}, {'=', SORT, 0}, {'=', f.ENDED_AT, tx.now}, {'=', f.REASON, reason},
-    })
+    }))
     count(tx, no, COUNTS + TAKEN, -1)
     count(tx, no, COUNTS + app.DEAD, 1)
     count(tx, no, count_of.BURIED, 1)
 end
 
+-- Whether more wait than were seen. Those that are there count: the number in the job may be damaged.
+local function grown(job, seen)
+    return box.space.accoda_waiters:count({job[ID]}) > seen
+end
+
 app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
+    if #follow_ups > 0 then
+        app.need_room()
+    end
     local numbers = app.numbers_of(names)
     local refused, is_refused = {}, {}
     for position, outcome in ipairs(outcomes) do
@@ -68,11 +80,15 @@ app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
         if job == nil then
             refused[#refused + 1] = {position, false}
             is_refused[position] = true
+        elseif kind == RETRY and job[RANK] - job[RANK] ~= 0 then -- no rank to go back with
+            app.set_aside(tx, job, app.unreadable(job))
+            refused[#refused + 1] = {position, false}
+            is_refused[position] = true
         elseif kind == RETRY then
             retry(tx, no, names[outcome[1]], job, outcome)
         elseif kind ~= nil and kind > RETRY then
             bury(tx, no, job, outcome[5])
-        elseif outcome[5] ~= nil and job[WAITERS] > outcome[5] then
+        elseif outcome[5] ~= nil and job[WAITERS] > outcome[5] and grown(job, outcome[5]) then
             refused[#refused + 1] = {position, true}
             is_refused[position] = true
         else

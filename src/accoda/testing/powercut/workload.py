@@ -1,0 +1,175 @@
+"""What goes on when the power is cut: rounds of calls, drawn by a seed, each round one transaction."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+from accoda.errors import VersionConflict
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Rank, Retry
+from accoda.storage.protocol import Store
+from accoda.testing.reference import Reference
+
+QUEUES = ("mail", "mail.deliver", "report")
+MARK = "powercut/round"  # a document written in every round: after a cut it tells which rounds are there
+_DOCUMENTS = ("settings", "budget/a", "budget/b", "heartbeat")
+_KEYS = ("k1", "k2", "k3")
+
+
+@dataclass(frozen=True)
+class Call:
+    """A verb with its arguments, for a storage and for the model alike."""
+
+    verb: str
+    args: tuple[Any, ...] = ()
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __call__(self, store: Store) -> Coroutine[Any, Any, Any]:
+        answer: Coroutine[Any, Any, Any] = getattr(store, self.verb)(*self.args, **self.options)
+        return answer
+
+    def on_model(self, model: Reference) -> Any:
+        try:
+            return getattr(model, self.verb)(*self.args, **self.options)
+        except VersionConflict as conflict:
+            return conflict
+
+
+@dataclass(frozen=True)
+class Round:
+    """Calls that arrive together, at a moment."""
+
+    number: int
+    now: int
+    calls: tuple[Call, ...]
+
+
+class Workload:
+    """Draws rounds; learns leases, ids and versions from the answers, as a worker would."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self._rng = rng
+        self._number = 0
+        self._mark_version = 0
+        self._leases: list[Lease] = []
+        self._ids: list[tuple[str, int]] = []
+        self._versions: dict[str, int] = {}
+        self._verbs: tuple[tuple[Callable[[], Call], int], ...] = (
+            (self._enqueue_one, 4),
+            (self._enqueue_batch, 3),
+            (self._take, 5),
+            (self._settle, 6),
+            (self._extend, 1),
+            (self._rerank, 1),
+            (self._write, 3),
+            (self._remove, 1),
+            (self._revive, 1),
+        )
+
+    def begin(self, model: Reference) -> None:
+        """After a cut: forget what was only hoped for, and go on from what is there."""
+        mark = model.read(MARK)
+        self._number = int(mark.value) if mark else 0
+        self._mark_version = mark.version if mark else 0
+        self._leases = model.held()
+        self._ids = [(job.new.queue, job.id) for job in model.jobs.values()]
+        self._versions = {document.name: document.version for document in model.documents("")}
+
+    def draw(self, now: int, time_passed: bool) -> Round:
+        rng = self._rng
+        verbs, weights = zip(*self._verbs, strict=True)
+        calls = [verb() for verb in rng.choices(verbs, weights, k=rng.choice((1, 1, 2, 3, 6, 12)))]
+        self._number += 1
+        mark = Call("write", (MARK, b"%d" % self._number), {"version": self._mark_version, "ttl": None})
+        calls.insert(rng.randint(0, len(calls)), mark)
+        if time_passed:  # at once, so that what is due is applied at this moment, as the model does
+            calls.insert(0, Call("stats"))
+        return Round(self._number, now, tuple(calls))
+
+    def learn(self, round: Round, answers: list[Any]) -> None:
+        self._mark_version += 1
+        for call, answer in zip(round.calls, answers, strict=True):
+            if isinstance(answer, VersionConflict):
+                self._versions[answer.name] = answer.found
+            elif call.verb == "write":
+                self._versions[call.args[0]] = answer
+            elif call.verb == "take":
+                self._leases += [job.lease for job in answer if isinstance(job, Job)]
+            elif call.verb == "enqueue":
+                pairs = zip(call.args[0], answer, strict=True)
+                self._ids += [(new.queue, one.id) for new, one in pairs if isinstance(one, Enqueued)]
+        del self._ids[:-50]
+
+    # The verbs
+
+    def _new_job(self) -> NewJob:
+        rng = self._rng
+        size = rng.choice((0, 20, 20, 100, 100, 700, 5000))
+        return NewJob(
+            rng.choice(QUEUES),
+            rng.randbytes(size),
+            rank=float(rng.randrange(4)),
+            delay=rng.choice((None, None, None, 0.3, 2.0)),
+            keep_for=rng.choice((0.0, 0.0, 0.0, 1.5)),
+            **self._keyed(),
+        )
+
+    def _keyed(self) -> dict[str, Any]:
+        if self._rng.random() < 0.8:
+            return {}
+        how = self._rng.choice(("keep", "replace", "attach"))
+        return {"key": self._rng.choice(_KEYS), "on_duplicate": how, "waiter": self._rng.choice((None, b"w"))}
+
+    def _enqueue_one(self) -> Call:
+        return Call("enqueue", ([self._new_job()],))
+
+    def _enqueue_batch(self) -> Call:
+        return Call("enqueue", ([self._new_job() for _ in range(self._rng.choice((3, 8, 20)))],))
+
+    def _take(self) -> Call:
+        lease = self._rng.choice((0.5, 2.0, 30.0))
+        options = {"lease": lease, "max_cost": None, "worker": "w"}
+        return Call("take", (self._rng.choice(QUEUES), self._rng.choice((1, 3, 10))), options)
+
+    def _some_leases(self) -> list[Lease]:
+        self._rng.shuffle(self._leases)
+        count = self._rng.choice((1, 3, 10))
+        some, self._leases = self._leases[:count], self._leases[count:]
+        return some
+
+    def _settle(self) -> Call:
+        return Call("settle", ([self._outcome(lease) for lease in self._some_leases()],))
+
+    def _outcome(self, lease: Lease) -> Outcome:
+        rng = self._rng
+        match rng.randrange(5):
+            case 0:
+                return Retry(lease, delay=rng.choice((0.0, 0.7)), reason="once more")
+            case 1:
+                return Bury(lease, "no use")
+            case 2:
+                return Done(lease, then=[self._new_job() for _ in range(rng.choice((1, 2, 5)))], result=b"r")
+        return Done(lease)
+
+    def _extend(self) -> Call:
+        some = self._some_leases()
+        self._leases += some
+        return Call("extend", (some, self._rng.choice((0.5, 10.0))))
+
+    def _rerank(self) -> Call:
+        some = self._rng.sample(self._ids, min(3, len(self._ids)))
+        return Call("rerank", ([Rank(queue, id, float(self._rng.randrange(4))) for queue, id in some],))
+
+    def _write(self) -> Call:
+        name = self._rng.choice(_DOCUMENTS)
+        version = self._versions.get(name, 0) if self._rng.random() < 0.7 else None
+        options = {"version": version, "ttl": self._rng.choice((None, None, 1.0))}
+        return Call("write", (name, self._rng.randbytes(self._rng.choice((8, 300)))), options)
+
+    def _remove(self) -> Call:
+        return Call("remove", ([id for _, id in self._rng.sample(self._ids, min(1, len(self._ids)))],))
+
+    def _revive(self) -> Call:
+        return Call("revive", ([id for _, id in self._rng.sample(self._ids, min(5, len(self._ids)))],))

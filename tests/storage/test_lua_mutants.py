@@ -1,0 +1,71 @@
+"""The scripts of Redis and the application of Tarantool, broken on purpose in one place: the suite must notice."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from accoda.testing.servers.process import find_program
+from accoda.testing.servers.pytest import need
+
+TARGET = Path(__file__).with_name("lua_mutant_target.py")
+BOUNDED = "TestStorm::test_one_call_applies_a_bounded_part_over_all_its_queues"
+FENCED = "TestStorm::test_no_ended_lease_is_good_though_its_return_is_not_applied"
+GIVEN_BACK = "TestStorm::test_of_leases_gives_every_job_back_once"
+OLDEST = "TestStorm::test_the_oldest_moments_come_first"
+STRICT = "TestRetention::test_the_moment_itself_is_not_before_it"
+AT_MOST = "TestRetention::test_takes_no_more_than_the_limit"
+
+# What is broken: the storage, the file, a piece of it, what replaces the piece, and the test that must fail.
+MUTANTS = {
+    "redis-unbounded": ("redis", "parts/due.lua", "may_move = DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
+    "redis-late-done": ("redis", "settle.lua", "if till <= now then", "if till < 0 then", FENCED),
+    "redis-late-extend": ("redis", "extend.lua", "(end_of(base, batch) or 0) <= now", "false", FENCED),
+    "redis-rest-of-a-batch": ("redis", "parts/moves.lua", "if at < #joined then", "if at < 0 then", GIVEN_BACK),
+    "redis-purge-too-much": ("redis", "purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),
+    "tarantool-unbounded": (
+        "tarantool", "shared/1_transaction.lua", "may_move = app.DUE_AT_ONCE", "may_move = 1e9", BOUNDED,
+    ),
+    "tarantool-late-done": ("tarantool", "shared/3_jobs.lua", "or job[SORT] <= tx.now ", "", FENCED),
+    "tarantool-youngest-first": ("tarantool", "shared/3_jobs.lua", "line:pairs({no, state})",
+                                 "line:pairs({no, state}, {iterator = 'REQ'})", OLDEST),
+    "tarantool-purge-too-much": ("tarantool", "verbs/purge.lua", "row[3] >= before", "row[3] > before", STRICT),
+    "tarantool-purge-unlimited": ("tarantool", "verbs/purge.lua", "ended:select({no, state}, {limit = limit})",
+                                  "ended:select({no, state})", AT_MOST),
+}  # fmt: skip
+
+
+def run_suite(change: tuple[str, str, str, str], tests: set[str]) -> subprocess.CompletedProcess[str]:
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-p",
+        "no:cacheprovider",
+        *(f"{TARGET}::{test}" for test in sorted(tests)),
+    ]
+    environment = {**os.environ, "ACCODA_LUA_MUTANT": json.dumps(change)}
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mutant_fails_the_test_that_is_said_to_catch_it(name: str) -> None:
+    storage, *change, caught_by = MUTANTS[name]
+    need(lambda: find_program("redis-server" if storage == "redis" else "tarantool"))
+    result = run_suite((storage, *change), {caught_by})  # type: ignore[arg-type]
+    assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
+    assert re.search(r"\d+ failed", result.stdout), result.stdout
+    assert " error" not in result.stdout.splitlines()[-1], result.stdout
+
+
+@pytest.mark.parametrize("storage", ["redis", "tarantool"])
+def test_the_same_tests_pass_without_a_mutant(storage: str) -> None:
+    need(lambda: find_program("redis-server" if storage == "redis" else "tarantool"))
+    result = run_suite((storage, "", "", ""), {mutant[4] for mutant in MUTANTS.values() if mutant[0] == storage})
+    assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr

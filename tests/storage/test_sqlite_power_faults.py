@@ -1,0 +1,264 @@
+"""A disk that fails, is full or is slow: callers are told what to do, nothing is lost, and the store goes on."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+
+import apsw
+import pytest
+import pytest_asyncio
+
+from accoda import Done, NewJob, StorageFull, StorageUnavailable, VersionConflict
+from accoda.storage.sqlite import connection
+from accoda.storage.sqlite.storage import SqliteStorage
+from accoda.testing.powercut import Disk, Machine, Operation, PowerVFS, SyncFailed, installed, machine
+from accoda.testing.powercut.check import damage
+from accoda.testing.powercut.faults import FaultyLife, OneFault
+from accoda.testing.powercut.lockstep import Handle, HeldClock, Time
+from accoda.testing.powercut.workload import Call
+
+MANY = 100_000
+
+
+@pytest.fixture
+def vfs() -> Iterator[PowerVFS]:
+    with installed() as vfs:
+        yield vfs
+
+
+class Lab:
+    """A store on a disk of the model, and what is left of it when the power goes."""
+
+    def __init__(self, place: Machine) -> None:
+        self.place = place
+        self.path = place.path
+        self.disk = place.insert(Disk())
+        self.stores: list[SqliteStorage] = []
+
+    async def open(self) -> SqliteStorage:
+        store = await self.place.open()
+        self.stores.append(store)
+        return store
+
+    async def cut(self) -> SqliteStorage:
+        """Cut the power, start again, and give the store that is found."""
+        self.disk.cut()
+        await self.close()
+        self.disk = self.place.insert(self.disk.survivor(random.Random(1)))
+        store = await self.open()
+        assert damage(self.path) == []
+        return store
+
+    async def close(self) -> None:
+        for store in self.stores:
+            await store.close()
+        self.stores.clear()
+
+
+@pytest_asyncio.fixture
+async def lab(vfs: PowerVFS) -> AsyncIterator[Lab]:
+    with machine(vfs) as place:
+        lab = Lab(place)
+        yield lab
+        lab.disk.trouble = None
+        await lab.close()
+
+
+async def ids(store: SqliteStorage) -> set[int]:
+    return {job.id for job in await store.browse("q", "ready", None, MANY)}
+
+
+async def enqueue_all(store: SqliteStorage, count: int) -> tuple[set[int], Counter[type[BaseException]]]:
+    """So many callers at once: the ids that were acknowledged, and the errors."""
+    answers = await asyncio.gather(*(store.enqueue([NewJob("q")]) for _ in range(count)), return_exceptions=True)
+    errors = [answer for answer in answers if isinstance(answer, BaseException)]
+    known = {one.id for answer in answers if not isinstance(answer, BaseException) for one in answer}
+    return known, Counter(map(type, errors))
+
+
+async def test_wherever_an_operation_fails_an_error_changes_nothing_and_the_store_goes_on(vfs: PowerVFS) -> None:
+    faults: Counter[str] = Counter()
+    errors: Counter[type[BaseException]] = Counter()
+    for seed in range(25):
+        with machine(vfs) as place:
+            found = await FaultyLife(seed, place).live()
+        assert found.told == []
+        faults += found.faults
+        errors += found.errors
+    assert set(faults) == {"sync", "write", "read", "truncate"}
+    assert set(errors) == {StorageUnavailable, StorageFull}
+
+
+@pytest.mark.parametrize(
+    ("kind", "failure"),
+    [
+        ("sync", SyncFailed()),
+        ("sync", SyncFailed(kept=True)),
+        ("write", apsw.exception_for(apsw.SQLITE_IOERR_WRITE)),
+    ],
+)
+async def test_a_disk_that_fails_for_a_while_is_told_and_loses_nothing(lab: Lab, kind: str, failure: Exception) -> None:
+    store = await lab.open()
+    before, errors = await enqueue_all(store, 50)
+    assert len(before) == 50
+    lab.disk.trouble = OneFault(kind, 0, 1_000_000, lambda: failure)
+    for _ in range(3):
+        with pytest.raises(StorageUnavailable, match=r"the disk .*jobs\.db .*check it and try again"):
+            await store.enqueue([NewJob("q")])
+    known, errors = await enqueue_all(store, 20)
+    assert not known
+    assert errors == {StorageUnavailable: 20}
+    lab.disk.trouble = None
+    after, errors = await enqueue_all(store, 50)
+    assert not errors
+    assert await ids(store) == before | after
+    assert await ids(await lab.cut()) == before | after
+
+
+async def test_a_sync_that_fails_says_that_the_change_may_come_back(lab: Lab) -> None:
+    store = await lab.open()
+    [kept] = await store.enqueue([NewJob("q")])
+    lab.disk.trouble = OneFault("sync", 0, 1, lambda: SyncFailed(kept=True))
+    with pytest.raises(StorageUnavailable, match="the change was taken back, but a crash"):
+        await store.enqueue([NewJob("q"), NewJob("q")])
+    assert await ids(store) == {kept.id}
+    left = await ids(await lab.cut())
+    assert len(left) == 3, "and so it does, whole, in a crash right after it"
+
+
+async def test_a_full_disk_is_told_and_the_store_goes_on_when_there_is_space(lab: Lab) -> None:
+    store = await lab.open()
+    [first] = await store.enqueue([NewJob("q")])
+    lab.disk.capacity = sum(map(len, lab.disk.image().values())) + 200_000
+    known = {first.id}
+    with pytest.raises(
+        StorageFull, match=r"no space left for .*jobs\.db; free some and try again: nothing was changed"
+    ):
+        while True:
+            [more] = await store.enqueue([NewJob("q", b"x" * 1000)])
+            known.add(more.id)
+    assert len(known) > 1
+    assert await ids(store) == known, "reading goes on"
+    with pytest.raises(StorageFull):
+        await store.write("d", b"x" * 200_000)
+    lab.disk.capacity = None
+    known |= (await enqueue_all(store, 30))[0]
+    [job] = await store.take("q", 1)
+    assert await store.settle([Done(job.lease)]) == []
+    assert await ids(await lab.cut()) == known - {job.id}
+
+
+async def test_a_slow_sync_holds_up_the_callers_and_nobody_else(lab: Lab) -> None:
+    store = await lab.open()
+    await store.enqueue([NewJob("q")])
+    arrived, go = threading.Event(), threading.Event()
+
+    def slow(operation: Operation) -> None:
+        if operation.kind == "sync":
+            arrived.set()
+            go.wait(60)
+
+    lab.disk.trouble = slow
+    calls = [asyncio.create_task(store.enqueue([NewJob("q")])) for _ in range(100)]
+    assert await asyncio.to_thread(arrived.wait, 60), "the loop is free meanwhile"
+    assert not any(call.done() for call in calls), "nothing is acknowledged before it is on the disk"
+    lab.disk.trouble = None
+    go.set()
+    assert len({one.id for [one] in await asyncio.gather(*calls)}) == 100
+    assert len(await ids(await lab.cut())) == 101
+
+
+async def test_nothing_is_acknowledged_before_it_would_survive_a_cut(lab: Lab) -> None:
+    store = await lab.open()
+    await store.enqueue([NewJob("q")])
+
+    def off(operation: Operation) -> None:
+        if operation.kind == "sync":
+            lab.disk.cut()
+
+    lab.disk.trouble = off
+    with pytest.raises(StorageUnavailable):
+        await store.enqueue([NewJob("q")])
+
+
+async def test_a_checkpoint_that_fails_disturbs_nobody_and_is_made_up_for(lab: Lab) -> None:
+    store = await lab.open()
+    store._writer._log.after = 20
+
+    def failing(operation: Operation) -> None:
+        if operation.name == "jobs.db" and operation.kind in ("sync", "write"):
+            raise apsw.exception_for(apsw.SQLITE_IOERR_WRITE)
+
+    lab.disk.trouble = failing
+    known = set()
+    for _ in range(30):
+        [one] = await store.enqueue([NewJob("q", b"x" * 4000)])
+        known.add(one.id)
+    longest = lab.disk.size("jobs.db-wal")
+    assert longest > 60 * 4096, "nothing could be moved out of the log"
+    lab.disk.trouble = None
+    store._writer._connection.execute("PRAGMA journal_size_limit = 0")
+    for _ in range(3):
+        [one] = await store.enqueue([NewJob("q")])
+        known.add(one.id)
+    await store.read("d")  # the checkpoint comes after the answer; this one comes after the checkpoint
+    assert lab.disk.size("jobs.db-wal") < longest / 2
+    assert await ids(await lab.cut()) == known
+
+
+async def test_an_open_that_fails_can_be_repeated(lab: Lab) -> None:
+    for after in range(0, 12, 3):
+        lab.disk.trouble = OneFault("write", after, 1, lambda: apsw.exception_for(apsw.SQLITE_IOERR_WRITE))
+        with pytest.raises(StorageUnavailable, match="the disk failed"):
+            await lab.open()
+    lab.disk.trouble = None
+    store = await lab.open()
+    await store.enqueue([NewJob("q")])
+    assert len(await ids(await lab.cut())) == 1
+
+
+async def test_a_refusal_that_was_taken_back_is_not_told(lab: Lab) -> None:
+    # Both writers want to be the first. In one transaction the second is refused; it fails, each runs on its own, and
+    # now the first fails at the disk. So the second is the first, and must not hear the refusal of the other try.
+    clock = HeldClock(Time())
+    handle = Handle(await lab.place.open(clock), clock)
+    await handle.hold()
+    writes = [Call("write", ("d", text), {"version": 0}) for text in (b"first", b"second")]
+    lab.disk.trouble = OneFault("write", 0, 2, lambda: apsw.exception_for(apsw.SQLITE_IOERR_WRITE))
+    first, second = await handle.run(writes)
+    lab.disk.trouble = None
+    assert isinstance(first, StorageUnavailable)
+    assert second == 1
+    [conflict] = await handle.run([Call("write", ("d", b"third"), {"version": 0})])
+    assert isinstance(conflict, VersionConflict)
+    await handle.close()
+
+
+async def test_callers_that_wait_for_a_lock_together_give_up_together(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "LOCK_PATIENCE", 0.05)
+    clock = HeldClock(Time())
+    store = await lab.place.open(clock)
+    handle = Handle(store, clock)
+    await handle.hold()
+    asked = 0
+    nap = connection.wait_for_lock()
+
+    def counted(earlier: int) -> bool:
+        nonlocal asked
+        asked += earlier == 0
+        return nap(earlier)
+
+    store._writer._connection.set_busy_handler(counted)
+    other = apsw.Connection(str(lab.path))
+    other.execute("BEGIN IMMEDIATE")
+    answers = await handle.run([Call("enqueue", ([NewJob("q")],))] * 50)
+    assert {type(answer) for answer in answers} == {StorageUnavailable}
+    assert asked == 1, "one wait for all of them, not one for each"
+    other.execute("COMMIT")
+    other.close()
+    assert all(isinstance(answer, list) for answer in await handle.run([Call("enqueue", ([NewJob("q")],))] * 50))
+    await handle.close()
