@@ -4,11 +4,13 @@ import logging
 
 from accoda.app import App
 from accoda.clock import Clock, ManualClock, SystemClock
+from accoda.enqueue import EnqueueOptions
 from accoda.errors import (
     AccodaError,
     BuryJob,
     CannotListen,
     CannotStart,
+    ContractError,
     HandlerLost,
     HandlerTimeout,
     InvalidInput,
@@ -18,6 +20,7 @@ from accoda.errors import (
     MissingDriver,
     NotADatabase,
     ProcessDied,
+    RemoteError,
     ResultTimeout,
     RetryLater,
     SchemaMismatch,
@@ -27,9 +30,11 @@ from accoda.errors import (
     StorageFull,
     StorageReadOnly,
     StorageUnavailable,
+    TooLarge,
     VersionConflict,
     WorkerStopped,
 )
+from accoda.limits import set_limits
 from accoda.model import (
     Bury,
     Document,
@@ -71,8 +76,10 @@ __all__ = [
     "CannotListen",
     "CannotStart",
     "Clock",
+    "ContractError",
     "Document",
     "Done",
+    "EnqueueOptions",
     "Enqueued",
     "Exponential",
     "Fixed",
@@ -102,6 +109,7 @@ __all__ = [
     "QueueStats",
     "Rank",
     "Refused",
+    "RemoteError",
     "ResultTimeout",
     "Retry",
     "RetryLater",
@@ -119,6 +127,7 @@ __all__ = [
     "StorageUnavailable",
     "Store",
     "SystemClock",
+    "TooLarge",
     "VersionConflict",
     "Worker",
     "WorkerOptions",
@@ -127,5 +136,6 @@ __all__ = [
     "migrate",
     "open_storage",
     "policy",
+    "set_limits",
     "strict",
 ]

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
 from accoda.clock import Clock, SystemClock
 from accoda.connections import Connections, lazy_store
-from accoda.enqueue import EnqueueOptions, Line, new_job
+from accoda.enqueue import EnqueueOptions, Line, new_job, new_jobs
 from accoda.errors import InvalidInput
 from accoda.model import Enqueued, JobInfo, NewJob, check_queue
 from accoda.runtime.batch import Batch, Running, current
@@ -64,6 +64,7 @@ class App:
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
         self.middleware = tuple(middleware)
         self.connections = Connections(self.url, clock)
+        self._lines: dict[str, Line] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
 
     @overload
@@ -86,6 +87,10 @@ class App:
             check_queue(what)
         return lambda function: self._add(what, function, cast(HandlerOptions, options))
 
+    def declare(self, line: Line) -> None:
+        """Say how jobs of a queue are made, for a process that has no handler of it."""
+        self._lines[line.queue] = line
+
     async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
         store = await self.connections.get()
@@ -98,7 +103,7 @@ class App:
         if options.get("key") is not None:
             raise InvalidInput("key", "would make all these jobs one; enqueue them one by one, each with its own key")
         line, now = self._line(queue), self._now()
-        jobs = [new_job(line, payload, now, options) for payload in payloads]
+        jobs = new_jobs(line, payloads, now, options)
         return await (await self.connections.get()).enqueue(jobs) if jobs else []
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
@@ -190,7 +195,7 @@ class App:
 
     def _line(self, queue: str) -> Line:
         handler = self.handlers.get(queue)
-        return handler.line if handler is not None else Line(queue)
+        return handler.line if handler is not None else self._lines.get(queue) or Line(queue)
 
     def _now(self) -> int:
         return (self.connections.clock or _system).now()

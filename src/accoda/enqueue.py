@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import TypedDict
 
@@ -68,6 +68,19 @@ def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> N
         waiter=options.get("waiter"),
         keep_for=line.keep_for if keep_for is None else seconds("keep_for", keep_for),
     )
+
+
+def new_jobs(line: Line, payloads: Iterable[object], now: int, options: EnqueueOptions) -> list[NewJob]:
+    """A job for each payload, or the error of the first that cannot be one, which says the how manieth it is."""
+    jobs: list[NewJob] = []
+    for payload in payloads:
+        try:
+            jobs.append(new_job(line, payload, now, options))
+        except InvalidInput as error:
+            if error.field == "payload":  # the options are the same for all
+                error.args = (f"payloads[{len(jobs)}]: {str(error).removeprefix('payload: ')}; none was enqueued",)
+            raise
+    return jobs
 
 
 def _level(priority: object) -> Priority:

@@ -2,14 +2,17 @@
 
     AccodaError
     ├── InvalidInput            what was passed in cannot be used (also a ValueError); carries `field`
+    │   └── TooLarge            it is over a limit; carries `size`, `limit`
     ├── JobNotFound             no such job is stored: finished and not kept, removed, or never there; carries `id`
     ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
     ├── HandlerLost             a run was stopped from outside; `LeaseLost` and `WorkerStopped` say why
     ├── ProcessDied             the child process that ran a job ended; `CannotStart`: it could not load the handler
+    ├── RemoteError             stands for an error that a child process raised; carries `kind`, `kinds`, `text`
     ├── RetryLater, BuryJob     not trouble: what a handler raises to say what becomes of its job
     ├── SettingsError           a setting, or the file it stands in, cannot be used; carries `problems`
+    ├── ContractError           a contract cannot be used (also a ValueError); carries `problems`, each with its place
     ├── CannotListen            the port for metrics cannot be opened; carries `host`, `port`
     ├── VersionConflict         a document changed since it was read; carries `name`, `expected`, `found`
     └── StorageError            the store, not the call, is the trouble
@@ -26,6 +29,7 @@ Driver errors are translated into these at the storage's edge, with `from`, so t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 
 
@@ -39,6 +43,16 @@ class InvalidInput(AccodaError, ValueError):
     def __init__(self, field: str, problem: str) -> None:
         super().__init__(f"{field}: {problem}")
         self.field = field
+
+
+class TooLarge(InvalidInput):
+    """It is over a limit of `accoda.limits`. Nothing was stored. Carries `field`, `size` and `limit`."""
+
+    def __init__(self, field: str, size: int, limit: int, unit: str = "bytes", advice: str = "") -> None:
+        way_out = f"; {advice}" if advice else ""
+        super().__init__(field, f"has {size:,} {unit}, and at most {limit:,} are allowed{way_out}")
+        self.size = size
+        self.limit = limit
 
 
 class JobNotFound(AccodaError):
@@ -92,6 +106,21 @@ class CannotStart(ProcessDied):
     """A child process could not load the handler."""
 
 
+class RemoteError(AccodaError):
+    """An error that a handler raised in a child process. The object itself stayed there; this is what is known of it.
+
+    `kind` is the dotted name of its class and `kinds` those of all its base classes too, `text` is what it said. The
+    class that a retry rule sees has the same name, and is also a `ValueError`, `OSError` or the like if the error was.
+    """
+
+    kind = ""
+    kinds: tuple[str, ...] = ()
+    text = ""
+
+    def __str__(self) -> str:
+        return self.text
+
+
 class RetryLater(AccodaError):
     """Raise it in a handler: the job goes back, after `delay` seconds (or a timedelta), or at the moment `at`.
 
@@ -122,6 +151,14 @@ class SettingsError(AccodaError):
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class ContractError(AccodaError, ValueError):
+    """A contract, or a record of one, cannot be used. `problems` has one for each mistake, in the order of the file."""
+
+    def __init__(self, problems: Sequence[object]) -> None:
+        super().__init__("\n".join(map(str, problems)))
+        self.problems = tuple(problems)
 
 
 class CannotListen(AccodaError):

@@ -10,7 +10,6 @@ Durations are seconds; moments are integer milliseconds since the epoch, by the 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from math import isfinite
 from typing import Any, Literal, NoReturn, cast, get_args
@@ -18,6 +17,7 @@ from typing import Any, Literal, NoReturn, cast, get_args
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
+from accoda.limits import COST, DOCUMENT_NAME, KEY, MOMENT, NAME_RULE, TEXT, allowed, is_name, too_large
 
 State = Literal["ready", "delayed", "taken", "dead", "done"]
 OnDuplicate = Literal["keep", "replace", "attach"]
@@ -27,11 +27,7 @@ Why = Literal["lost", "grown"]
 STATES: tuple[State, ...] = get_args(State)
 
 _ON_DUPLICATE = frozenset(get_args(OnDuplicate))
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}\Z")
-_MAX_MOMENT = 1 << 53  # milliseconds: about the year 287,000; beyond it a float no longer holds every integer
-_MAX_COST = 1 << 53
-_MAX_KEY = 512
-_MAX_TEXT = 16_384  # a reason may hold a traceback
+_FREE, _AT_ONCE = 0, 0.0  # the usual cost and keep_for, known by identity
 _good_names: set[str] = set()  # names seen to be good, so that the pattern runs once for each name
 
 
@@ -57,27 +53,28 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     rank: float = 0.0
     delay: float | None = None
     start_at: int | None = None
-    cost: int = 0
+    cost: int = _FREE
     key: str | None = None
     on_duplicate: OnDuplicate = "keep"
     waiter: bytes | None = None
-    keep_for: float = 0.0
+    keep_for: float = _AT_ONCE
 
     def __post_init__(self) -> None:
-        # One pass over the usual values; only what looks unusual is examined for the message.
+        # One pass over the usual values; only what looks unusual is examined for the message. This runs for every job,
+        # so it makes few calls: a finite number less itself is 0.0, while inf and nan leave nan.
         if self.queue not in _good_names:
             check_queue(self.queue)
-        if type(self.data) is not bytes:
-            _refuse("data", "must be bytes; encode it first, for example with msgspec.msgpack.encode", self.data)
-        if type(self.rank) is not float or not isfinite(self.rank):
+        if type(self.data) is not bytes or len(self.data) > allowed.payload:
+            _check_data(self.data)
+        if type(self.rank) is not float or self.rank - self.rank:
             _check_rank(self.rank)
         if self.delay is not None or self.start_at is not None:
             _check_start(self.delay, self.start_at)
-        if type(self.cost) is not int or not 0 <= self.cost <= _MAX_COST:
+        if self.cost is not _FREE and (type(self.cost) is not int or not 0 <= self.cost <= COST):
             _refuse("cost", "must be an integer from 0 to 2**53", self.cost)
         if self.key is not None or self.waiter is not None or self.on_duplicate != "keep":
             _check_key(self)
-        if type(self.keep_for) is not float or self.keep_for:
+        if self.keep_for is not _AT_ONCE and (type(self.keep_for) is not float or self.keep_for):
             check_duration("keep_for", self.keep_for)
 
 
@@ -246,15 +243,20 @@ class JobInfo(Struct, frozen=True, gc=False):
 
 def check_queue(name: object) -> None:
     """Refuse a queue name that some storage, URL or metric could not carry."""
-    if type(name) is not str or not _NAME.match(name):
-        _refuse("queue", "must be 1 to 128 letters, digits, '_', '.' or '-', and not start with '.' or '-'", name)
+    check_name("queue", name)
     if len(_good_names) < 10_000:  # a bound, so that names from outside cannot fill the memory
-        _good_names.add(name)
+        _good_names.add(cast(str, name))
+
+
+def check_name(field: str, name: object) -> None:
+    """Refuse what cannot be the name of a queue or a worker."""
+    if not is_name(name):
+        _refuse(field, NAME_RULE, name)
 
 
 def check_duration(field: str, seconds: object) -> None:
     """Refuse a length of time that is no finite number of seconds >= 0."""
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= _MAX_MOMENT / 1000:
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 <= seconds <= MOMENT / 1000:
         _refuse(field, "must be a number of seconds >= 0", seconds)
 
 
@@ -267,13 +269,13 @@ def check_lease(seconds: object) -> None:
 
 def check_count(field: str, value: object) -> None:
     """Refuse what is no whole number >= 0."""
-    if type(value) is not int or not 0 <= value <= _MAX_COST:
+    if type(value) is not int or not 0 <= value <= COST:
         _refuse(field, "must be an integer >= 0", value)
 
 
 def check_moment(field: str, moment: object) -> None:
     """Refuse what is no moment in integer milliseconds."""
-    if type(moment) is not int or not 0 <= moment <= _MAX_MOMENT:
+    if type(moment) is not int or not 0 <= moment <= MOMENT:
         _refuse(field, "must be integer milliseconds since the epoch", moment)
 
 
@@ -285,15 +287,21 @@ def check_state(state: object) -> None:
 
 def check_document_name(name: object) -> None:
     """Refuse a document name that is empty, too long or no text."""
-    if type(name) is not str or not 0 < len(name) <= 512 or not name.isprintable():
-        _refuse("name", "must be 1 to 512 printable characters", name)
+    if type(name) is not str or not 0 < len(name) <= DOCUMENT_NAME or not name.isprintable():
+        _refuse("name", f"must be 1 to {DOCUMENT_NAME} printable characters", name)
 
 
 def clean(text: str) -> str:
     """What every storage can keep of a text from outside: no NUL, no lone surrogates, a bounded length."""
-    if text.isascii() and len(text) <= _MAX_TEXT and "\0" not in text:
+    if text.isascii() and len(text) <= TEXT and "\0" not in text:
         return text
-    return text[:_MAX_TEXT].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+    return text[:TEXT].replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _check_data(data: object) -> None:
+    if type(data) is not bytes:
+        _refuse("data", "must be bytes; encode it first, for example with msgspec.msgpack.encode", data)
+    too_large("data", len(data), "payload")
 
 
 def _check_rank(rank: object) -> None:
@@ -320,10 +328,13 @@ def _check_key(job: NewJob) -> None:
     if job.key is None:
         field = "waiter" if job.waiter is not None else "on_duplicate"
         raise InvalidInput(field, "needs a key: jobs are shared, replaced or kept by their key")
-    if type(job.key) is not str or not 0 < len(job.key) <= _MAX_KEY or clean(job.key) != job.key:
-        _refuse("key", f"must be 1 to {_MAX_KEY} characters of valid text without NUL", job.key)
-    if job.waiter is not None and type(job.waiter) is not bytes:
-        _refuse("waiter", "must be bytes", job.waiter)
+    if type(job.key) is not str or not 0 < len(job.key) <= KEY or clean(job.key) != job.key:
+        _refuse("key", f"must be 1 to {KEY} characters of valid text without NUL", job.key)
+    if job.waiter is not None:
+        if type(job.waiter) is not bytes:
+            _refuse("waiter", "must be bytes", job.waiter)
+        if len(job.waiter) > allowed.waiter:
+            too_large("waiter", len(job.waiter), "waiter")
 
 
 def _refuse(field: str, rule: str, value: Any) -> NoReturn:

@@ -1,7 +1,8 @@
 """Payloads on the wire: msgpack, with the handler's type for the way back.
 
 A payload is a msgspec struct, a dataclass, a TypedDict or plain builtins. What does not fit the type is found when it
-is decoded, with the name of the field.
+is decoded, with the name of the field. Limits (`accoda.limits`) hold when something is encoded; what is stored already
+is decoded as long as it is within the most that any limit may be.
 """
 
 from __future__ import annotations
@@ -11,6 +12,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from accoda.errors import InvalidInput
+from accoda.limits import ARRAY_KEYS, MOST, allowed, too_large
+from accoda.model import Job
+from accoda.shape import has_many_lists, over
 
 T = TypeVar("T")
 
@@ -35,20 +39,36 @@ class Codec(Generic[T]):
 
     def encode(self, payload: object) -> bytes:
         """The bytes of a payload; refuses one that the handler could not read."""
-        try:
-            if self.type is not Any and type(payload) is not self.type:
-                # Another class may still fit (a dict for a struct): what counts is what the handler will read.
+        if self.type is not Any and type(payload) is not self.type:
+            # Another class may still fit (a dict for a struct): what counts is what the handler will read.
+            try:
                 msgspec.convert(msgspec.to_builtins(payload, builtin_types=_WIRE), self.type)
-            return encode(payload)
-        except (msgspec.ValidationError, TypeError, ValueError) as error:
-            raise InvalidInput("payload", f"does not fit {name_of(self.type)}: {error}") from error
+            except _UNFIT as error:
+                raise InvalidInput("payload", f"does not fit {name_of(self.type)}: {error}") from error
+        return encode(payload)
+
+    def open(self, job: Job) -> T:
+        """The payload of a job; for those that tell more of it than its data."""
+        return self.decode(job.data)
 
     def decode(self, data: bytes) -> T:
         """The payload, or `UnreadablePayload` with the name of the field that is wrong."""
         try:
+            if len(data) > ARRAY_KEYS:
+                _check_readable(data)
             return self._decoder.decode(data)  # type: ignore[no-any-return]
         except Exception as error:  # a hostile record may raise what it likes, and must stop nobody
             raise UnreadablePayload(f"the payload is no {name_of(self.type)}: {error}") from error
+
+
+def codec_of(type: Any) -> Codec[Any]:
+    """The codec of a payload type: its own, if it was given one, or the usual one."""
+    return _codecs.get(type) or Codec(type) if isinstance(type, _Class) else Codec(type)
+
+
+def use_codec(type: type[Any], codec: Codec[Any]) -> None:
+    """Let payloads of this type go by a codec of their own: what generated records do."""
+    _codecs[type] = codec
 
 
 class UnreadablePayload(Exception):
@@ -57,15 +77,34 @@ class UnreadablePayload(Exception):
 
 def encode(payload: object) -> bytes:
     """Any payload as msgpack."""
-    try:
-        return _encoder.encode(payload)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise InvalidInput("payload", f"cannot be stored: {error}; use structs, dataclasses or plain values") from error
+    data = _encode("payload", payload)
+    if len(data) > allowed.payload:
+        too_large("payload", len(data), "payload")
+    return data
+
+
+def encode_result(value: object) -> bytes:
+    """What a handler returned, as msgpack."""
+    data = _encode("result", value)
+    if len(data) > allowed.result:
+        too_large("result", len(data), "result")
+    return data
 
 
 def decode(data: bytes) -> Any:
     """Msgpack as plain values."""
     return _plain.decode(data)
+
+
+def read_json(data: bytes, type: type[T]) -> T | None:
+    """What a document of ours says; None: it is damaged, or of another version of Accoda, and cannot be read.
+
+    Not only msgspec's own errors: text that is no UTF-8 and nesting without end have errors of Python's.
+    """
+    try:
+        return msgspec.json.decode(data, type=type)
+    except (ValueError, RecursionError):  # msgspec's and Unicode's are both ValueErrors
+        return None
 
 
 def name_of(type: Any) -> str:
@@ -77,7 +116,45 @@ def name_of(type: Any) -> str:
     return type.__name__ if isinstance(type, _Class) and not hasattr(type, "__args__") else str(type)
 
 
+def _encode(field: str, value: object) -> bytes:
+    try:
+        data = _encoder.encode(value)
+    except _UNFIT as error:
+        raise InvalidInput(field, f"cannot be stored: {error}; use structs, dataclasses or plain values") from error
+    if len(data) > allowed.depth:
+        _check_shape(field, data)
+    return data
+
+
+def _check_shape(field: str, data: bytes) -> None:
+    """Refuse what a worker would not read, or could only read slowly."""
+    match over(data, allowed.depth, allowed.items, ARRAY_KEYS):
+        case "depth":
+            too_large(field, allowed.depth + 1, "depth")
+        case "items":
+            too_large(field, allowed.items + 1, "items")
+        case "keys":
+            raise InvalidInput(field, f"{_MANY_KEYS}; use texts or numbers as keys")
+
+
+def _check_readable(data: bytes) -> None:
+    """Refuse what would take seconds. Nesting is msgspec's to refuse: it stops before the stack ends."""
+    if len(data) > MOST.payload:
+        raise ValueError(f"it has {len(data):,} bytes, and at most {MOST.payload:,} are read")
+    if len(data) > MOST.items or has_many_lists(data, ARRAY_KEYS):
+        match over(data, MOST.depth, MOST.items, ARRAY_KEYS):
+            case "depth":
+                raise ValueError(f"it is nested more than {MOST.depth} levels deep")
+            case "items":
+                raise ValueError(f"it has more than {MOST.items:,} values")
+            case "keys":
+                raise ValueError(_MANY_KEYS)
+
+
 _Class = type
+_codecs: dict[Any, Codec[Any]] = {}
 _encoder = msgspec.msgpack.Encoder()
 _plain: Any = msgspec.msgpack.Decoder()
 _WIRE = (bytes, bytearray, memoryview)
+_UNFIT = (TypeError, ValueError, OverflowError, RecursionError)  # msgspec's own are ValueErrors
+_MANY_KEYS = f"more than {ARRAY_KEYS:,} keys of maps in it are lists"

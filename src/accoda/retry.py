@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from accoda.errors import BuryJob, InvalidInput, RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
+from accoda.payload import encode_result
 from accoda.times import milliseconds, seconds
 
 RetryRule = Callable[[int, BaseException], float | None]
@@ -113,6 +114,20 @@ class Failed(Struct, frozen=True):
 
 
 Result = Finished | Failed
+
+
+def finished(value: object) -> Result:
+    """What it means that a handler returned `value`.
+
+    A value that cannot be kept buries the job: it ran, and to run it again and again would not change the value.
+    """
+    if value is None:
+        return PLAIN
+    try:
+        return Finished(encode_result(value))
+    except InvalidInput as error:
+        problem = str(error).removeprefix(f"{error.field}: ")
+        return Failed(BuryJob(f"result: the handler returned a {type(value).__name__}, which {problem}"))
 
 
 def decide(job: Job, result: Result, limits: Limits) -> Outcome:

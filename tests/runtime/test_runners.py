@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from accoda.app import App
-from accoda.errors import BuryJob, HandlerTimeout, InvalidInput, LeaseLost, WorkerStopped
+from accoda.errors import BuryJob, HandlerTimeout, LeaseLost, WorkerStopped
 from accoda.model import Job, Lease
 from accoda.payload import decode
 from accoda.retry import Failed, Finished
@@ -123,12 +123,12 @@ async def test_what_a_batch_handler_raises_fails_the_jobs_of_which_nothing_was_s
 
 
 @pytest.mark.parametrize("function", SINGLE)
-async def test_a_result_that_cannot_be_kept_is_a_failure_that_says_why(
+async def test_a_result_that_cannot_be_kept_buries_the_job_and_says_why(
     make: Make, function: Callable[..., Any]
 ) -> None:
     batch = batch_of(object())
     await make(function).run(batch, None)
-    assert isinstance(error_of(batch, 0), InvalidInput)
+    assert isinstance(error_of(batch, 0), BuryJob)
     assert "result: the handler returned a object, which cannot be stored" in str(error_of(batch, 0))
 
 

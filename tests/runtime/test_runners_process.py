@@ -18,7 +18,17 @@ import pytest
 import pytest_asyncio
 
 from accoda.app import App
-from accoda.errors import BuryJob, HandlerTimeout, InvalidInput, LeaseLost, ProcessDied, RetryLater, WorkerStopped
+from accoda.errors import (
+    BuryJob,
+    HandlerTimeout,
+    InvalidInput,
+    LeaseLost,
+    ProcessDied,
+    RemoteError,
+    RetryLater,
+    WorkerStopped,
+)
+from accoda.limits import as_told, set_limits
 from accoda.model import Job, Lease
 from accoda.payload import decode, encode
 from accoda.retry import Failed, Finished, describe
@@ -76,6 +86,13 @@ def act(order):
         case ["follow", text]:
             app.current.enqueue("next", text)
             app.current.enqueue("next", text, delay=5)
+        case ["garble"]:
+            import gc, multiprocessing.connection
+            for thing in gc.get_objects():
+                if isinstance(thing, multiprocessing.connection.Connection):
+                    thing.send_bytes(bytes(20))
+        case ["big"]:
+            return "x" * 1_500_000
         case ["bury"]:
             app.current.batch.bury(app.current, "enough")
 
@@ -220,10 +237,30 @@ async def test_results_and_errors_come_back(make: Make) -> None:
     assert isinstance(error_of(batch, 5), BuryJob)
 
 
-async def test_an_error_that_cannot_travel_comes_as_one_of_the_same_name(make: Make) -> None:
+async def test_an_error_of_the_users_own_comes_as_one_of_the_same_name(make: Make) -> None:
     batch = batch_of(["odd"])
     await make().run(batch, None)
-    assert describe(error_of(batch, 0)) == "Odd: 1 and 2"
+    error = error_of(batch, 0)
+    assert describe(error) == "Odd: 1 and 2"
+    assert isinstance(error, RemoteError)
+    assert (error.kind, error.text) == ("process_work.Odd", "1 and 2")
+    assert error.kinds[-1] == "BaseException"
+
+
+async def test_a_child_that_talks_nonsense_is_ended_and_takes_only_its_job_with_it(make: Make) -> None:
+    batch = batch_of(["pid"], ["garble"], ["pid"])
+    await make().run(batch, None)
+    assert isinstance(error_of(batch, 1), ProcessDied)
+    assert "the process was ended: what it said cannot be understood" in str(error_of(batch, 1))
+    assert value_of(batch, 0) != value_of(batch, 2)
+
+
+async def test_the_limits_of_the_worker_hold_in_its_children(make: Make) -> None:
+    batch = batch_of(["echo", "x"], ["big"])
+    await make().run(batch, None)
+    error = error_of(batch, 1)
+    assert isinstance(error, BuryJob)
+    assert "the handler returned a str, which has 1,500,005 bytes, and at most 1,048,576 are allowed" in str(error)
 
 
 async def test_a_child_is_used_again_and_there_is_one_for_each_batch_that_runs(make: Make) -> None:
@@ -431,8 +468,16 @@ async def test_signals_that_go_to_everybody_do_not_end_a_child(make: Make, tmp_p
     assert value_of(batch, 1) == value_of(first, 0)
 
 
-async def test_large_payloads_and_results_do_not_block_the_loop(make: Make) -> None:
-    runner = make()
+@pytest.fixture
+def roomy() -> Iterator[None]:
+    before = as_told()
+    set_limits(payload=8 << 20, result=8 << 20)
+    yield
+    set_limits(**before)
+
+
+async def test_large_payloads_and_results_do_not_block_the_loop(roomy: None, make_new: Make) -> None:
+    runner = make_new()
     await runner.run(batch_of(["pid"]), None)
     batch = batch_of(*(["echo", bytes(4_000_000)] for _ in range(5)))
     ticks = 0

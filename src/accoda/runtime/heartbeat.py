@@ -5,28 +5,41 @@ The manager, the command line and the dashboard read it; nothing depends on it f
 
 from __future__ import annotations
 
-import msgspec
-from msgspec import Struct
+from typing import Annotated
 
+import msgspec
+from msgspec import Meta, Struct
+
+from accoda.limits import MOMENT
+from accoda.model import Document
+from accoda.payload import read_json
 from accoda.storage.protocol import Storage
 
 PREFIX = "worker/"
+
+# What a stored document may say. The manager computes with these numbers, and none may make it overflow or count for
+# minutes; a document that says more is as good as damaged.
+Count = Annotated[int, Meta(ge=0, le=1_000_000)]
+Moment = Annotated[int, Meta(ge=0, le=MOMENT)]
+Amount = Annotated[float, Meta(ge=0, le=1e12)]
+Processors = Annotated[int, Meta(ge=0, le=10_000)]
+"""As many as the setting `max_processors` allows."""
 
 
 class ProcessorState(Struct, frozen=True):
     """What one processor does: the queue and the jobs it runs, since when (milliseconds); no queue: it is free."""
 
     queue: str | None = None
-    jobs: int = 0
+    jobs: Count = 0
     first_id: int | None = None
-    since: int | None = None
+    since: Moment | None = None
 
 
 class QueueRate(Struct, frozen=True):
     """What this worker measured of a queue since its last heartbeat but a few: busy seconds and jobs, decayed."""
 
-    jobs: float = 0.0
-    busy: float = 0.0
+    jobs: Amount = 0.0
+    busy: Amount = 0.0
 
 
 class Heartbeat(Struct, frozen=True):
@@ -36,13 +49,13 @@ class Heartbeat(Struct, frozen=True):
     name: str
     host: str
     pid: int
-    started_at: int
-    beat_at: int
+    started_at: Moment
+    beat_at: Moment
     queues: tuple[str, ...]
-    max_processors: int
+    max_processors: Processors
     processors: tuple[ProcessorState, ...] = ()
     rates: dict[str, QueueRate] = {}
-    caps: dict[str, int] = {}
+    caps: dict[str, Processors] = {}
     ready: bool = True
     problem: str = ""
 
@@ -54,10 +67,11 @@ def encode(heartbeat: Heartbeat) -> bytes:
 
 async def read_heartbeats(storage: Storage) -> list[Heartbeat]:
     """Every worker that lives. One that cannot be read (of a newer version, or damaged) is left out."""
-    found = []
-    for document in await storage.documents(PREFIX):
-        try:
-            found.append(msgspec.json.decode(document.value, type=Heartbeat))
-        except msgspec.MsgspecError:
-            continue
-    return found
+    found = [read_heartbeat(document) for document in await storage.documents(PREFIX)]
+    return [heartbeat for heartbeat in found if heartbeat is not None]
+
+
+def read_heartbeat(document: Document) -> Heartbeat | None:
+    """What one document says; None if it cannot be read, or speaks for another worker: each id is there once."""
+    heartbeat = read_json(document.value, Heartbeat)
+    return heartbeat if heartbeat is not None and PREFIX + heartbeat.id == document.name else None

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from accoda.connections import Connections
 from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
-from accoda.model import JobInfo
+from accoda.model import JobInfo, clean
+from accoda.payload import Codec, UnreadablePayload, read_json
 from accoda.runtime.batch import Running
 from accoda.storage.protocol import Store
 
@@ -56,23 +57,24 @@ async def write_progress(connections: Connections, job: Running[Any], fraction: 
     if fraction != 1 and now - job.told_at < PROGRESS_EVERY:
         return
     job.told_at = now
-    value = msgspec.json.encode(Progress(fraction, message))
+    value = msgspec.json.encode(Progress(fraction, clean(str(message))))
     await (await connections.get()).write(_name(job.id), value, ttl=PROGRESS_KEPT)
 
 
 async def read_progress(store: Store, id: int) -> Progress | None:
-    """What was last stored."""
+    """What was last stored; None too where that cannot be read."""
     document = await store.read(_name(id))
-    return None if document is None else msgspec.json.decode(document.value, type=Progress)
+    return None if document is None else read_json(document.value, Progress)
 
 
 def _read(job: JobInfo, type: Any) -> Any:
     if job.result is None:
         return None
     try:
-        return msgspec.msgpack.decode(job.result, type=type)
-    except msgspec.ValidationError as error:
-        raise InvalidInput("type", f"the result of job {job.id} does not fit: {error}") from error
+        return Codec(type).decode(job.result)
+    except UnreadablePayload as error:
+        problem = str(error).replace("the payload", "it", 1)
+        raise InvalidInput("type", f"the result of job {job.id} does not fit: {problem}") from error
 
 
 def _will_be_kept(job: JobInfo) -> None:

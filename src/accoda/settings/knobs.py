@@ -88,6 +88,8 @@ KNOBS: tuple[Knob, ...] = (
          option="max_attempts", help="how often a job is tried before it is buried"),
     Knob(name="max_crashes", of="queue", kind="count", default=5, low=1, high=10**9, option="max_crashes",
          help="how many lost leases bury a job"),
+    Knob(name="keep_dead_for", of="queue", kind="seconds", default=None, low=1, high=100 * _YEAR, none=True,
+         option="keep_dead_for", help="how long dead jobs are kept; none: until somebody deletes or revives them"),
     Knob(name="slow_cycle", of="queue", kind="seconds", default=10.0, low=0.001, high=_YEAR,
          help="a take-run-settle cycle that is longer is counted as slow"),
 )

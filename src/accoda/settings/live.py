@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from accoda.errors import SettingsError
+from accoda.limits import environment_problems
+from accoda.model import check_name
 from accoda.settings.entries import Found, Value
 from accoda.settings.files import SettingsFile
 from accoda.settings.places import Path
@@ -72,11 +74,13 @@ class Settings:
         environ: Mapping[str, str] | None = None,
     ) -> tuple[Settings, tuple[str, ...]]:
         """As `load`, but leave out what is wrong and tell it: for people who want to see all that is wrong at once."""
+        check_name("worker", worker)
         environ = os.environ if environ is None else environ
         service = service or environ.get("ACCODA_SERVICE") or "accoda"
         root = tuple(service.strip("/").split("/"))
         opened: list[SettingsFile] = []
         fixed, problems = Fixed.read(environ, overrides or {}, worker, root)
+        problems += environment_problems(environ)
         for path in _paths(files, environ):
             try:
                 file = SettingsFile(path, root)

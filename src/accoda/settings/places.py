@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from accoda.limits import NAME_RULE, is_name
 from accoda.settings.knobs import QUEUE_KNOBS, WORKER_KNOBS, Knob, guess
 
 Path = tuple[str, ...]
@@ -79,6 +80,9 @@ def locate(path: Path) -> Place:
     else:
         raise ValueError(f"unknown setting {_text(path)}; {_advice(rest)}")
     known = QUEUE_KNOBS if queue is not None else {**WORKER_KNOBS, **QUEUE_KNOBS}
+    for given in (name, queue):
+        if given is not None and not is_name(given):
+            raise ValueError(f"queue: {NAME_RULE}, not {given[:60]!r} as in {_text(path)}")
     if knob in known:
         return Place(name, queue, knob)
     if knob in WORKER_KNOBS:

@@ -18,6 +18,7 @@ from msgspec import Struct
 from accoda.clock import Clock, SystemClock
 from accoda.errors import InvalidInput, VersionConflict
 from accoda.model import Document
+from accoda.payload import read_json
 from accoda.runtime.heartbeat import read_heartbeats
 from accoda.runtime.manager.learning import Known, Look, learn, remember, situation
 from accoda.runtime.manager.rule import Assignment, Rule, assign, has_jobs
@@ -180,9 +181,4 @@ class Manager:
 
 def _decode(document: Document | None, kind: type[T]) -> T | None:
     """What a document says; None where there is none, or one of another version of Accoda that cannot be read."""
-    if document is None:
-        return None
-    try:
-        return msgspec.json.decode(document.value, type=kind)
-    except msgspec.MsgspecError:
-        return None
+    return None if document is None else read_json(document.value, kind)

@@ -15,6 +15,7 @@ from math import ceil, inf
 
 from msgspec import Struct
 
+from accoda.runtime.heartbeat import Amount, Processors
 from accoda.runtime.manager.board import Board, Placement, WorkerView, merge
 
 
@@ -43,8 +44,8 @@ class Plan(Struct, frozen=True):
 
     ready: int
     taken: int
-    service: float
-    arrivals: float
+    service: Amount
+    arrivals: Amount
     processors: int
     drain: float | None
     """Seconds; None: it has work and no processor."""
@@ -56,7 +57,7 @@ class Assignment(Struct, frozen=True):
     `term` tells which leader's word it is: a later leader has a higher one.
     """
 
-    workers: Placement
+    workers: dict[str, dict[str, Processors]]
     plans: dict[str, Plan] = {}
     term: int = 0
     leader: str = ""

@@ -9,8 +9,7 @@ from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
 from accoda.errors import HandlerTimeout, InvalidInput, WorkerStopped
-from accoda.payload import encode
-from accoda.retry import PLAIN, Failed, Finished, Result
+from accoda.retry import Failed, Result
 from accoda.runtime.batch import Batch
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware, wrap
@@ -254,14 +253,3 @@ def pass_on() -> None:
 def over_time(handler: Handler[Any, Any, Any], timeout: float | None) -> HandlerTimeout:
     """The error of a run that took too long."""
     return HandlerTimeout(f"{handler.__name__} ran longer than its timeout of {timeout:g} s")
-
-
-def finished(value: object) -> Finished:
-    """The result of a single handler that returned `value`."""
-    if value is None:
-        return PLAIN
-    try:
-        return Finished(encode(value))
-    except InvalidInput as error:
-        problem = str(error).removeprefix(f"{error.field}: ")
-        raise InvalidInput("result", f"the handler returned a {type(value).__name__}, which {problem}") from error

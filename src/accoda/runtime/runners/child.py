@@ -22,11 +22,13 @@ from queue import SimpleQueue
 from typing import Any, Unpack
 
 from accoda.enqueue import EnqueueOptions
-from accoda.retry import Failed, Result
+from accoda.limits import set_limits
+from accoda.retry import Failed, Result, finished
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
-from accoda.runtime.runners.base import finished, invoker
+from accoda.runtime.runners.base import invoker
+from accoda.runtime.runners.raised import pack
 
 Tell = Callable[[wire.ToWorker], None]
 LINGER = 5.0
@@ -49,7 +51,7 @@ class RemoteBatch(Batch[Any]):
     """A batch in a child process: what is said of it is said to the worker."""
 
     def __init__(self, handler: Handler[Any, Any, Any], work: wire.Work, tell: Tell) -> None:
-        payloads = [handler.codec.decode(job.data) for job in work.jobs]
+        payloads = [handler.codec.open(job) for job in work.jobs]
         super().__init__(work.queue, work.jobs, payloads, handler.app.new_job)
         self.results: dict[int, Result] = Told(tell)
         self.deadline = work.deadline
@@ -110,7 +112,7 @@ class Inbox:
                     self._note = message
                     if self._batch is not None:
                         self._apply(self._batch)
-        except (EOFError, OSError):
+        except (EOFError, OSError, wire.Garbled):
             pass
         if not self._busy:
             self._work.put(None)
@@ -132,7 +134,7 @@ class Child:
         raised = None
         if self._handler.takes_batch:
             error = self._run_whole(batch)
-            raised = None if error is None else wire.pack(error)
+            raised = None if error is None else pack(error)
         else:
             for job in batch:
                 if job.lost:
@@ -196,6 +198,7 @@ def main(fd: int, parent: int) -> None:
     try:
         sys.path[:] = hello.path
         handler = find_handler(hello.module, hello.name)
+        set_limits(**hello.limits)  # after the import, which may set some of its own: the worker's word counts
     except BaseException:
         tell(wire.Broken(traceback.format_exc(limit=-5)))
         return

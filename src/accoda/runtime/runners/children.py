@@ -22,6 +22,7 @@ from msgspec import Struct
 
 import accoda
 from accoda.errors import CannotStart, InvalidInput, ProcessDied
+from accoda.limits import as_told
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
 
@@ -82,7 +83,7 @@ class ChildProcess:
         finally:
             theirs.close()
         path = [part for part in sys.path if isinstance(part, str)]
-        self.send(wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name))
+        self.send(wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name, as_told()))
 
     @property
     def alive(self) -> bool:
@@ -122,6 +123,9 @@ class ChildProcess:
             return wire.decode_in_worker(self._connection.recv_bytes())
         except (EOFError, OSError):
             raise self._died() from None
+        except wire.Garbled as error:
+            self.end()
+            raise ProcessDied(f"the process was ended: what it said cannot be understood: {error}") from error
 
     def kill(self) -> None:
         """End it now. What it said before can still be received."""

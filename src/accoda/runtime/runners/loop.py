@@ -11,9 +11,9 @@ from collections.abc import Collection
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import PLAIN, Failed
+from accoda.retry import PLAIN, Failed, finished
 from accoda.runtime.batch import Batch, Running, current
-from accoda.runtime.runners.base import BaseRunner, Run, finished, pass_on
+from accoda.runtime.runners.base import BaseRunner, Run, pass_on
 
 _BATCH = -1  # the key of the only task of a handler that takes batches; no job has this id
 

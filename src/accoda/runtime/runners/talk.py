@@ -14,6 +14,7 @@ from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
 from accoda.runtime.runners.base import HopRun, over_time
 from accoda.runtime.runners.children import TICK, ChildProcess
+from accoda.runtime.runners.raised import Raised, unpack
 
 PATIENCE = 3 * TICK
 """Seconds that a child has to skip a job that was stopped; if it runs it already, it is killed then."""
@@ -117,10 +118,10 @@ class Talk:
         if isinstance(result, Finished):
             batch.results[id] = Finished(result.result, tuple(then))
 
-    def _end(self, raised: wire.Raised | None) -> None:
+    def _end(self, raised: Raised | None) -> None:
         self.over = True
         if raised is not None:
-            self.run.error = self.run.error or wire.unpack(raised)
+            self.run.error = self.run.error or unpack(raised)
         elif self._handler.takes_batch and self.run.error is None:
             for id, then in self._then.items():  # jobs that are done because the handler returned
                 self.run.batch.results.setdefault(id, Finished(None, tuple(then)))

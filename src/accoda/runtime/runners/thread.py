@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import PLAIN, Failed, Result
+from accoda.retry import PLAIN, Failed, Result, finished
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
-from accoda.runtime.runners.base import BaseRunner, HopRun, finished, log
+from accoda.runtime.runners.base import BaseRunner, HopRun, log
 from accoda.runtime.runners.interrupt import Turn, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.threads import Threads
 

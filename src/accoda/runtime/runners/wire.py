@@ -6,24 +6,23 @@ child → worker    Ready or Broken · Began · Said, Follow, Skipped · Over
 
 from __future__ import annotations
 
-import pickle
-import traceback
 from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
 
-from accoda.errors import AccodaError
 from accoda.model import Job, NewJob
-from accoda.retry import Failed, Finished, Result, describe
+from accoda.retry import Failed, Finished, Result
+from accoda.runtime.runners.raised import Raised, pack, unpack
 
 
 class Hello(Struct, tag=True):
-    """The first message: where to find the handler."""
+    """The first message: where to find the handler, and the worker's limits, which hold in the child too."""
 
     path: list[str]
     module: str
     name: str
+    limits: dict[str, int]
 
 
 class Work(Struct, tag=True):
@@ -53,15 +52,6 @@ class Broken(Struct, tag=True):
 
 class Began(Struct, tag=True):
     """The work has arrived, and the first call of the handler begins."""
-
-
-class Raised(Struct):
-    """An error on its way to another process: itself, if it can travel, and its text in any case."""
-
-    kind: str
-    text: str
-    trace: str
-    pickled: bytes | None = None
 
 
 class Said(Struct, tag=True):
@@ -96,15 +86,26 @@ ToChild = Hello | Work | Note
 ToWorker = Ready | Broken | Began | Said | Follow | Skipped | Over
 
 encode = msgspec.msgpack.Encoder().encode
-decode_in_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode
-decode_in_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
+_for_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode
+_for_worker: Callable[[bytes], ToWorker] = msgspec.msgpack.Decoder(ToWorker).decode
 
 
-class RemoteTraceback(Exception):
-    """The cause of an error that was raised in a child process: the text of its traceback."""
+class Garbled(Exception):
+    """Bytes that are no message: something else wrote to the socket, and nothing after it can be believed."""
 
-    def __str__(self) -> str:
-        return f"\n{self.args[0]}"
+
+def decode_in_child(data: bytes) -> ToChild:
+    try:
+        return _for_child(data)
+    except (ValueError, RecursionError) as error:
+        raise Garbled(str(error)) from error
+
+
+def decode_in_worker(data: bytes) -> ToWorker:
+    try:
+        return _for_worker(data)
+    except (ValueError, RecursionError) as error:  # msgspec's, Unicode's and those of our own records are ValueErrors
+        raise Garbled(str(error)) from error
 
 
 def said(id: int, result: Result, final: bool = False) -> Said:
@@ -119,31 +120,3 @@ def result_of(message: Said, then: tuple[NewJob, ...] = ()) -> Result:
     if message.raised is not None:
         return Failed(unpack(message.raised))
     return Finished(message.result, then)
-
-
-def pack(error: BaseException) -> Raised:
-    """An error, to be sent."""
-    raised = Raised(type(error).__name__, _text(error), "".join(traceback.format_exception(error)))
-    try:
-        raised.pickled = pickle.dumps(error)
-    except Exception:  # it holds a lock, a socket, a lambda
-        raised.pickled = None
-    return raised
-
-
-def unpack(raised: Raised) -> BaseException:
-    """The error that was sent, so that a retry rule can look at it; one with the same name and text if need be."""
-    error: BaseException | None = None
-    if raised.pickled is not None:
-        try:
-            error = pickle.loads(raised.pickled)
-        except Exception:  # its class cannot be imported here, or its constructor wants other arguments
-            error = None
-    if not isinstance(error, BaseException):
-        error = type(raised.kind, (AccodaError,), {"__doc__": "Stands for an error of a child process."})(raised.text)
-    error.__cause__ = RemoteTraceback(raised.trace)
-    return error
-
-
-def _text(error: BaseException) -> str:
-    return describe(error).removeprefix(type(error).__name__).removeprefix(": ")
