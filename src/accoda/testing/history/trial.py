@@ -1,0 +1,232 @@
+"""A seeded trial of the checker: producers, workers and a person use a store, and the history is checked.
+
+`judge` does it on a toy queue in virtual time. The clients themselves serve any store: `Client` says how they wait.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any
+
+from msgspec import Struct
+
+from accoda.errors import StorageUnavailable, VersionConflict
+from accoda.model import Bury, Done, Job, NewJob, OnDuplicate, Outcome, Rank, Retry, State
+from accoda.storage.protocol import Store
+from accoda.testing.history.checking import Verdict, check
+from accoda.testing.history.final import final_state
+from accoda.testing.history.history import History
+from accoda.testing.history.recorder import Recorded, Recorder
+from accoda.testing.history.sinks import MemorySink
+from accoda.testing.history.toy import Pause, Town, Toy, now_or_never
+from accoda.testing.reference import Reference
+
+QUEUES = ("a", "b")
+LEASE = 2.0
+Run = Callable[["Client", Job], None]
+
+
+class Pace(Struct, frozen=True):
+    """How time passes for the clients: what they wait with, what moment it is, and how long a second is to them."""
+
+    rest: Callable[[float], Awaitable[None]] = Pause
+    moment: Callable[[], int] = lambda: time.time_ns() // 1_000_000
+    scale: float = 1.0
+
+
+class Client:
+    """One client: its name, its random choices, its recorded store."""
+
+    def __init__(self, recorder: Recorder, store: Store, pace: Pace, seed: float) -> None:
+        self.name = recorder.client
+        self.recorder = recorder
+        self.store: Store = Recorded(store, recorder)
+        self.pace = pace
+        self.random = random.Random(seed)
+
+    def chance(self, share: float) -> bool:
+        return self.random.random() < share
+
+    async def rest(self, seconds: float) -> None:
+        """Up to so long."""
+        await self.pace.rest(self.random.random() * seconds * self.pace.scale)
+
+    def seconds(self, *choices: float) -> float:
+        return self.random.choice(choices) * self.pace.scale
+
+    def moment(self, *choices: float) -> int:
+        """So many seconds from now."""
+        return self.pace.moment() + round(self.seconds(*choices) * 1000)
+
+    def run_once(self, job: Job) -> None:
+        self.recorder.note("start", id=job.id, attempts=job.attempts)
+        self.recorder.note("end", id=job.id, attempts=job.attempts)
+
+
+def draw_job(client: Client, number: int) -> NewJob:
+    choose = client.random
+    queue, data = choose.choice(QUEUES), f"{client.name} {number}".encode()
+    rank, cost = float(choose.randrange(3)), choose.randrange(4)
+    kind = choose.random()
+    if kind < 0.5:
+        return NewJob(queue, data, rank=rank, cost=cost)
+    if kind < 0.65:
+        return NewJob(queue, data, rank=rank, delay=client.seconds(0.5, 1.5, 4.0))
+    if kind < 0.75:
+        return NewJob(queue, data, start_at=client.moment(-0.5, 0.7, 3.0), keep_for=client.seconds(5.0))
+    what: OnDuplicate = choose.choice(("keep", "attach", "attach", "replace"))
+    waiter = f"{client.name} waits {number}".encode() if what != "keep" else None
+    delay = client.seconds(0.3) if client.chance(0.5) else None
+    return NewJob(queue, data, rank=rank, key=choose.choice("klm"), on_duplicate=what, waiter=waiter, delay=delay)
+
+
+async def produce(client: Client, calls: int) -> None:
+    for number in range(calls):
+        many = 15 if number % 20 == 0 else client.random.randint(1, 4)  # now and then a crowd, so that there is a line
+        with suppress(StorageUnavailable):
+            await client.store.enqueue([draw_job(client, number * 20 + k) for k in range(many)])
+        await client.rest(0.5)
+
+
+async def work(client: Client, calls: int, run: Run | None = None) -> None:
+    for number in range(calls):
+        with suppress(StorageUnavailable):
+            await _work_once(client, number, run or Client.run_once)
+        await client.rest(0.3)
+
+
+async def _work_once(client: Client, number: int, run: Run) -> None:
+    choose, store = client.random, client.store
+    count, most, lease = choose.randint(1, 5), choose.choice((None, None, 3, 5)), client.seconds(LEASE)
+    jobs = await store.take(choose.choice(QUEUES), count, lease=lease, max_cost=most, worker=client.name)
+    if not jobs:
+        return
+    for job in jobs:
+        run(client, job)
+    await client.rest(1.0)
+    if client.chance(0.2):
+        await store.extend([job.lease for job in jobs], client.seconds(LEASE / 2, LEASE, LEASE * 2))
+        await client.rest(LEASE)
+    if client.chance(0.2):
+        await client.rest(LEASE * 2)  # it may come too late
+    if client.chance(0.1):
+        return  # it died
+    outcomes = [await _decide(client, job, number) for job in jobs]
+    await store.settle(outcomes)
+    if client.chance(0.2):
+        await store.settle(outcomes)  # as one who did not hear the answer
+
+
+async def _decide(client: Client, job: Job, number: int) -> Outcome:
+    kind = client.random.random()
+    if kind < 0.15:
+        return Retry(job.lease, client.seconds(0.0, 0.5, 3.0))
+    if kind < 0.2:
+        return Retry(job.lease, at=client.moment(0.0, 1.5))
+    if kind < 0.3:
+        return Bury(job.lease, "no use")
+    then = [NewJob(client.random.choice(QUEUES), f"{client.name} then {number}".encode())] if kind < 0.45 else []
+    if job.key is None:
+        return Done(job.lease, then)
+    seen = await client.store.waiters(job.lease)
+    await client.rest(0.5)  # somebody may join meanwhile
+    return Done(job.lease, then, waiters=len(seen))
+
+
+async def meddle(client: Client, calls: int) -> None:
+    """A person who looks at jobs, removes and revives some, moves others, and pauses queues."""
+    for _ in range(calls):
+        with suppress(StorageUnavailable, VersionConflict):
+            await _meddle_once(client)
+        await client.rest(0.8)
+
+
+async def _meddle_once(client: Client) -> None:
+    choose, store = client.random, client.store
+    queue = choose.choice(QUEUES)
+    state: State = choose.choice(("ready", "delayed", "taken", "dead", "dead"))
+    seen = await store.browse(queue, state)
+    ids = [info.id for info in choose.sample(seen, min(2, len(seen)))]
+    kind = choose.random()
+    if kind < 0.3:
+        await store.revive(ids)
+    elif kind < 0.4:
+        await store.remove(ids)
+    elif kind < 0.6:
+        await store.rerank([Rank(queue, id, float(choose.randrange(3))) for id in ids])
+    elif kind < 0.65:
+        await store.pause(queue)
+        await client.rest(1.0)
+        await store.resume(queue)
+    elif kind < 0.7:
+        await store.purge(queue, "dead", limit=1)
+    elif kind < 0.85:
+        found = await store.read("lock")
+        await store.write("lock", b"", version=found.version if found else 0)
+    else:
+        for id in ids:
+            await store.find(id)
+
+
+class Plan(Struct, frozen=True):
+    """A trial on a toy. `loss` is the share of calls that fail, `kills` how often each worker is killed, `calls` how
+    many each client makes, `run` what a worker does with a job, if not simply one run."""
+
+    seed: int
+    model: Callable[[int], Reference] = Reference
+    loss: float = 0.0
+    kills: int = 0
+    calls: int = 60
+    run: Run | None = None
+
+
+class Trial:
+    """A town of clients round a toy."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.town = Town(plan.seed)
+        self.toy = Toy(self.town, plan.model, plan.loss)
+        self.sink = MemorySink()
+
+    def client(self, name: str) -> Client:
+        pace = Pace(moment=lambda: self.town.moment)
+        return Client(Recorder(name, self.sink, self.town.now), self.toy, pace, self.town.random.random())
+
+    def play(self) -> History:
+        """Let the town live until all clients are done."""
+        for name, live in (("p1", produce), ("p2", produce), ("person", meddle)):
+            self.town.start(live(self.client(name), self.plan.calls))
+        for number in range(3):
+            self.town.start(self._mortal(f"w{number}"))
+        self.town.run()
+        self.toy.slow = False
+        return History.of(self.sink)
+
+    async def _mortal(self, name: str) -> None:
+        """A worker that is killed now and then, and begins anew under another name."""
+        for life in range(self.plan.kills + 1):
+            client = self.client(f"{name}.{life}")
+            working = work(client, self.plan.calls // (self.plan.kills + 1), self.plan.run)
+            await (working if life == self.plan.kills else self._until_killed(client, working))
+
+    async def _until_killed(self, client: Client, working: Coroutine[Any, None, None]) -> None:
+        for _ in range(client.random.randrange(40, 160)):
+            try:
+                seconds = working.send(None)
+            except StopIteration:
+                return
+            await Pause(float(seconds))
+        client.recorder.sink = MemorySink()  # a killed process writes nothing more
+        working.close()
+        Recorder("reaper", self.sink, self.town.now).note("kill", client=client.name)
+
+
+def judge(plan: Plan) -> Verdict:
+    """Play, and hold the history against all rules."""
+    trial = Trial(plan)
+    history = trial.play()
+    return check(history, now_or_never(final_state(trial.toy)))
