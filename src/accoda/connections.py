@@ -57,11 +57,19 @@ class Connections:
             await store.close()
 
     async def reopen(self) -> Store:
-        """Close this loop's store and open it anew; for one that seems to be stuck."""
-        opened = self._opened.pop(asyncio.get_running_loop(), None)
-        if opened is not None and opened.done() and not opened.exception():
-            await self.put_back(opened.result())
-        return await self.get()
+        """Open this loop's store anew and then close the old one; for one that seems to be stuck."""
+        loop = asyncio.get_running_loop()
+        old = self._opened.pop(loop, None)
+        try:
+            new = await self.get()
+        except BaseException:
+            # It stays in use, and open: who has it in hand could do nothing with a closed one, not even try again.
+            if old is not None:
+                self._opened.setdefault(loop, old)
+            raise
+        if old is not None and old.done() and not old.cancelled() and not old.exception():
+            await self.put_back(old.result())
+        return new
 
     async def close(self) -> None:
         """Close this loop's store. The next use opens it again."""

@@ -1,0 +1,166 @@
+"""The other processes: producers, bare consumers of the store, and a person who interferes."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+from accoda.errors import StorageError
+from accoda.model import Done, Job, NewJob, Outcome, Rank, Retry
+from accoda.payload import encode
+from accoda.storage.protocol import Store
+from accoda.testing.simulation.workload import HANDLED, PAYLOADS, POISON, RAW
+
+if TYPE_CHECKING:
+    from accoda.testing.simulation.process import Process
+
+_WEIGHTS = {"mail": 10, "bulk": 14, "slow": 1, "unique": 2, "chain": 2, "deals": 3, "costly": 3}
+_QUEUES = [queue for queue, weight in _WEIGHTS.items() for _ in range(weight)]
+_KEYED = {"unique", "deals"}
+
+
+async def produce(process: Process) -> None:
+    """Enqueue until all jobs of the plan are asked for. What failed is asked for again half of the time."""
+    city = process.city
+    random = city.stream(process.name)
+    while city.jobs_left > 0:
+        store = await _connected(process)
+        size = min(random.choice((1, 1, 5, 20, 100)), city.jobs_left)
+        city.jobs_left -= size
+        jobs = _draft(city.mix.keyed, size, random, "poison" in city.mix.faults)
+        while True:
+            try:
+                await store.enqueue(jobs)
+                break
+            except StorageError:
+                await asyncio.sleep(random.random())
+                if random.random() < 0.5:
+                    break
+        pace = size * city.producers * city.mix.span / city.plan.jobs
+        await asyncio.sleep(min(random.expovariate(1.0) * pace, 5.0))
+
+
+def _draft(keyed: float, size: int, random: Random, poison: bool) -> list[NewJob]:
+    queue = random.choice(_QUEUES)
+    delay = random.random() * 3.0 if random.random() < 0.1 else None
+    if queue in _KEYED or (queue != "slow" and random.random() < keyed):
+        return [_keyed(queue, random, delay) for _ in range(min(size, 10))]
+    if queue == "costly":
+        return [NewJob(queue, b"", cost=random.randrange(10), rank=float(random.randrange(3))) for _ in range(size)]
+    if poison and queue in ("mail", "bulk", "chain") and random.random() < 0.02:
+        return [NewJob(queue, encode(POISON))]
+    rank = float(random.randrange(4))
+    at = random.randrange(len(PAYLOADS))
+    return [NewJob(queue, PAYLOADS[(at + n) % 1024], rank=rank, delay=delay) for n in range(size)]
+
+
+def _keyed(queue: str, random: Random, delay: float | None) -> NewJob:
+    shared = queue == "deals"  # few keys, which many want
+    key = f"k{random.randrange(10 if shared else 40)}"
+    how = random.choice(("attach", "attach", "attach", "replace") if shared else ("keep", "replace", "attach"))
+    waiter = b"%d" % random.randrange(1 << 40) if how == "attach" or shared else None
+    number = PAYLOADS[random.randrange(1024)]
+    if queue == "costly":
+        return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay, cost=random.randrange(10))  # type: ignore[arg-type]
+    return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay)  # type: ignore[arg-type]
+
+
+async def deal(process: Process) -> None:
+    """Serve "deals" as a shared fetch does: one delivery for each waiter, also for those who joined meanwhile."""
+    random = process.city.stream(process.name)
+    while not process.city.closing:
+        try:
+            store = await _connected(process)
+            jobs = await store.take("deals", 10, lease=2.0, worker=process.name)
+            if jobs:
+                await _serve(store, jobs, random.random() * 1.5 if random.random() < 0.5 else 0.0)
+            else:
+                await store.wait(["deals"], 5.0)
+        except StorageError:
+            await asyncio.sleep(random.random())
+
+
+async def _serve(store: Store, jobs: list[Job], fetching: float) -> None:
+    left = {job.id: job for job in jobs}
+    while left:  # each round sees all who joined before it; who joins meanwhile makes another
+        outcomes: list[Outcome] = []
+        for job in left.values():
+            waiters = await store.waiters(job.lease)
+            then = tuple([NewJob("deals.deliver", encode(int(waiter))) for waiter in waiters])
+            outcomes.append(Done(job.lease, then, None, len(waiters)))
+        if fetching:
+            await asyncio.sleep(fetching)  # others join meanwhile
+        refused = await store.settle(outcomes)
+        left = {refusal.lease.id: left[refusal.lease.id] for refusal in refused if refusal.why == "grown"}
+
+
+async def spend(process: Process) -> None:
+    """Serve "costly" within a cost that changes, and give some of it back."""
+    random = process.city.stream(process.name)
+    while not process.city.closing:
+        try:
+            store = await _connected(process)
+            jobs = await store.take("costly", 20, lease=2.0, max_cost=random.randrange(10, 60), worker=process.name)
+            if jobs:
+                if random.random() < 0.1:
+                    await asyncio.sleep(random.random() * 3.0)
+                await store.settle([_outcome(job, random, process.city.calm) for job in jobs])
+            else:
+                await store.wait(["costly"], 5.0)
+        except StorageError:
+            await asyncio.sleep(random.random())
+
+
+def _outcome(job: Job, random: Random, calm: bool) -> Outcome:
+    if not calm and random.random() < 0.1:
+        return Retry(job.lease, delay=random.random())
+    return Done(job.lease)
+
+
+async def interfere(process: Process) -> None:
+    """A person at the command line."""
+    city = process.city
+    random = city.stream(process.name)
+    while True:
+        await asyncio.sleep(random.expovariate(1.0))
+        if city.calm:
+            return
+        with suppress(StorageError):
+            await _act(await _connected(process), random, city.server.clock.now())
+
+
+async def _act(store: Store, random: Random, now: int) -> None:
+    queue = random.choice(HANDLED + RAW)
+    match random.randrange(8):
+        case 0:
+            await store.pause(queue, now + random.randrange(5_000) if random.random() < 0.7 else None)
+        case 1 | 2:
+            await store.resume(queue)
+        case 3:
+            ready = await store.browse(queue, random.choice(("ready", "taken", "delayed")), None, 5)
+            if ready:
+                await store.remove([ready[0].id])
+        case 4:
+            dead = await store.browse(queue, "dead", None, 20)
+            if dead:
+                await store.revive([info.id for info in dead])
+        case 5:
+            if random.random() < 0.3:
+                await store.purge(queue, random.choice(("dead", "done")))
+        case 6:
+            page = await store.browse(queue, "ready", None, 10)
+            if page:
+                await store.rerank([Rank(queue, info.id, float(random.randrange(4)), info.waiters) for info in page])
+        case _:
+            await store.stats()
+
+
+async def _connected(process: Process) -> Store:
+    """The process's store; while there is none, try again."""
+    while True:
+        try:
+            return await process.app.connections.get()
+        except StorageError:
+            await asyncio.sleep(0.5)
