@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import apsw
 import pytest_asyncio
 
 from accoda import QueueStats, Store, open_storage
@@ -73,6 +74,20 @@ class Stage:
             while (stats := await self.stats(queue)).done < count:
                 await asyncio.sleep(0.05)
         return stats
+
+    def freeze(self, worker: subprocess.Popen[bytes]) -> None:
+        """SIGSTOP, but not in the middle of a commit: that would lock the file for everybody, by SQLite's nature."""
+        while True:
+            worker.send_signal(signal.SIGSTOP)
+            probe = apsw.Connection(str(self.folder / "jobs.db"))
+            try:
+                probe.execute("BEGIN IMMEDIATE; ROLLBACK")
+                return
+            except apsw.BusyError:
+                worker.send_signal(signal.SIGCONT)
+                time.sleep(0.01)
+            finally:
+                probe.close()
 
     def errors(self) -> str:
         return (self.folder / "worker.err").read_text()
@@ -140,8 +155,7 @@ async def test_a_stopped_process_loses_its_jobs_and_its_late_outcome_is_refused(
     await stage.enqueue("nap", [2.0])
     first = stage.start("-q", "nap", "--metrics-port", "0")
     await stage.until(lambda: stage.lines("start"))
-    # In the middle of the nap: a process that is stopped in the middle of a commit would lock the file for everybody.
-    first.send_signal(signal.SIGSTOP)
+    stage.freeze(first)
     stopped = time.monotonic()
     assert stage.lines("end") == []
     stage.start("-q", "nap")

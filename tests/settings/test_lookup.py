@@ -39,6 +39,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "timeout": None,
         "max_attempts": None,
         "max_crashes": 5,
+        "keep_dead_for": None,
         "slow_cycle": 10,
     }
 

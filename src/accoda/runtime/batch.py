@@ -10,8 +10,7 @@ from typing import Any, Generic, TypeVar, Unpack
 from accoda.enqueue import EnqueueOptions
 from accoda.errors import BuryJob, InvalidInput, RetryLater
 from accoda.model import Job, NewJob
-from accoda.payload import encode
-from accoda.retry import PLAIN, Failed, Finished, Result
+from accoda.retry import PLAIN, Failed, Finished, Result, finished
 
 T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
@@ -98,9 +97,9 @@ class Batch(Generic[T]):
         return f"<batch of {len(self.jobs)} jobs of {self.queue}>"
 
     def done(self, job: Running[T], result: object = None) -> None:
-        """The job is finished. `result` is kept if its queue keeps finished jobs."""
+        """The job is finished. `result` is kept if its queue keeps finished jobs; one that cannot be buries the job."""
         self._mine(job)
-        self.results[job.id] = PLAIN if result is None else Finished(encode(result))
+        self.results[job.id] = finished(result)
 
     def retry(
         self,

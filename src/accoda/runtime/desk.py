@@ -26,6 +26,7 @@ class Desk:
         self.queue = handler.queue
         self.number = handler.options.number
         self._settings = settings
+        self._careful = False
 
     @property
     def all_at_once(self) -> bool:
@@ -34,6 +35,8 @@ class Desk:
 
     @property
     def batch_size(self) -> int:
+        if self._careful:
+            return 1
         return self._setting("batch_size", self.handler.options.batch)  # type: ignore[no-any-return]
 
     @property
@@ -43,6 +46,10 @@ class Desk:
     @property
     def timeout(self) -> float | None:
         return self._setting("timeout", self.handler.options.timeout)  # type: ignore[no-any-return]
+
+    @property
+    def keep_dead_for(self) -> float | None:
+        return self._setting("keep_dead_for", self.handler.options.keep_dead_for)  # type: ignore[no-any-return]
 
     @property
     def limits(self) -> Limits:
@@ -64,7 +71,7 @@ class Desk:
         payloads: dict[int, Any] = {}
         for job in jobs:
             try:
-                payloads[job.id] = self.handler.codec.decode(job.data)
+                payloads[job.id] = self.handler.codec.open(job)
             except UnreadablePayload as error:
                 buried.append(Bury(job.lease, describe(error)))
                 continue
@@ -75,6 +82,7 @@ class Desk:
                 suspects.append(job)
             else:
                 healthy.append(job)
+        self._careful = self._careful and not healthy
         suspects.sort(key=lambda job: job.crashes)
         alone_from = self.alone_from(limits)
         together = [job for job in suspects if job.crashes < alone_from]
@@ -85,9 +93,13 @@ class Desk:
         """The number of crashes from which on a job runs alone: twice, before it is given up."""
         return max(1, limits.max_crashes - 2) if limits.max_crashes is not None else 3
 
-    def is_dangerous(self, job: Job) -> bool:
-        """Whether a job may have killed its worker while it ran alone: then nothing else should be in hand."""
-        return job.crashes > self.alone_from(self.limits)
+    def is_suspect(self, job: Job) -> bool:
+        """Whether a job lost so many leases that nothing else should be in hand while it runs."""
+        return bool(job.crashes) and job.crashes >= self.alone_from(self.limits)
+
+    def be_careful(self) -> None:
+        """Take jobs one by one until one comes that lost no lease: what is taken beside a suspect only goes back."""
+        self._careful = True
 
     def outcomes(self, batch: Batch[Any], jobs: Sequence[Running[Any]]) -> list[Outcome]:
         """What becomes of jobs of a batch of which something was said, but for those that are settled already."""

@@ -14,7 +14,7 @@ from msgspec import Struct
 from accoda.enqueue import EnqueueOptions, Line
 from accoda.errors import InvalidInput
 from accoda.model import Enqueued, check_queue
-from accoda.payload import Codec
+from accoda.payload import Codec, codec_of
 from accoda.priority import policy
 from accoda.retry import RetryRule, rule
 from accoda.runtime.batch import Batch
@@ -31,7 +31,7 @@ R = TypeVar("R")
 
 class HandlerOptions(TypedDict, total=False):
     """What a handler may say of its queue. Settings of the same meaning win over `batch`, `lease`, `timeout`,
-    `max_attempts` and `max_crashes`, so that a running worker can be tuned."""
+    `max_attempts`, `max_crashes` and `keep_dead_for`, so that a running worker can be tuned."""
 
     batch: int
     max_attempts: int | None
@@ -40,6 +40,7 @@ class HandlerOptions(TypedDict, total=False):
     retry: RetryRule | float | None
     policy: str
     keep_for: float | timedelta
+    keep_dead_for: float | timedelta | None
     timeout: float | timedelta | None
     run_in: RunIn | None
     cost: int
@@ -56,6 +57,7 @@ class Options(Struct, frozen=True, kw_only=True):
     retry: RetryRule
     policy: str = "strict"
     keep_for: float = 0.0
+    keep_dead_for: float | None = None
     timeout: float | None = None
     run_in: RunIn
     cost: int = 0
@@ -77,7 +79,7 @@ class Handler(Generic[T, A, R]):
         form = read_form(function)
         self.takes_batch = form.batch
         self.takes_payload = form.payload
-        self.codec: Codec[T] = Codec(form.type)
+        self.codec: Codec[T] = codec_of(form.type)
         self.options = check_options(function, options)
         self.line = Line(
             queue, policy(self.options.policy), self.codec.encode, self.options.keep_for, self.options.cost
@@ -131,16 +133,16 @@ def check_options(function: Callable[..., Any], given: HandlerOptions) -> Option
     for field in ("batch", "max_attempts", "max_crashes"):
         _check_whole(field, given.get(field))
     policy(given.get("policy", "strict"))
-    lease, timeout = given.get("lease"), given.get("timeout")
     return Options(
         batch=given.get("batch"),
         max_attempts=given.get("max_attempts"),
         max_crashes=given.get("max_crashes"),
-        lease=None if lease is None else _positive("lease", seconds("lease", lease)),
+        lease=_length("lease", given.get("lease")),
         retry=rule(given.get("retry")),
         policy=given.get("policy", "strict"),
         keep_for=seconds("keep_for", given.get("keep_for", 0.0)),
-        timeout=None if timeout is None else _positive("timeout", seconds("timeout", timeout)),
+        keep_dead_for=_length("keep_dead_for", given.get("keep_dead_for")),
+        timeout=_length("timeout", given.get("timeout")),
         run_in=_where(function, given.get("run_in")),
         cost=given.get("cost", 0),
         number=given.get("number"),
@@ -183,7 +185,11 @@ def _check_whole(field: str, value: object) -> None:
         raise InvalidInput(field, f"must be an integer >= 1, not {value!r}")
 
 
-def _positive(field: str, value: float) -> float:
+def _length(field: str, given: float | timedelta | None) -> float | None:
+    """A length of time in seconds, more than none at all; None where it was not said."""
+    if given is None:
+        return None
+    value = seconds(field, given)
     if value <= 0:
         raise InvalidInput(field, f"must be more than 0 seconds, not {value!r}")
     return value

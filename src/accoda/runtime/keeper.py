@@ -20,6 +20,7 @@ from accoda.errors import StorageError
 from accoda.model import Outcome, Retry
 from accoda.retry import Result, describe
 from accoda.runtime.batch import Batch, Running
+from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Store
 
 log = logging.getLogger("accoda.keeper")
@@ -92,7 +93,7 @@ class Keeper:
         self._wake = asyncio.Event()
         self._opening = asyncio.Lock()
         self._store: Store | None = None
-        self._pause = 0.0
+        self._backoff = Backoff(0.2, LONGEST_PAUSE)
         self._retry_at = 0.0
 
     def start(self) -> None:
@@ -170,7 +171,7 @@ class Keeper:
                 return
             for refusal in refused:
                 lost.setdefault(jobs[refusal.lease.id][1], set()).add(refusal.lease.id)
-        self._pause = 0.0
+        self._backoff.reset()
         for held in group:
             held.extended_at = now
         for held, ids in lost.items():
@@ -243,11 +244,11 @@ class Keeper:
             return self._store
 
     async def _trouble(self, error: Exception, now: float) -> None:
-        self._pause = min(LONGEST_PAUSE, self._pause * 2 or 0.1)
-        self._retry_at = now + self._pause
+        pause = self._backoff.next()
+        self._retry_at = now + pause
         known = isinstance(error, (StorageError, TimeoutError))
         text = describe(error) if known else "unexpected error"
-        log.warning("cannot keep leases, connecting anew in %g s: %s", self._pause, text, exc_info=not known)
+        log.warning("cannot keep leases, connecting anew in %.1f s: %s", pause, text, exc_info=not known)
         await self._drop()
 
     async def _drop(self) -> None:

@@ -12,21 +12,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from functools import partial
 from typing import Any, TypeVar
 
 from accoda.clock import Clock
 from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
 from accoda.model import Done, Job, Outcome, Refused, Retry
 from accoda.runtime.batch import Batch
+from accoda.runtime.caution import Caution
 from accoda.runtime.desk import Desk, summary, with_follow_ups
 from accoda.runtime.events import Audience, BatchReport, HandlerStats
 from accoda.runtime.heartbeat import ProcessorState
 from accoda.runtime.keeper import Held, Keeper
 from accoda.runtime.rotation import Rotation
+from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Store
 
 T = TypeVar("T")
@@ -45,6 +45,7 @@ class Room:
         self.keeper = keeper
         self.clock = clock
         self.rotation = Rotation(desks)
+        self.caution = Caution()
         self.audience = Audience()
         self.worker = ""
         self.stopping = False
@@ -89,7 +90,7 @@ class Processor:
         self._running: Carry | None = None
         self._since: int | None = None
         self._carry: Carry | None = None
-        self._pause = 0.0
+        self._trouble = Backoff(0.2, 5.0)
 
     async def run(self) -> None:
         """Turn after turn, until the worker stops or this processor is retired; then settle what is in hand."""
@@ -106,6 +107,7 @@ class Processor:
                 rotation.leave(self.queue)
                 self.queue = None
             await self._settle_carry()
+            self._step_back()
 
     async def _turn(self, desk: Desk) -> None:
         try:
@@ -117,8 +119,10 @@ class Processor:
     async def run_once(self, desk: Desk) -> None:
         """One turn: settle what the last one left, take a batch, run it."""
         started = time.monotonic()
+        await self._step_up()
         jobs = await self._exchange(desk)
         if not jobs:
+            self.room.caution.put_down(self)
             return
         batches, buried = desk.open_batches(jobs)
         if buried:
@@ -130,9 +134,9 @@ class Processor:
             if self.room.aborted:
                 for one in held:
                     one.batch.finish(WorkerStopped("the worker stopped"))
-            elif len(held) > 1 and desk.is_dangerous(held[0].batch[0].job):
-                await self._give_back(desk, held[1:])
-                del held[1:]
+            elif desk.is_suspect(held[0].batch[0].job):
+                await self._run_alone(desk, held, started)
+                return
             await self._run(desk, held.pop(0), started)
 
     def stop(self, error: BaseException) -> None:
@@ -174,6 +178,35 @@ class Processor:
             return ProcessorState()
         return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch[0].id, self._since)
 
+    async def _step_up(self) -> None:
+        """Have a hand free for a take. While another processor has a turn to itself, hold nothing."""
+        caution = self.room.caution
+        if caution.turn is not None:
+            await self._settle_carry()
+            caution.put_down(self)
+            await caution.wait()
+        # No await between the look and the entry: whoever gains the turn from here on sees this hand.
+        caution.hands.add(self)
+
+    def _step_back(self) -> None:
+        self.room.caution.put_down(self)
+        self.room.caution.end(self)
+
+    async def _run_alone(self, desk: Desk, held: list[Held], started: float) -> None:
+        """Run the first job, which may kill the process, while nothing else is in hand; the others go back."""
+        suspect, *others = held
+        desk.be_careful()
+        if others:
+            await self._give_back(others)
+        try:
+            if await self.room.caution.gain(self, desk.lease):
+                await self._run(desk, suspect, started)
+                await self._settle_carry()
+            else:
+                await self._give_back([suspect])
+        finally:
+            self._step_back()
+
     async def _exchange(self, desk: Desk) -> list[Job]:
         """Settle what is carried and take the next batch, both on their way at once.
 
@@ -185,11 +218,12 @@ class Processor:
             count = desk.batch_size
             jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
             self.room.rotation.report(desk.queue, count, len(jobs))
-            self._pause = 0.0
+            self._trouble.reset()
         except StorageError as error:
             jobs = []
             self.room.rotation.report(desk.queue, 1, 0)
-            await self._trouble("take jobs", error)
+            log.warning("cannot take jobs, trying again soon: %s", error)
+            await self._trouble.nap()
         finally:
             if settling is not None:
                 await settling
@@ -243,18 +277,21 @@ class Processor:
         """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
         if not batch.loose or with_follow_ups(outcomes, batch.loose):
             return True
-        return await self._insist("enqueue follow-ups", partial(self.room.store.enqueue, batch.loose)) is not None
+        return await self._insist("enqueue follow-ups", lambda: self.room.store.enqueue(batch.loose)) is not None
 
     async def _settle(self, outcomes: list[Outcome]) -> list[Refused]:
         """Settle. To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
         if not outcomes:
             return []
-        refused = await self._insist(f"settle {len(outcomes)} outcomes", partial(self.room.store.settle, outcomes))
+        refused = await self._insist(f"settle {len(outcomes)} outcomes", lambda: self.room.store.settle(outcomes))
         return _lost(outcomes) if refused is None else refused
 
     async def _insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Call the store until it answers: while it is away, the keeper tries to hold the leases. None: given up."""
-        pause = 0.1
+        """Call the store until it answers: while it is away, the keeper tries to hold the leases. None: given up.
+
+        `call` looks up the room's store each time: the worker may have connected anew since, and closed the old one.
+        """
+        trouble = Backoff(0.2, 2.0)
         while True:
             try:
                 return await call()
@@ -262,9 +299,8 @@ class Processor:
                 if self.room.aborted:
                     log.error("cannot %s: %s; the leases will end", what, error)
                     return None
-                log.warning("cannot %s, trying again in about %g s: %s", what, pause, error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.5))
-                pause = min(2.0, pause * 2)
+                log.warning("cannot %s, trying again soon: %s", what, error)
+                await trouble.nap()
             except AccodaError:
                 log.exception("the store refused to %s; the leases will end", what)
                 return None
@@ -276,7 +312,7 @@ class Processor:
         report = BatchReport(desk.queue, desk.number, len(buried), stats, 0.0, 0.0, tuple(buried))
         self.room.audience.batch_ended(report)
 
-    async def _give_back(self, desk: Desk, others: list[Held]) -> None:
+    async def _give_back(self, others: list[Held]) -> None:
         leases = [job.job.lease for held in others for job in held.batch]
         await self._settle([Retry(lease, reason=ALONE) for lease in leases])
         for held in others:
@@ -297,12 +333,6 @@ class Processor:
             tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
         )
         self.room.audience.batch_ended(report)
-
-    async def _trouble(self, what: str, error: StorageError) -> None:
-        self._pause = min(5.0, self._pause * 2 or 0.1)
-        log.warning("cannot %s, trying again in about %g s: %s", what, self._pause, error)
-        # Uneven, so that the processors of many workers do not all come back in the same moment as the store.
-        await asyncio.sleep(self._pause * random.uniform(0.5, 1.5))
 
 
 def _lost(outcomes: list[Outcome]) -> list[Refused]:

@@ -21,6 +21,7 @@ from enum import Enum
 from typing import Any
 
 from accoda.errors import StorageError
+from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Storage
 
 WAIT = 60.0
@@ -182,7 +183,7 @@ class Sleeper:
     def __init__(self, rotation: Rotation, storage: Storage) -> None:
         self._rotation = rotation
         self.storage = storage
-        self._pause = 0.0
+        self._trouble = Backoff(0.5, 5.0)
 
     async def run(self) -> None:
         """For ever; cancel it to end it."""
@@ -210,11 +211,10 @@ class Sleeper:
         try:
             found = await self.storage.wait(names, WAIT)
         except StorageError as error:
-            self._pause = min(5.0, self._pause * 2 or 0.25)
-            log.warning("cannot wait for jobs, trying again in %g s: %s", self._pause, error)
-            await asyncio.sleep(self._pause)
+            log.warning("cannot wait for jobs, trying again soon: %s", error)
+            await self._trouble.nap()
             return True  # look for yourselves: a take that works ends the trouble
-        self._pause = 0.0
+        self._trouble.reset()
         return found
 
     async def _wake(self, names: list[str]) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from accoda.clock import SystemClock
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
-from accoda.model import Stats
+from accoda.model import Stats, check_queue
 from accoda.runtime import heartbeat
 from accoda.runtime.desk import Desk
 from accoda.runtime.events import Audience, Monitor
@@ -32,6 +32,7 @@ from accoda.runtime.keeper import Keeper
 from accoda.runtime.manager import Manager, limits
 from accoda.runtime.processor import Processor, Room
 from accoda.runtime.rates import Rates
+from accoda.runtime.retention import EVERY, forget_dead
 from accoda.runtime.rotation import Sleeper
 from accoda.runtime.runners import make_runner
 from accoda.runtime.upkeep import Upkeep
@@ -191,6 +192,7 @@ class Worker:
             upkeep.add(self.settings.watch(changed=self._apply_settings))
         if self._manager is not None:
             upkeep.every(2.0, self._manage)
+        upkeep.every(EVERY, self._forget_dead, at_once=True)
         return upkeep
 
     async def _flush(self) -> None:
@@ -237,6 +239,12 @@ class Worker:
                     await self._manager.run_once()
             finally:
                 self._limit()  # also where the store is away: the last word may have ended
+
+    async def _forget_dead(self) -> None:
+        room = self._in_room()
+        keep = {queue: age for queue, desk in room.desks.items() if (age := desk.keep_dead_for) is not None}
+        with suppress(StorageError):
+            await forget_dead(room.store, keep)
 
     async def _stop_when_idle(self) -> None:
         """A burst ends when every queue sleeps, nobody works, and the counters agree that nothing is ready."""
@@ -338,6 +346,7 @@ def _served(app: App, asked: tuple[str, ...]) -> list[str]:
     if not handlers:
         raise InvalidInput("queues", "the app has no handlers; decorate a function with @app.handler(…)")
     for queue in asked:
+        check_queue(queue)
         if queue not in handlers:
             raise InvalidInput("queues", f"there is no handler for {queue!r}; there is one for {', '.join(handlers)}")
     return list(dict.fromkeys(asked)) or list(handlers)
