@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from accoda.testing.servers.disk import Disk
 from accoda.testing.servers.process import Process, ServerMissing, find_program, wait_until
 
 USER = "accoda"
@@ -25,11 +26,18 @@ class PostgresServer(Process):
     `durable=False` leaves out fsync: what was acknowledged then survives kill -9 of the server, but no power cut.
     """
 
-    def __init__(self, *, durable: bool = True, settings: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        durable: bool = True,
+        settings: Sequence[str] = (),
+        connections: int = 100,
+        disk: Disk | None = None,
+    ) -> None:
         self._initdb = find_postgres("initdb")
         self._postgres = find_postgres("postgres")
         self.user = unprivileged_user()
-        super().__init__()
+        super().__init__(disk)
         self._settings = [
             *settings,
             "listen_addresses=127.0.0.1",
@@ -38,7 +46,7 @@ class PostgresServer(Process):
             f"fsync={'on' if durable else 'off'}",
             f"full_page_writes={'on' if durable else 'off'}",
             "logging_collector=off",
-            "max_connections=100",
+            f"max_connections={connections}",
         ]
 
     @property
@@ -47,7 +55,11 @@ class PostgresServer(Process):
 
     @property
     def url(self) -> str:
-        return f"postgresql://{USER}@127.0.0.1:{self.port}/{DATABASE}"
+        return self.url_at(self.port)
+
+    def url_at(self, port: int) -> str:
+        """The same, through another port that leads here."""
+        return f"postgresql://{USER}@127.0.0.1:{port}/{DATABASE}"
 
     def command(self) -> Sequence[str]:
         return [self._postgres, "-D", str(self.data), *(part for each in self._settings for part in ("-c", each))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import signal
 import socket
@@ -10,9 +11,13 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from accoda.testing.servers.disk import Disk
 
 START_PATIENCE = 30.0
 
@@ -30,22 +35,31 @@ def find_program(name: str, *folders: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody listens on at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A loopback port that nobody has at this moment.
+
+    Not one that the kernel would choose: it might give the same to an outgoing connection while a server is down, and
+    the server could not come back. Random, so that several test runs at a time seldom agree; and not by the random
+    numbers that tests seed.
+    """
+    chance = random.SystemRandom()
+    while True:
+        port = chance.randrange(10_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Process:
     """One server process. Subclasses say how to start it and when it is up; `folder` is removed in the end.
 
-    `user` is the account to run as when we are root, for servers that refuse to be root.
+    `user` is the account to run as when we are root, for servers that refuse to be root. With `disk`, its files are on
+    a disk that fails on command.
     """
 
     user: str | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, disk: Disk | None = None) -> None:
+        self.disk = disk
         self.folder = Path(tempfile.mkdtemp(prefix="accoda-"))
         self.folder.chmod(0o755)
         self.port = free_port()
@@ -56,7 +70,9 @@ class Process:
         raise NotImplementedError
 
     def environment(self) -> Mapping[str, str]:
-        return os.environ
+        if self.disk is None:
+            return os.environ
+        return {**os.environ, **self.disk.environment(self.folder)}
 
     def is_up(self) -> bool:
         """Whether it answers. Called again and again after a start."""
@@ -66,6 +82,11 @@ class Process:
     def pid(self) -> int:
         assert self._process is not None, "the server is not running"
         return self._process.pid
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process runs. One that ended by itself is not, until somebody starts it again."""
+        return self._process is not None and self._process.poll() is None
 
     @property
     def log(self) -> Path:
@@ -86,6 +107,13 @@ class Process:
             )
         wait_until(self.is_up, self._explain)
         return self
+
+    def recover(self) -> None:
+        """Return when it answers again after a trouble of its own: start it if it ended itself, wait otherwise."""
+        wait_until(lambda: not self.is_alive or self.is_up(), self._explain)
+        if not self.is_alive:
+            self._end(signal.SIGKILL)  # its children, if it left any
+            self.start()
 
     def stop(self) -> None:
         """End it politely."""
@@ -113,7 +141,8 @@ class Process:
         if process is None:
             return
         if how == signal.SIGKILL:
-            os.killpg(process.pid, how)
+            with suppress(ProcessLookupError):  # it ended by itself, and left nobody
+                os.killpg(process.pid, how)
         else:
             process.send_signal(how)
         try:

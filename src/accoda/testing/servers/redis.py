@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, cast
 
 import hiredis
 
 from accoda.storage.open import open_storage
+from accoda.testing.servers.disk import Disk
 from accoda.testing.servers.process import Process, find_program, free_port, wait_until
 from accoda.testing.world import ManualWorld, World
 
@@ -35,17 +36,29 @@ def ask(port: int, *command: str | int, timeout: float = 5.0) -> Any:
         return reply
 
 
+def ask_role(server: RedisServer) -> str:
+    """What a server says of its part in the replication; nothing while it cannot answer."""
+    try:
+        return str(server.ask("INFO", "replication"))
+    except OSError:
+        return ""
+
+
 class RedisServer(Process):
     """`saving` is "none", "everysec" or "always": when the append-only file is written to disk."""
 
-    def __init__(self, saving: str = "none", *extra: str) -> None:
-        super().__init__()
+    def __init__(self, saving: str = "none", *extra: str, disk: Disk | None = None) -> None:
+        super().__init__(disk)
         self._program = find_program("redis-server")
         self._options = (*SAVING[saving], *extra)
 
     @property
     def url(self) -> str:
-        return f"redis://127.0.0.1:{self.port}/0"
+        return self.url_at(self.port)
+
+    def url_at(self, port: int) -> str:
+        """The same, through another port that leads here."""
+        return f"redis://127.0.0.1:{port}/0"
 
     def command(self) -> Sequence[str]:
         place = ("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.folder))
@@ -84,8 +97,34 @@ class Servers:
     def __init__(self) -> None:
         self.all: list[RedisServer] = []
 
+    @property
+    def data_servers(self) -> Sequence[RedisServer]:
+        """Those that hold data."""
+        return self.all
+
     def start(self) -> Self:
         raise NotImplementedError
+
+    def current_masters(self) -> list[RedisServer]:
+        """Those that take writes at this moment, after any number of fail-overs."""
+        raise NotImplementedError
+
+    def wait_for_heir(self, lost: RedisServer) -> None:
+        """Return when another server has taken the place of a master that was lost."""
+        before = len(self.current_masters())
+        wait_until(lambda: self._has_heir(lost, before), lambda: "no replica took over")
+
+    def wait_until_in_order(self) -> None:
+        """Return when all servers are there and every replica follows its master."""
+        wait_until(self._is_in_order, lambda: "the replicas do not follow their masters")
+
+    def _has_heir(self, lost: RedisServer, before: int) -> bool:
+        masters = self.current_masters()
+        return lost not in masters and len(masters) == before
+
+    def _is_in_order(self) -> bool:
+        masters = self.current_masters()
+        return all("master_link_status:up" in ask_role(each) for each in self.data_servers if each not in masters)
 
     def close(self) -> None:
         for server in reversed(self.all):
@@ -123,6 +162,15 @@ class SentinelSet(Servers):
     def url(self) -> str:
         hosts = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
         return f"redis+sentinel://{hosts}/{self.name}?db=0"
+
+    @property
+    def data_servers(self) -> Sequence[RedisServer]:
+        return [self.master, *self.replicas]
+
+    def current_masters(self) -> list[RedisServer]:
+        """The one that the Sentinels name."""
+        _, port = self.sentinels[0].ask("SENTINEL", "get-master-addr-by-name", self.name)
+        return [server for server in self.data_servers if server.port == int(port)]
 
     def start(self) -> Self:
         for server in self.all:
@@ -172,6 +220,17 @@ class ClusterSet(Servers):
             replica.ask("CLUSTER", "REPLICATE", master.ask("CLUSTER", "MYID"))
         wait_until(self._in_order, lambda: "the Cluster did not come up")
         return self
+
+    def current_masters(self) -> list[RedisServer]:
+        """Those that own slots by the map of the first node that answers."""
+        for server in self.all:
+            with suppress(OSError):
+                ports = {port for _, _, (_, port, *_), *_ in server.ask("CLUSTER", "SLOTS")}
+                return [each for each in self.all if each.port in ports]
+        return []
+
+    def _is_in_order(self) -> bool:
+        return super()._is_in_order() and all("cluster_state:ok" in each.ask("CLUSTER", "INFO") for each in self.all)
 
     def owner(self, slot: int) -> RedisServer:
         """The master that owns a slot by the map of the first node."""

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from accoda.storage.tarantool.address import address_of
 from accoda.storage.tarantool.connection import connect
+from accoda.testing.servers.disk import Disk
 from accoda.testing.servers.process import Process, find_program
 
 PASSWORD = "secret"
@@ -20,10 +21,14 @@ box.cfg{{
 }}
 box.schema.user.passwd('admin', '{password}')
 box.schema.user.create('{worker}', {{password = '{password}', if_not_exists = true}})
+{new_log}
 local ready = require('fio').open('ready', {{'O_CREAT', 'O_WRONLY', 'O_TRUNC'}}, tonumber('644', 8))
 ready:write(tostring(require('tarantool').pid()))
 ready:close()
 """
+
+# After a clean stop, Tarantool 2.6 opens its last log again without O_SYNC, whatever `wal_mode` says. A new log has it.
+_NEW_LOG = "if box.cfg.wal_mode == 'fsync' then box.snapshot() end"
 
 
 class TarantoolServer(Process):
@@ -32,11 +37,11 @@ class TarantoolServer(Process):
     `url` is the administrator's; `worker_url` that of a user who has no rights until somebody gives him some.
     """
 
-    def __init__(self, wal_mode: str = "write", memory: int = 256 * 1024 * 1024) -> None:
+    def __init__(self, wal_mode: str = "write", memory: int = 256 * 1024 * 1024, disk: Disk | None = None) -> None:
         self._program = find_program("tarantool")
-        super().__init__()
+        super().__init__(disk)
         script = _SCRIPT.format(
-            port=self.port, wal_mode=wal_mode, memory=memory, password=PASSWORD, worker=WORKER
+            port=self.port, wal_mode=wal_mode, memory=memory, password=PASSWORD, worker=WORKER, new_log=_NEW_LOG
         )  # fmt: skip
         (self.folder / "init.lua").write_text(script)
 
@@ -72,5 +77,5 @@ async def administer(url: str, script: str) -> Any:
 
 async def empty(url: str) -> None:
     """Make the store as new, without a restart."""
-    spaces = ("jobs", "keys", "waiters", "queues", "documents", "numbers", "receipts")
+    spaces = ("jobs", "keys", "waiters", "queues", "documents", "tombstones", "ended", "numbers", "receipts")
     await administer(url, "".join(f"box.space.accoda_{space}:truncate() " for space in spaces) + "return true")

@@ -1,0 +1,62 @@
+"""Looks at the counters while a run goes on: for the line of progress, and to see when nothing moves any more."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import suppress
+
+import msgspec
+
+from accoda import StorageError, Store
+
+
+class Count(msgspec.Struct, frozen=True):
+    """The counters of all queues together. `open` is what is not finished yet."""
+
+    done: int = 0
+    dead: int = 0
+    ready: int = 0
+    open: int = 0
+
+    @property
+    def finished(self) -> int:
+        return self.done + self.dead
+
+
+class Watch:
+    """`count` is what was last seen; `moved_at` when something was last finished (or there was nothing to do)."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.count = Count()
+        self.moved_at = time.monotonic()
+
+    async def look(self) -> bool:
+        """Look once. False: the store does not answer."""
+        try:
+            async with asyncio.timeout(3):
+                queues = (await self.store.stats()).queues.values()
+        except (StorageError, TimeoutError):
+            return False
+        count = Count(
+            done=sum(queue.done for queue in queues),
+            dead=sum(queue.dead for queue in queues),
+            ready=sum(queue.ready for queue in queues),
+            open=sum(queue.ready + queue.delayed + queue.taken for queue in queues),
+        )
+        if count.finished > self.count.finished or not count.open:
+            self.moved_at = time.monotonic()
+        self.count = count
+        return True
+
+    async def run(self, every: float = 0.5) -> None:
+        while True:
+            with suppress(OSError):
+                await self.look()
+            await asyncio.sleep(every)
+
+    @property
+    def still_for(self) -> float:
+        """Seconds for which nothing has moved."""
+        return time.monotonic() - self.moved_at
