@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import click
 
+from accoda.cli.contract import contract, generate
 from accoda.cli.settings import settings
 from accoda.cli.worker import worker
 from accoda.errors import AccodaError
@@ -38,5 +39,7 @@ def migrate(url: str) -> None:
     click.echo("The store is up to date.")
 
 
+accoda.add_command(contract)
+accoda.add_command(generate)
 accoda.add_command(settings)
 accoda.add_command(worker)

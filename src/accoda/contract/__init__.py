@@ -1,0 +1,11 @@
+"""Queue contracts: a YAML file says which queues there are and what their jobs carry; code is written from it.
+
+contract = load("contracts/queues.yaml")           # or ContractError with every mistake, each with line and column
+files = generate(contract)                         # {"emails.py": "…", …}
+"""
+
+from accoda.contract.generator import generate
+from accoda.contract.loader import load, parse
+from accoda.contract.model import Contract, Field, FieldType, Queue, QueueSettings
+
+__all__ = ["Contract", "Field", "FieldType", "Queue", "QueueSettings", "generate", "load", "parse"]

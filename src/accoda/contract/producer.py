@@ -1,0 +1,31 @@
+"""What a generated producer stands on: it knows its queue's line, and tells it to the app."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Generic, TypeVar
+
+from accoda.app import App
+from accoda.contract.wire import RecordCodec
+from accoda.enqueue import EnqueueOptions, Line
+from accoda.model import Enqueued
+from accoda.priority import policy as policy_of
+
+R = TypeVar("R")
+
+
+class Producer(Generic[R]):
+    """Enqueues records of one queue. The generated class has a typed `enqueue` on top."""
+
+    def __init__(self, app: App, queue: str, codec: RecordCodec[Any], *, policy: str = "strict", cost: int = 0) -> None:
+        self.app = app
+        self.queue = queue
+        app.declare(Line(queue, policy_of(policy), codec.encode, 0.0, cost))
+
+    async def enqueue_record(self, record: R, options: EnqueueOptions | None = None) -> Enqueued:
+        """Enqueue one record; its `job_id`, `attempts` and `prev_start_time` are not stored."""
+        return await self.app.enqueue(self.queue, record, **(options or {}))
+
+    async def enqueue_many(self, records: Sequence[R], options: EnqueueOptions | None = None) -> list[Enqueued]:
+        """Enqueue many records in one round trip: all of them or none."""
+        return await self.app.enqueue_many(self.queue, records, **(options or {}))
