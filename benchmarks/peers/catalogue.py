@@ -58,7 +58,7 @@ class Peer:
 
 def _accoda(storage: str, jobs: int, batch: int = 500, processors: int = 4) -> Peer:
     name = "accoda" if processors > 1 else "accoda-one"
-    setting = f"{processors} processors, batches of {batch:,}, uvloop"
+    setting = f"{processors} processor{'s' if processors > 1 else ''}, batches of {batch:,}, uvloop"
     return Peer(name, storage, "Accoda", setting, jobs, {"batch": batch, "processors": processors})
 
 

@@ -48,7 +48,7 @@ def drain(peer: Peer, url: str, count: int, settled: Callable[[], None]) -> Drai
         try:
             done = subprocess.run(
                 [*command, "fill", order], stdin=subprocess.DEVNULL, stdout=errors, stderr=errors,
-                timeout=FILL_PATIENCE, env=_environment(),
+                timeout=FILL_PATIENCE, env=clean_environment(),
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise DrainFailed(f"enqueueing {count:,} jobs took more than {FILL_PATIENCE:.0f} s") from None
@@ -62,7 +62,7 @@ def _work(command: list[str], errors: int) -> Drained:
     """Start the worker, wait for its line, end it with all its children."""
     worker = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-        start_new_session=True, env=_environment(),
+        start_new_session=True, env=clean_environment(),
     )  # fmt: skip
     assert worker.stdout is not None
     try:
@@ -97,7 +97,7 @@ def _first_report(source: int) -> bytes:
     raise TimeoutError
 
 
-def _environment() -> dict[str, str]:
+def clean_environment() -> dict[str, str]:
     """What an adapter sees: not the modules of this folder, nor the environment that runs the benchmark."""
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     return {name: value for name, value in os.environ.items() if name not in hidden}
