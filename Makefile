@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check bench bench-peers clean
+.PHONY: setup servers demo test check fuzz simulate power-cuts chaos bench bench-peers bench-contract fire-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,19 +19,47 @@ servers:  ## the servers that tests start privately, installed where that is pos
 	@tools/install-servers.sh
 
 test: setup servers check  ## every test
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
+fuzz: setup  ## a million hostile inputs for every decoder (about 2 minutes)
+	$(BIN)/python -m accoda.testing.fuzz --decodes 1000000
+
 bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 15 minutes)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres_rot
 
+power-cuts: setup  ## cut the power of SQLite stores, CUTS=2000 times in each mode (about a minute)
+	$(BIN)/python -m accoda.testing.powercut --cuts $(or $(CUTS),2000)
+
 bench-peers: setup servers  ## beside other queues for Python, each in an environment of its own (about 8 minutes)
 	$(BIN)/python -m benchmarks.peers
+
+bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
+	@$(BIN)/python -m benchmarks.contract
+
+fire-peers: setup servers  ## ten kills in 2,000 jobs, for Accoda and for others (about 6 minutes)
+	$(BIN)/python -m benchmarks.peers.fire
+
+STORAGE ?= redis
+MINUTES ?= 5
+
+chaos: setup servers  ## real processes under fire, then a verdict: STORAGE=redis MINUTES=5, and SEED, FAULTS, BESIDE
+	$(BIN)/python -m chaos --storage $(STORAGE) --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(BESIDE),--beside $(BESIDE))
+
+OPERATIONS ?= 1000000
+SEEDS ?= 0-
+# Only if it was asked for: its default above is for chaos.
+LONG := $(filter command environment,$(origin MINUTES))
+
+simulate: setup  ## all on a virtual clock, faults from seeds: OPERATIONS=1000000 or MINUTES=60, and SEEDS=0-99
+	$(BIN)/python -m accoda.testing.simulation --seeds $(SEEDS) \
+		$(if $(LONG),--minutes $(MINUTES),--operations $(OPERATIONS))
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
