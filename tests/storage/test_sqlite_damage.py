@@ -59,12 +59,13 @@ async def test_counters_that_cannot_be_right_are_counted_anew(tmp_path: Path) ->
 
 async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(tmp_path: Path) -> None:
     async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        await store.enqueue([NewJob(Q, keep_for=60.0) for _ in range(4)])
-        jobs = await store.take(Q, 4)
+        await store.enqueue([NewJob(Q, keep_for=60.0) for _ in range(5)])
+        jobs = await store.take(Q, 5)
         with apsw.Connection(str(tmp_path / "q.db")) as raw:
             raw.execute("UPDATE jobs SET keep_for = 1e999 WHERE id = ?", (jobs[0].id,))
             raw.execute("UPDATE jobs SET attempts = -1 WHERE id = ?", (jobs[1].id,))
             raw.execute("UPDATE jobs SET state = 9 WHERE id = ?", (jobs[2].id,))
+            raw.execute("UPDATE jobs SET keep_for = -1e999 WHERE id = ?", (jobs[3].id,))
         refused = await store.settle([Done(job.lease) for job in jobs])
         assert [each.lease.id for each in refused] == [jobs[1].id, jobs[2].id]
         info = await store.find(jobs[2].id)

@@ -314,7 +314,7 @@ def _finish(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> set[
     tx.count(queue, "done", 1)
     tx.count(queue, "taken", -1)
     if keep_for:
-        tx.run("keep_done", id, tx.now + round(min(keep_for * 1000, FAR)), result, tx.now)
+        tx.run("keep_done", id, tx.now + round(max(0, min(keep_for * 1000, FAR))), result, tx.now)
         return {queue}
     forget(tx, [(id, waiters)])
     return set()
