@@ -1,9 +1,21 @@
 """What all tests share."""
 
-from collections.abc import Generator
+import logging
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
+
+LOGGER = logging.getLogger("accoda")
+
+
+@pytest.fixture(autouse=True)
+def untouched_logging() -> Iterator[None]:
+    """Commands configure the logs of the whole process: afterwards they are as they were."""
+    before = (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate)
+    yield
+    LOGGER.handlers[:], LOGGER.propagate = before[0], before[2]
+    LOGGER.setLevel(before[1])
 
 
 @pytest.hookimpl(wrapper=True)

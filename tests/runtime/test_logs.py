@@ -7,7 +7,6 @@ import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -21,14 +20,6 @@ from accoda.runtime.logs.lines import wants_colour
 HOSTILE = 'a\nb\r\n\x1b[31m\x00 \x7f \x9b2J \u2028 \u202e \ud800 "quoted" \\ é 日本'
 PAGE = Path(__file__).parents[2] / "docs" / "logs.md"
 LOGGER = logging.getLogger("accoda")
-
-
-@pytest.fixture(autouse=True)
-def untouched_logging() -> Iterator[None]:
-    before = (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate)
-    yield
-    LOGGER.handlers[:], LOGGER.propagate = before[0], before[2]
-    LOGGER.setLevel(before[1])
 
 
 @pytest.fixture
