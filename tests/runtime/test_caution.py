@@ -76,6 +76,24 @@ async def test_a_job_that_lost_few_leases_is_no_suspect() -> None:
     assert sizes == [10] * 10
 
 
+async def test_a_suspect_that_runs_for_long_does_not_stop_the_others() -> None:
+    clock = ManualClock()
+    app = App("memory://", clock=clock)
+    gate = asyncio.Event()
+
+    @app.handler("a", batch=1, max_crashes=3, lease=0.05)
+    async def work(n: int) -> None:
+        if app.current.job.crashes:
+            await gate.wait()
+        elif n == 9:
+            gate.set()
+
+    await app.enqueue_many("a", [0])
+    await crash(app, clock, "a", 1)
+    await app.enqueue_many("a", range(1, 10))
+    await run(app, "a", 10, processors=2)
+
+
 async def test_the_turn_waits_for_the_hands_of_the_others() -> None:
     caution = Caution()
     me, other = object(), object()

@@ -198,13 +198,18 @@ class Processor:
         desk.be_careful()
         if others:
             await self._give_back(others)
+        caution, over = self.room.caution, None
         try:
-            if await self.room.caution.gain(self, desk.lease):
+            if await caution.gain(self, desk.lease):
+                # Not for longer than a lease: a job that takes hours must not stop the whole process for hours.
+                over = asyncio.get_running_loop().call_later(desk.lease, caution.end, self)
                 await self._run(desk, suspect, started)
                 await self._settle_carry()
             else:
                 await self._give_back([suspect])
         finally:
+            if over is not None:
+                over.cancel()
             self._step_back()
 
     async def _exchange(self, desk: Desk) -> list[Job]:
