@@ -425,6 +425,30 @@ async def test_finished_jobs_of_a_long_batch_keep_their_leases_while_the_store_i
     assert (sorted(ran), taken, stats.done, stats.expired) == ([0, 1], 2, 2, 0)
 
 
+class Picky(MemoryStorage):
+    """A store that will not have an outcome of one job, as of one that was damaged while it was taken."""
+
+    async def settle(self, outcomes: Any) -> Any:
+        if any(outcome.lease.id == 2 for outcome in outcomes):
+            raise InvalidInput("lease", "is no lease")
+        return await super().settle(outcomes)
+
+
+async def test_an_outcome_that_the_store_will_not_have_keeps_no_other_from_its_end() -> None:
+    store = Picky()
+    app = app_on(store)
+
+    @app.handler("a", batch=3)
+    async def work(n: int) -> None: ...
+
+    await app.enqueue_many("a", range(3))
+    async with running(app, monitors=(listener := Listener(),)):
+        await until(lambda: listener.reports)
+    stats = (await store.stats()).queues["a"]
+    assert (stats.done, stats.taken) == (2, 1)
+    assert [(report.stats.processed, report.stats.lost) for report in listener.reports] == [(2, 1)]
+
+
 class Deaf(MemoryStorage):
     """A store whose `wait` never wakes: what a lost subscription looks like."""
 

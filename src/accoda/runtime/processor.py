@@ -289,7 +289,12 @@ class Processor:
         if not outcomes:
             return []
         refused = await self._insist(f"settle {len(outcomes)} outcomes", lambda: self.room.store.settle(outcomes))
-        return _lost(outcomes) if refused is None else refused
+        if refused is not None:
+            return refused
+        if len(outcomes) == 1 or self.room.aborted:
+            return _lost(outcomes)
+        # The store will not have one of them (a damaged job, perhaps): that must not keep the others from their end.
+        return [refusal for outcome in outcomes for refusal in await self._settle([outcome])]
 
     async def _insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
         """Call the store until it answers: while it is away, the keeper tries to hold the leases. None: given up.

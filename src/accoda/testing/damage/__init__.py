@@ -39,8 +39,9 @@ async def damage(store: Store, rng: Random, count: int, queue: str = QUEUE) -> i
 async def prepare(store: Store, rng: Random, count: int, queue: str) -> list[int]:
     """Good jobs in every state, and their ids. They carry `bad-N`, so that they can be told from others."""
     ids: list[int] = []
+    first = rng.randrange(1 << 40)  # so that the keys of a second call are others
     for begin in range(0, count, 1000):
-        jobs = [_job(rng, queue, begin + n) for n in range(min(1000, count - begin))]
+        jobs = [_job(rng, queue, first + begin + n) for n in range(min(1000, count - begin))]
         ids += [answer.id for answer in await store.enqueue(jobs)]
     mine = set(ids)
     for lease in (3600.0, 0.001):
