@@ -31,6 +31,9 @@ class Ledger:
 
     async def produce(self, store: Store) -> None:
         while len(self.enqueued) < self.total:
+            # Never far ahead of the workers: when a third is settled, there is still something to enqueue.
+            while len(self.enqueued) - len(self.settled) > self.total // 2:
+                await asyncio.sleep(0.002)
             answers = await store.enqueue([NewJob(Q, b"x")] * 100)
             self.enqueued += [answer.id for answer in answers]
             self._progress.set()
