@@ -134,6 +134,7 @@ class Ledger(Struct):
     final: FinalState | None
     lives: dict[int, Life] = field(default_factory=dict)
     takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))  # answered
+    downs: list[int] = field(default_factory=list)  # when a server went away
     unknown_takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     maybe_asked: list[tuple[Call, Asked]] = field(default_factory=list)  # of unknown enqueues
     follow_ups: list[tuple[Call, Asked, bool]] = field(default_factory=list)  # of accepted (True) and unknown Dones
@@ -167,6 +168,7 @@ class Ledger(Struct):
 def gather(history: History, final: FinalState | None = None) -> Ledger:
     """Sort the history by job."""
     ledger = Ledger(history, final)
+    ledger.downs = [note.at for note in ledger.notes("server down")]
     ledger.damaged = {int(note.fields["id"]) for note in ledger.notes("damaged")}
     for call in history.calls:
         if not call.ok:
@@ -211,7 +213,12 @@ def _take(ledger: Ledger, call: Call) -> None:
     if not call.ok:
         ledger.unknown_takes[start.queue].append(call)
         return
-    ledger.takes[start.queue].append(call)
+    if any(call.started <= down <= call.ended for down in ledger.downs):
+        # Its client sent it again to the server that came back. What the first sending was given, nobody was told: it
+        # comes back when its lease ends, as after a take of which no answer came.
+        ledger.unknown_takes[start.queue].append(call)
+    else:
+        ledger.takes[start.queue].append(call)
     for taken in call.end.taken:
         life = ledger.lives.get(taken.id) or ledger.life(taken.id)
         life.queue = start.queue
