@@ -16,7 +16,7 @@ from typing import NamedTuple
 from accoda import NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
 from accoda.retry import describe
-from accoda.testing.history import FileSink, FinalState, Recorded, Recorder, check, final_state, load
+from accoda.testing.history import FileSink, FinalState, Options, Recorded, Recorder, check, final_state, load
 from chaos import choice, strikes
 from chaos.beside import NoSuchRelease, unpack
 from chaos.faults import Fault, Target, catalogue, open_target
@@ -256,7 +256,7 @@ def _judge(harness: Harness, final: FinalState, drained: bool, late: Sequence[Me
             folder=harness.folder,
             history=history,
             final=final,
-            verdict=check(history, final),
+            verdict=check(history, final, options=Options(takes_anew=harness.plan.storage == "postgres")),
             strikes=harness.strikes,
             skipped=harness.skipped,
             members=harness.fleet.members,

@@ -241,6 +241,15 @@ class JobInfo(Struct, frozen=True, gc=False):
     crashes: int = 0
 
 
+class Peek(Struct, frozen=True, gc=False):
+    """What a look at one job found: the job (None: there is none) and its waiters, at the moment `at`, by the storage's
+    clock."""
+
+    at: int
+    job: JobInfo | None = None
+    waiters: tuple[bytes, ...] = ()
+
+
 def check_queue(name: object) -> None:
     """Refuse a queue name that some storage, URL or metric could not carry."""
     check_name("queue", name)

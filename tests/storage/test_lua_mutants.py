@@ -21,6 +21,10 @@ GIVEN_BACK = "TestStorm::test_of_leases_gives_every_job_back_once"
 OLDEST = "TestStorm::test_the_oldest_moments_come_first"
 STRICT = "TestRetention::test_the_moment_itself_is_not_before_it"
 AT_MOST = "TestRetention::test_takes_no_more_than_the_limit"
+DUE_BEFORE_A_LOOK = "TestPeek::test_a_delayed_job_is_the_head_once_its_time_has_come"
+AS_IT_IS = "TestStorm::test_a_look_at_a_key_and_a_drop_see_that_job_as_it_is"
+COUNTED = "TestDrop::test_is_refused_if_more_wait_than_were_seen"
+THE_REST = "TestPeekAtWaiters::test_gives_the_rest_in_the_order_in_which_they_joined"
 
 # What is broken: the storage, the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -29,6 +33,9 @@ MUTANTS = {
     "redis-late-extend": ("redis", "extend.lua", "(end_of(base, batch) or 0) <= now", "false", FENCED),
     "redis-rest-of-a-batch": ("redis", "parts/moves.lua", "if at < #joined then", "if at < 0 then", GIVEN_BACK),
     "redis-purge-too-much": ("redis", "purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),
+    "redis-peek-before-its-time": ("redis", "peek.lua", "apply_due(base)", "", DUE_BEFORE_A_LOOK),
+    "redis-peek-in-a-storm": ("redis", "parts/present.lua", "till and till <= now", "false", AS_IT_IS),
+    "redis-drop-unseen": ("redis", "drop.lua", " or waiters_of(base, id) > seen", "", COUNTED),
     "tarantool-unbounded": (
         "tarantool", "shared/1_transaction.lua", "may_move = app.DUE_AT_ONCE", "may_move = 1e9", BOUNDED,
     ),
@@ -38,6 +45,9 @@ MUTANTS = {
     "tarantool-purge-too-much": ("tarantool", "verbs/purge.lua", "row[3] >= before", "row[3] > before", STRICT),
     "tarantool-purge-unlimited": ("tarantool", "verbs/purge.lua", "ended:select({no, state}, {limit = limit})",
                                   "ended:select({no, state})", AT_MOST),
+    "tarantool-drop-unseen": ("tarantool", "verbs/drop.lua", " or app.grown(job, waiters)", "", COUNTED),
+    "tarantool-peek-in-a-storm": ("tarantool", "verbs/peek.lua", "app.up_to_date(tx, job)", "job", AS_IT_IS),
+    "tarantool-peek-the-last": ("tarantool", "shared/3_jobs.lua", "last[2] <= after", "last[2] <= after + 1", THE_REST),
 }  # fmt: skip
 
 

@@ -85,3 +85,25 @@ async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(store: Store,
     assert (info.state, info.reason) == ("dead", "unreadable record: state is 9")
     stats = (await store.stats()).queues[Q]
     assert (stats.done, stats.taken, stats.dead, stats.total) == (3, 1, 1, 2)
+
+
+async def test_a_look_passes_over_what_cannot_be_read(store: Store, sql: asyncpg.Connection) -> None:
+    bad, good = await store.enqueue([NewJob(Q, key="k", waiter=b"w"), NewJob(Q, b"good", key="l")])
+    await sql.execute("UPDATE jobs SET attempts = -1 WHERE id = $1", bad.id)
+    seen = await store.peek(Q)
+    assert seen.job is not None
+    assert (seen.job.id, seen.job.data) == (good.id, b"good")
+    (dead,) = await store.browse(Q, "dead")
+    assert (dead.id, dead.reason, dead.waiters) == (bad.id, "unreadable record: attempts is -1", 1)
+    await sql.execute("UPDATE jobs SET state = -1 WHERE id = $1", good.id)
+    assert (await store.peek(Q, "l", after=0)).job is None, "who cannot be read holds nothing"
+    assert (await store.stats()).queues[Q].dead == 2
+
+
+async def test_a_job_that_cannot_be_read_is_not_dropped(store: Store, sql: asyncpg.Connection) -> None:
+    (bad,) = await store.enqueue([NewJob(Q, key="k", waiter=b"w")])
+    await sql.execute("UPDATE jobs SET waiters = -1")
+    assert not await store.drop(Q, bad.id, 9), "nobody knows how many wait for it"
+    info = await store.find(bad.id)
+    assert info is not None
+    assert (info.state, info.waiters) == ("dead", 1)

@@ -372,6 +372,10 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
     assert len(jobs) == 5
     await store.extend([job.lease for job in jobs], 50)
     await store.waiters(jobs[1].lease)
+    await store.peek("q", after=0)
+    await store.peek("q", key, after=1)
+    (unwanted,) = await store.enqueue([NewJob("q", key=f"unwanted-{n}", waiter=b"w")])
+    assert await store.drop("q", unwanted.id, 1)
     then = [NewJob("q", key=f"then-{n}")]
     await store.settle([Retry(jobs[0].lease, delay=5), Done(jobs[1].lease, then=then), Bury(jobs[2].lease, "x")])
     await store.settle([Done(job.lease) for job in jobs[3:]])
@@ -382,6 +386,45 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
         await store.browse("q", state, after=5, limit=3)
     await store.revive([jobs[2].id])
     await store.remove([answers[4].id])
+
+
+class TestPeek:
+    async def test_locks_and_writes_nothing_where_nothing_is_due(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        await store.enqueue([NewJob("q", key="k", waiter=b"w"), NewJob("q", delay=900)])
+        async with sql.transaction():
+            for wanted in (None, "k"):
+                assert await sql.fetchval(f"SELECT guests FROM {schema}.peek(NULL, 'q', $1, 0)", wanted) == [b"w"]
+            # A transaction that has written a row, or locked one, has a number.
+            assert await sql.fetchval("SELECT pg_current_xact_id_if_assigned()") is None
+
+    async def test_is_no_obstacle_for_a_take_at_the_same_moment(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        first, _ = await store.enqueue([NewJob("q"), NewJob("q")])
+        async with sql.transaction():
+            await sql.fetch(f"SELECT * FROM {schema}.peek(NULL, 'q', NULL, NULL)")
+            (job,) = await store.take("q", 1)
+        assert job.id == first.id
+
+    async def test_reads_only_the_rest_of_the_waiters(
+        self, server: PostgresServer, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(f"{server.url}?schema={schema}&pool=1") as store:
+            assert isinstance(store, PostgresStorage)
+            store._client.queries["flush"] = "SELECT pg_stat_force_next_flush()"  # of PostgreSQL 15
+            joins = [NewJob("q", key="k", waiter=b"%d" % n, on_duplicate="attach") for n in range(2000)]
+            await store.enqueue(joins)
+
+            async def rows_read() -> int:
+                await store._client.fetch("flush", repeat=True)
+                return int(await sql.fetchval(ROWS_READ.replace("'jobs'", "'waiters'"), schema))
+
+            before = await rows_read()
+            for key in (None, "k"):
+                assert (await store.peek("q", key, after=1997)).waiters == (b"1997", b"1998", b"1999")
+            assert 6 <= await rows_read() - before < 50
 
 
 class TestPlans:

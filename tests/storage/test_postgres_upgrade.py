@@ -8,7 +8,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 
-from accoda import open_storage
+from accoda import Store, open_storage
 from accoda.model import STATES, Bury, Done, Lease, NewJob
 from accoda.storage.postgres.client import queries_for
 from accoda.storage.postgres.migrate import MIGRATIONS, migrate
@@ -145,5 +145,43 @@ class TestUpgrade:
         settings = "SELECT proname, proconfig::text FROM pg_proc WHERE pronamespace = $1::regnamespace AND prosecdef"
         before = dict(await old.fetch(settings, schema))
         async with await open_storage(url):
-            assert dict(await old.fetch(settings, schema)) == before
+            after = dict(await old.fetch(settings, schema))
+        assert {verb: after.pop(verb) for verb in before} == before
+        assert set(after) == {"peek", "drop_job"}, "verbs that came since"
+        assert after["peek"] == before["take"]
+        assert after["drop_job"] == before["remove"]
         assert len(before) == 21
+
+
+class TestUpgradeToPeek:
+    """Of a store as it was before `peek` and `drop`, with jobs in it."""
+
+    async def test_jobs_of_before_can_be_looked_at_and_dropped(
+        self, url: str, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS[:13])
+            async with await open_storage(url) as old:
+                join = NewJob("q", b"shared", key="k", on_duplicate="attach", waiter=b"w")
+                shared, *_ = await old.enqueue([join, join, NewJob("q", rank=-1), NewJob("q", delay=900)])
+                (running,) = await old.take("q", 1)
+                assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == 13
+                async with await self.upgraded(url, monkeypatch) as store:
+                    assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
+                    seen = await store.peek("q", after=1)
+                    assert seen.job == await store.find(shared.id)
+                    assert seen.waiters == (b"w",)
+                    # Who opened the store before goes on with it.
+                    assert (await old.enqueue([join]))[0].waiters == 3
+                    assert not await store.drop("q", shared.id, 2)
+                    assert await store.drop("q", shared.id, 3)
+                    assert await store.drop("q", running.id, 0)
+                    assert await old.settle([Done(running.lease)]) != []
+                    stats = (await old.stats()).queues["q"]
+                    assert (stats.ready, stats.taken, stats.delayed) == (0, 0, 1)
+
+    @staticmethod
+    async def upgraded(url: str, monkeypatch: pytest.MonkeyPatch) -> Store:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS)
+            return await open_storage(url)

@@ -154,6 +154,19 @@ class TestALostReply:
             assert await store.remove(ids) == 3
             assert cutter.cuts == 1
 
+    async def test_of_a_drop_tells_of_what_was_dropped(self, server: RedisServer) -> None:
+        async with cable(server) as (store, cutter):
+            ids = [answer.id for answer in await store.enqueue([NewJob(Q)] * 2)]
+            cutter.cutting = True
+            assert await store.drop(Q, ids[0], 0)
+            assert not await store.drop(Q, ids[0], 0)
+            assert cutter.cuts == 1
+            cutter.cutting = True
+            assert await asyncio.gather(*(store.drop(Q, id, 0) for id in (7777, *ids, ids[1]))) == [
+                False, False, True, False,
+            ]  # fmt: skip
+            assert cutter.cuts == 2
+
     async def test_is_remembered_only_until_the_reply_is_seen(self, store: Store, server: RedisServer) -> None:
         for _ in range(20):
             await store.enqueue([NewJob(Q)])
@@ -245,6 +258,8 @@ def fits(text: str, count: int) -> bool:
 async def use_every_verb(store: Store) -> None:
     ids = [answer.id for answer in await store.enqueue([NewJob(Q, key="k", waiter=b"w"), NewJob(Q), NewJob(Q)])]
     await store.rerank([Rank(Q, ids[0], -1.0)])
+    await store.peek(Q, "k", after=0)
+    await store.drop(Q, (await store.enqueue([NewJob(Q)]))[0].id, 0)
     one, two, three = await store.take(Q, 3)
     await store.extend([one.lease], 60)
     await store.waiters(one.lease)

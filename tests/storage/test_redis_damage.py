@@ -52,21 +52,21 @@ async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(
     assert len([job for job in left if (job.reason or "").startswith(REASON)]) > 400
 
 
-@pytest.mark.parametrize(
-    "record",
-    [
-        b"",
-        b"garbage",
-        b"\x93\x01\x02\x03",
-        b"0000000000000007",
-        b"0000000000000007p0,18000",
-        b"0000000000000007p0,1800000000000,,,,,no end",
-        b"0000000000000007p0,1800000000o00,,,,,\0digits",
-        b"00000000 0000007p0,1800000000000,,,,,\0digits",
-        b"0000000000000007x0,1800000000000,,,,nan,\0keep",
-        b"0000000000000007x" + b"9" * 5000 + b",1800000000000,,,,,\0attempts",
-    ],
-)
+DAMAGED = [
+    b"",
+    b"garbage",
+    b"\x93\x01\x02\x03",
+    b"0000000000000007",
+    b"0000000000000007p0,18000",
+    b"0000000000000007p0,1800000000000,,,,,no end",
+    b"0000000000000007p0,1800000000o00,,,,,\0digits",
+    b"00000000 0000007p0,1800000000000,,,,,\0digits",
+    b"0000000000000007x0,1800000000000,,,,nan,\0keep",
+    b"0000000000000007x" + b"9" * 5000 + b",1800000000000,,,,,\0attempts",
+]
+
+
+@pytest.mark.parametrize("record", DAMAGED)
 async def test_a_ready_record_that_cannot_be_read_is_dead_and_the_next_is_given(
     store: Store, server: RedisServer, record: bytes
 ) -> None:
@@ -82,6 +82,45 @@ async def test_a_ready_record_that_cannot_be_read_is_dead_and_the_next_is_given(
     assert (await store.stats()).queues[Q].dead == 1
     assert await store.remove([job.id]) == 1
     assert server.ask("EXISTS", f"{BASE}:dead", f"{BASE}:dead:at", f"{BASE}:notes") == 0
+
+
+@pytest.mark.parametrize("record", DAMAGED)
+async def test_a_look_sets_aside_what_cannot_be_read_and_shows_the_next(
+    store: Store, server: RedisServer, record: bytes
+) -> None:
+    (answer,) = await store.enqueue([NewJob(Q, b"good")])
+    text = record.decode("utf-8", "surrogateescape")
+    server.ask("ZADD", f"{BASE}:ready", -5, text.encode("utf-8", "surrogateescape"))  # type: ignore[arg-type]
+    seen = await store.peek(Q)
+    assert seen.job is not None
+    assert seen.job.id == answer.id
+    (job,) = await dead(store)
+    assert job.data == record
+    assert job.reason is not None and job.reason.startswith(REASON)
+
+
+@pytest.mark.parametrize("holder", ["no id", f"{77:016d}", f"{1:016d}"])
+async def test_a_look_at_a_key_whose_holder_cannot_be_read_shows_nobody(
+    store: Store, server: RedisServer, holder: str
+) -> None:
+    server.ask("ZADD", f"{BASE}:ready", 0, f"{1:016d}x0,180000o,,,,,k\0no moment")
+    server.ask("HSET", f"{BASE}:ready:ids:{1:016d}"[:-2], "01", "0")
+    server.ask("HSET", f"{BASE}:keys", "k", holder)
+    server.ask("SADD", "accoda:queues", Q)
+    assert (await store.peek(Q, "k", after=0)).job is None
+    assert not await store.drop(Q, 1, 0)
+    (answer,) = await store.enqueue([NewJob(Q, key="k", on_duplicate="attach", waiter=b"w")])
+    assert answer.what == "created"
+    assert [job.state for job in await dead(store)] == ["dead"]
+
+
+async def test_waiters_of_another_type_are_none(store: Store, server: RedisServer) -> None:
+    (answer,) = await store.enqueue([NewJob(Q, key="k")])
+    server.ask("SET", f"{BASE}:waiters:{answer.id:016d}", "something else")
+    seen = await store.peek(Q, "k", after=0)
+    assert seen.job is not None
+    assert (seen.job.waiters, seen.waiters) == (0, ())
+    assert await store.drop(Q, answer.id, 0)
 
 
 async def test_a_second_record_with_the_id_of_a_job_is_not_the_job(store: Store, server: RedisServer) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from random import Random
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from accoda import Done, Lease, ManualClock, NewJob, Rank, Retry, open_storage
+from accoda import Done, Job, Lease, ManualClock, NewJob, Rank, Retry, open_storage
+from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.encode import unseal
 from accoda.storage.redis.keys import family, slot_of
 from accoda.storage.redis.outbox import Run
@@ -95,10 +97,27 @@ class TestPartitions:
         assert await split.extend([job.lease for job in jobs], 100) == []
         then = [NewJob("q.next", job.data) for job in jobs]
         assert await split.settle([Done(jobs[0].lease, then=then), *(Retry(job.lease) for job in jobs[1:])]) == []
-        assert await split.remove([job.id for job in jobs[1:3]]) == 2
+        assert await split.remove([jobs[1].id]) == 1
+        assert await split.drop(Q, jobs[2].id, 0)
         stats = (await split.stats()).queues
         assert (stats[Q].ready, stats[Q].taken, stats[Q].done, stats["q.next"].ready) == (2, 1, 1, 5)
         assert await split.purge(Q, "ready") == 2
+
+    async def test_a_look_shows_what_the_next_take_gives(self, split: RedisStorage) -> None:
+        for n in range(7):
+            await split.enqueue([NewJob(Q, rank=float(n % 3))])
+        for _ in range(7):
+            head = (await split.peek(Q)).job
+            assert head is not None
+            assert [job.id for job in await split.take(Q, 1)] == [head.id]
+        assert (await split.peek(Q)).job is None
+
+    async def test_a_look_at_a_key_finds_its_job(self, split: RedisStorage) -> None:
+        for n in range(6):
+            (answer,) = await split.enqueue([NewJob(Q, key=f"k{n}", waiter=b"%d" % n)])
+            seen = await split.peek(Q, f"k{n}", after=0)
+            assert seen.job == await split.find(answer.id)
+            assert seen.waiters == (b"%d" % n,)
 
     async def test_a_lease_that_names_another_queue_is_lost_in_either(self, split: RedisStorage) -> None:
         await split.enqueue([NewJob(Q), NewJob("other")])
@@ -118,6 +137,61 @@ class TestPartitions:
         await split.resume(Q)
         assert await waiting
         assert len(await split.take(Q, 3)) == 3
+
+
+class TestCompanions:
+    """`deals`, `deals.deliver` and `deals.cache` are in one slot, so a job's end and its follow-ups are one step."""
+
+    @pytest.mark.parametrize("options", ["", "partitions=3"])
+    async def test_the_end_the_cached_result_and_the_deliveries_are_one_script(
+        self, store: RedisStorage, servers: ClusterSet, monkeypatch: pytest.MonkeyPatch, options: str
+    ) -> None:
+        scripts: list[str] = []
+        prepare = Caller._prepare
+
+        def noting(self: Caller, script: Any, *rest: Any) -> Any:
+            if script.name != "collect":  # a look into the outboxes, now and then
+                scripts.append(script.name)
+            return prepare(self, script, *rest)
+
+        async with await opened(servers, options) as store:
+            for n in range(6):  # the first makes the cached result, the others replace it; and other keys beside it
+                key = f"k{n % 2}"
+                (new,) = await store.enqueue([NewJob("deals", key=key, on_duplicate="attach", waiter=b"a")])
+                job = await self.taken(store, new.id)
+                cached = NewJob("deals.cache", b"%d" % n, key=key, on_duplicate="replace", delay=7200)
+                end = Done(
+                    job.lease, then=[cached, *[NewJob("deals.deliver")] * 3, NewJob("deals", key=key)], waiters=1
+                )
+                with monkeypatch.context() as patch:
+                    patch.setattr(Caller, "_prepare", noting)
+                    assert await store.settle([end]) == []
+                assert scripts == ["settle"] * (n + 1)
+                assert (await store.peek("deals.cache", key)).job.data == b"%d" % n  # type: ignore[union-attr]
+                next_one = (await store.peek("deals", key)).job
+                assert next_one is not None
+                assert await store.drop("deals", next_one.id, 0)
+            stats = (await store.stats()).queues
+            assert (stats["deals"].total, stats["deals.deliver"].ready, stats["deals.cache"].delayed) == (0, 18, 2)
+
+    @pytest.mark.parametrize("options", ["", "partitions=3"])
+    async def test_of_an_end_that_is_refused_nothing_is_left(
+        self, store: RedisStorage, servers: ClusterSet, options: str
+    ) -> None:
+        async with await opened(servers, options) as store:
+            joins = NewJob("deals", key="k", on_duplicate="attach", waiter=b"a")
+            job = await self.taken(store, (await store.enqueue([joins]))[0].id)
+            await store.enqueue([joins])
+            cached = NewJob("deals.cache", key="k", on_duplicate="replace", delay=7200)
+            end = Done(job.lease, then=[cached, NewJob("deals.deliver")], waiters=1)
+            assert [each.why for each in await store.settle([end])] == ["grown"]
+            assert (await store.peek("deals.cache", "k")).job is None
+            assert (await store.peek("deals.deliver")).job is None
+
+    async def taken(self, store: RedisStorage, id: int) -> Job:
+        (job,) = await store.take("deals", 1)
+        assert job.id == id
+        return job
 
 
 @pytest.mark.parametrize("how", ["take", "find", "browse"])

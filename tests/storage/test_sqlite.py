@@ -325,6 +325,27 @@ async def test_a_file_keeps_everything_when_it_is_closed_and_opened(tmp_path: Pa
         assert document is not None and document.value == b"v"
 
 
+async def test_a_look_waits_for_no_other_process_unless_something_is_due(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with await open_storage(f"sqlite:///{tmp_path}/q.db", clock=clock) as store:
+        (first, _) = await store.enqueue([NewJob("q", key="k", waiter=b"w"), NewJob("q", rank=-1, delay=5)])
+        other = apsw.Connection(str(tmp_path / "q.db"))
+        other.execute("BEGIN IMMEDIATE")
+        for key in (None, "k"):
+            seen = await store.peek("q", key, after=0)
+            assert seen.job is not None
+            assert (seen.job.id, seen.waiters) == (first.id, (b"w",))
+        clock.advance(5)
+        looking = asyncio.create_task(store.peek("q"))
+        await asyncio.sleep(0.05)
+        assert not looking.done(), "it has to write that the job has started"
+        other.execute("COMMIT")
+        seen = await looking
+        assert seen.job is not None
+        assert seen.job.rank == -1
+        other.close()
+
+
 async def test_no_statement_scans_or_sorts_the_jobs(tmp_path: Path) -> None:
     async with await opened(tmp_path / "q.db") as store:
         for name, text in SQL.items():

@@ -71,3 +71,34 @@ async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(tmp_path: Pat
         info = await store.find(jobs[2].id)
         assert info is not None
         assert (info.state, info.reason) == ("dead", "unreadable record: state is 9")
+
+
+async def test_a_look_passes_over_what_cannot_be_read(tmp_path: Path) -> None:
+    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
+        number, text, good = await store.enqueue([NewJob(Q, key="k", waiter=b"w"), NewJob(Q), NewJob(Q, key="l")])
+        with apsw.Connection(str(tmp_path / "q.db")) as raw:
+            raw.execute("UPDATE jobs SET attempts = -1 WHERE id = ?", (number.id,))
+            raw.execute("UPDATE jobs SET key = CAST(x'ff' AS TEXT) WHERE id = ?", (text.id,))
+        seen = await store.peek(Q)
+        assert seen.job is not None
+        assert seen.job.id == good.id
+        dead = {job.id: (job.reason, job.waiters) for job in await store.browse(Q, "dead")}
+        assert dead == {
+            number.id: ("unreadable record: attempts is -1", 1),
+            text.id: ("unreadable record: key is no text", 0),
+        }
+        with apsw.Connection(str(tmp_path / "q.db")) as raw:
+            raw.execute("UPDATE jobs SET state = -1 WHERE id = ?", (good.id,))
+        assert (await store.peek(Q, "l", after=0)).job is None, "who cannot be read holds nothing"
+        assert (await store.stats()).queues[Q].dead == 3
+
+
+async def test_a_job_that_cannot_be_read_is_not_dropped(tmp_path: Path) -> None:
+    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
+        (bad,) = await store.enqueue([NewJob(Q, key="k", waiter=b"w")])
+        with apsw.Connection(str(tmp_path / "q.db")) as raw:
+            raw.execute("UPDATE jobs SET waiters = -1")
+        assert not await store.drop(Q, bad.id, 9), "nobody knows how many wait for it"
+        info = await store.find(bad.id)
+        assert info is not None
+        assert (info.state, info.waiters) == ("dead", 1)

@@ -45,9 +45,10 @@ async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(
     assert len([job for job in left if (job.reason or "").startswith(REASON)]) > 400
 
 
-@pytest.mark.parametrize(
-    "change", ["'data', {1, 2}", "'data', 7", "'rank', 1/0", "20, 'x'", "'keep_for', 0/0", "'worker', '\\xff'"]
-)
+CHANGES = ["'data', {1, 2}", "'data', 7", "'rank', 1/0", "20, 'x'", "'keep_for', 0/0", "'worker', '\\xff'"]
+
+
+@pytest.mark.parametrize("change", CHANGES)
 async def test_a_job_that_cannot_be_read_is_dead_and_the_next_is_given(
     server: TarantoolServer, store: Store, clock: ManualClock, change: str
 ) -> None:
@@ -62,6 +63,38 @@ async def test_a_job_that_cannot_be_read_is_dead_and_the_next_is_given(
     stats = (await store.stats()).queues[Q]
     assert (stats.ready, stats.taken, stats.dead, stats.delayed) == (0, 1, 1, 0)
     assert await store.remove([bad]) == 1
+
+
+@pytest.mark.parametrize("key", [None, "k"])
+@pytest.mark.parametrize("change", [*CHANGES, "'rank', 0/0", "'reason', '\\xff'"])
+async def test_a_look_sets_aside_what_cannot_be_read(
+    server: TarantoolServer, store: Store, change: str, key: str | None
+) -> None:
+    jobs = [NewJob(Q, b"bad", key="k", waiter=b"w"), NewJob(Q, b"good")]
+    bad, good = [answer.id for answer in await store.enqueue(jobs)]
+    await administer(server.url, f"box.space.accoda_jobs:update({bad}, {{{{'=', {change}}}}}) return 0")
+    seen = await store.peek(Q, key, after=0)
+    assert (seen.job and seen.job.id, seen.waiters) == (good if key is None else None, ())
+    (dead,) = await store.browse(Q, "dead")
+    assert dead.id == bad
+    assert dead.reason is not None and dead.reason.startswith(REASON)
+    assert not await store.drop(Q, bad, 9)
+    assert (await store.stats()).queues[Q].ready == 1
+
+
+async def test_a_damaged_waiter_is_still_one_and_a_missing_one_hides_no_other(
+    server: TarantoolServer, store: Store
+) -> None:
+    names = [b"%d" % n for n in range(5)]
+    for key in ("k", "other"):
+        await store.enqueue([NewJob(Q, key=key, on_duplicate="attach", waiter=name) for name in names])
+    (job,) = await store.take(Q, 1)
+    spoil = f"local w = box.space.accoda_waiters w:delete({{{job.id}, 3}}) w:replace({{{job.id}, 2, 7}}) return 0"
+    await administer(server.url, spoil)
+    assert await store.waiters(job.lease) == [b"0", b"\x07", b"3", b"4"]
+    assert (await store.peek(Q, "k", after=1)).waiters == (b"\x07", b"3", b"4")
+    assert (await store.peek(Q, "k", after=4)).waiters == (b"4",)
+    assert (await store.peek(Q, "other", after=4)).waiters == (b"4",)
 
 
 async def test_wrong_counts_neither_stop_a_job_nor_keep_anybody_awake(

@@ -148,12 +148,29 @@ async def test_a_call_whose_answer_was_lost_is_carried_out_once(server: Tarantoo
         assert await lose(far.settle([Done(first.lease, then=[NewJob("next")]), Bury(second.lease, "x")])) == []
         assert (await store.stats()).queues["next"].ready == 1
         assert await lose(far.revive([second.id])) == 1
-        assert await lose(far.remove([second.id])) == 1
+        seen = await lose(far.peek(Q, "k", after=0))
+        assert (seen.job and seen.job.id, seen.waiters) == (second.id, (b"w",))
+        assert await lose(far.drop(Q, second.id, 1))
+        assert not await far.drop(Q, second.id, 1)
+        (second_again,) = await far.enqueue([NewJob(Q)])
+        assert await lose(far.remove([second_again.id])) == 1
         assert await lose(far.purge("next", "ready")) == 1
         version = await lose(far.write("lost", b"1"))
         assert await lose(far.write("lost", b"2", version=version)) == version + 1
         assert await lose(far.extend([first.lease], 1)) == [Refused(first.lease, "lost")]
-        assert cutter.cuts == 9
+        assert cutter.cuts == 11
+
+
+async def test_ten_thousand_wait_for_one_job_and_each_gets_a_follow_up(store: Store) -> None:
+    names = [b"%d" % n for n in range(10_000)]
+    await store.enqueue([NewJob(Q, key="many", on_duplicate="attach", waiter=name) for name in names])
+    assert (await store.peek(Q, "many", after=0)).waiters == tuple(names)
+    assert (await store.peek(Q, after=9_998)).waiters == (b"9998", b"9999")
+    (job,) = await store.take(Q, 1)
+    assert await store.waiters(job.lease) == names
+    end = Done(job.lease, then=[NewJob("deliver", name) for name in names], waiters=10_000)
+    assert await store.settle([end]) == []
+    assert [each.data for each in await store.take("deliver", 10_000)] == names
 
 
 async def test_what_was_acknowledged_is_there_after_a_crash(server: TarantoolServer, store: Store) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from msgspec.msgpack import Decoder
 
 from accoda import Bury, Done, ManualClock, NewJob, Retry, open_storage
 from accoda.errors import InvalidInput, SchemaMismatch, StorageError
@@ -35,6 +36,19 @@ TO_VERSION_1 = """
     fields[20], fields[21] = nil, nil
     jobs:format(fields)
 """ + SET_VERSION % 1  # fmt: skip
+# What revision 3 was: no peek, no drop.
+TO_REVISION_3 = """
+    for _, name in ipairs({'accoda_peek', 'accoda_drop'}) do
+        box.schema.func.drop(name)
+    end
+    local app, parts = box.space.accoda_app:get(1), {}
+    for _, part in ipairs(app.parts) do
+        if part[1] ~= 'verbs/peek.lua' and part[1] ~= 'verbs/drop.lua' then
+            table.insert(parts, part)
+        end
+    end
+    box.space.accoda_app:replace({1, app.version, app.stamp + 1, parts, 3}) return 0
+"""
 TUPLE_SIZES = "local s = {} for i, job in ipairs(box.space.accoda_jobs:select()) do s[i] = #job end return s"
 LUA = sorted((Path(application.__file__).parent / "lua" / "verbs").glob("*.lua"))
 
@@ -190,6 +204,39 @@ async def test_jobs_that_ended_before_an_upgrade_are_purged_by_age_too(server: T
         assert [job.id for job in await store.browse("old", "dead")] == [first.id, second.id]
         assert await store.purge("old", "dead", before=clock.now()) == 1
         assert [job.id for job in await store.browse("old", "dead")] == [second.id]
+
+
+async def test_the_jobs_of_revision_3_are_seen_and_dropped_after_an_upgrade(server: TarantoolServer) -> None:
+    await administer(server.url, GRANT)
+    async with await open_storage(server.url) as older:
+        await empty(server.url)
+        await administer(server.url, TO_REVISION_3)
+        new = [NewJob("old", key="k", waiter=b"%d" % n, on_duplicate="attach") for n in range(3)]
+        (id,) = {answer.id for answer in await older.enqueue(new)}
+        (job,) = await older.take("old", 1)
+        with pytest.raises(SchemaMismatch, match="revision 3"):
+            await open_storage(server.worker_url + "?install=no")
+        await (await open_storage(server.url)).close()
+        # The older client goes on beside the new one, over the connection that it has.
+        async with await open_storage(server.worker_url) as newer:
+            seen = await newer.peek("old", "k", after=1)
+            assert (seen.job and seen.job.id, seen.waiters) == (id, (b"1", b"2"))
+            await older.enqueue([NewJob("old", key="k", waiter=b"3", on_duplicate="attach")])
+            assert not await newer.drop("old", id, 3)
+            assert (await newer.peek("old", "k", after=3)).waiters == (b"3",)
+            assert await newer.drop("old", id, 4)
+        assert [each.why for each in await older.settle([Done(job.lease)])] == ["lost"]
+
+
+async def test_an_older_client_hears_of_waiters_what_it_understands(server: TarantoolServer) -> None:
+    async with await open_storage(server.url) as store:
+        await empty(server.url)
+        await store.enqueue([NewJob("q", key="k", waiter=b"%d" % n, on_duplicate="attach") for n in range(3)])
+        (job,) = await store.take("q", 1)
+        connection = await connect(address_of(urlsplit(server.url)))
+        args = (None, "q", job.id, job.attempts)  # it asks for no more
+        assert await connection.call("waiters", args, Decoder(tuple[list[str]])) == ["0", "1", "2"]
+        connection.close()
 
 
 async def test_an_upgrade_happens_under_those_who_work_and_sleep(server: TarantoolServer) -> None:

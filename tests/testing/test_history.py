@@ -7,11 +7,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from accoda import (
     App,
@@ -20,7 +22,9 @@ from accoda import (
     InvalidInput,
     ManualClock,
     NewJob,
+    Outcome,
     Rank,
+    Refused,
     Retry,
     StorageClosed,
     StorageUnavailable,
@@ -57,6 +61,8 @@ async def use_all(store: Recorded) -> None:
     (job,) = await store.take("q", 5, lease=30)
     await store.extend([job.lease], 30)
     await store.waiters(job.lease)
+    await store.peek("q", "k", after=0)
+    await store.drop("q", job.id, 0)
     await store.settle([Bury(job.lease, "no")])
     await store.rerank([Rank("q", job.id + 1, 2.0)])
     await store.wait(["q"], 0)
@@ -155,6 +161,8 @@ async def test_bad_input_is_refused_as_ever_and_harms_no_file(tmp_path: Path) ->
                 store.waiters(rubbish),
                 store.rerank(rubbish),
                 store.purge(rubbish, rubbish),
+                store.peek("q", rubbish, after=rubbish),
+                store.drop("q", rubbish, rubbish),
             ):
                 with suppress(InvalidInput):
                     await call
@@ -335,6 +343,71 @@ async def test_the_command_prints_the_verdict(tmp_path: Path, capsys: pytest.Cap
 def test_a_rule_that_there_is_not_is_named() -> None:
     with pytest.raises(InvalidInput, match="no rule is called 'luck'; there are: lost"):
         check(History(), rules=["luck"])
+
+
+class Forgetful(MemoryStorage):
+    """Its `settle` may accept a Done that did not see everybody, or lose the last of the follow-ups."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.fault = fault
+
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        return await super().settle([self._spoil(each) if isinstance(each, Done) else each for each in outcomes])
+
+    def _spoil(self, done: Done) -> Done:
+        if self.fault == "accepts a Done that saw too few":
+            return replace(done, waiters=None)
+        if self.fault == "forgets who joins by a follow-up":
+            return replace(done, then=[replace(each, waiter=None) for each in done.then])
+        return replace(done, then=done.then[:-1]) if self.fault == "loses a delivery" else done
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken"),
+    [("none", set()), ("accepts a Done that saw too few", {"waiters"}), ("loses a delivery", {"lost"})],
+)
+async def test_a_waiter_whose_delivery_is_a_follow_up_is_not_forgotten(fault: str, broken: set[str]) -> None:
+    """One fetch for all, a delivery for each, enqueued by the Done of the fetch; the last joins while it is settled."""
+    sink = MemorySink()
+
+    async def ask(who: bytes) -> None:
+        await store.enqueue([NewJob("deals", key="k", on_duplicate="attach", waiter=who)])
+
+    async with Recorded(Forgetful(fault), Recorder("c", sink)) as store:
+        for who in (b"ada", b"bob"):
+            await ask(who)
+        (fetch,) = await store.take("deals", 1)
+        late = [b"cyd"]
+        while True:
+            seen = await store.waiters(fetch.lease)
+            if late:
+                await ask(late.pop())
+            then = [NewJob("deals.deliver", who) for who in seen]
+            if not await store.settle([Done(fetch.lease, then, waiters=len(seen))]):
+                break
+        jobs = await store.take("deals.deliver", 9)
+        await store.settle([Done(job.lease) for job in jobs])
+        verdict = check(History.of(sink), await final_state(store), rules=["lost", "waiters", "from nowhere"])
+    assert {each.rule for each in verdict.violations} == broken, str(verdict)
+
+
+@pytest.mark.parametrize(
+    ("fault", "broken"),
+    [("none", set()), ("forgets who joins by a follow-up", {"waiters"}), ("looks too early", set())],
+)
+async def test_who_joins_the_next_fetch_by_a_follow_up_is_not_forgotten(fault: str, broken: set[str]) -> None:
+    sink = MemorySink()
+    async with Recorded(Forgetful(fault), Recorder("c", sink)) as store:
+        await store.enqueue([NewJob("deals", key="k", on_duplicate="attach", waiter=b"ada")])
+        again = [NewJob("deals", key="k", on_duplicate="attach", waiter=b"bob")]  # who wants it fresher
+        while jobs := await store.take("deals", 1):
+            seen = await store.waiters(jobs[0].lease)
+            blind = fault == "looks too early"  # then nobody can say who waited for it
+            await store.settle([Done(jobs[0].lease, again, waiters=None if blind else len(seen))])
+            again = []
+        verdict = check(History.of(sink), await final_state(store))
+    assert {each.rule for each in verdict.violations} == broken, str(verdict)
 
 
 async def test_a_retry_is_no_duplicate() -> None:

@@ -7,7 +7,7 @@ import pytest
 from accoda import Lease
 from accoda.testing.history import RULES, History, MemorySink, Options, Recorder, check, recovery, redelivery
 from accoda.testing.history import records as r
-from accoda.testing.history.mutants import MUTANTS, Mutant, catch
+from accoda.testing.history.mutants import MUTANTS, Mutant, TakesAnew, catch
 from accoda.testing.history.trial import Plan, Trial, judge
 
 SECOND = 1_000_000_000
@@ -22,7 +22,7 @@ def test_the_right_toy_breaks_no_rule(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_lost_replies_and_kills_give_no_false_alarm(seed: int) -> None:
-    verdict = judge(Plan(seed, loss=0.15, kills=2))
+    verdict = judge(Plan(seed, loss=0.15, kills=2, again=0.2))
     assert verdict.ok, str(verdict)
     assert verdict.counts["unknown calls"] > 10
 
@@ -70,26 +70,38 @@ class Script:
         self.at = 0
         self.recorder = Recorder("c", self.sink, lambda: self.at)
 
-    def call(self, times: tuple[float, float | None], start: Any, end: Any, asked: object, told: object = ()) -> None:
+    def call(self, times: tuple[float, float | None], start: Any, end: Any, asked: object, *told: object) -> None:
         self.number += 1
         began, ended = times
         self.sink.put(start("c", self.number, int(began * SECOND), "", *asked))  # type: ignore[misc]
         if ended is not None:
-            self.sink.put(end("c", self.number, int(ended * SECOND), 0, told))
+            self.sink.put(end("c", self.number, int(ended * SECOND), 0, *told))
 
     def enqueue(self, began: float, ended: float | None, id: int, **asked: Any) -> None:
         jobs = (r.Asked("q", 1, id, **asked),)
         self.call((began, ended), r.Enqueue, r.EnqueueEnd, (jobs,), (r.Placed(id, "created", 0),))
 
-    def take(self, began: float, ended: float | None, *tokens: tuple[int, int], lease: float = 10.0) -> None:
+    def take(
+        self, began: float, ended: float | None, *tokens: tuple[int, int], lease: float = 10.0, count: int = 0
+    ) -> None:
         taken = tuple(r.Taken(id, attempts, 0.0, 0, 0, 1, id, 0, 0, 0, attempts) for id, attempts in tokens)
-        self.call((began, ended), r.Take, r.TakeEnd, ("q", len(tokens), lease, None), taken)
+        self.call((began, ended), r.Take, r.TakeEnd, ("q", count or len(tokens), lease, None), taken)
 
     def settle(self, began: float, ended: float | None, id: int, attempts: int, kind: r.Kind = "done") -> None:
         self.call((began, ended), r.Settle, r.RefusedEnd, ((r.Told("q", id, attempts, kind),),))
 
     def extend(self, began: float, ended: float | None, id: int, attempts: int, lease: float) -> None:
         self.call((began, ended), r.Extend, r.RefusedEnd, ((r.Held("q", id, attempts),), lease))
+
+    def join(self, began: float, ended: float | None, id: int, waiter: int, place: int = 1) -> None:
+        jobs = (r.Asked("q", 1, id, key="k", on_duplicate="attach", waiter=waiter),)
+        self.call((began, ended), r.Enqueue, r.EnqueueEnd, (jobs,), (r.Placed(id, "attached", place),))
+
+    def drop(self, began: float, ended: float | None, id: int, waiters: int = 0, *, accepted: bool = True) -> None:
+        self.number += 1
+        self.sink.put(r.Drop("c", self.number, int(began * SECOND), "", "q", id, waiters))
+        if ended is not None:
+            self.sink.put(r.End("c", self.number, int(ended * SECOND), int(accepted)))
 
     def note(self, at: float, kind: str, **fields: object) -> None:
         self.at = int(at * SECOND)
@@ -152,6 +164,138 @@ def test_a_take_with_unknown_end_explains_attempts_that_nobody_saw() -> None:
     assert script.broken() == {"attempts"}
     script.take(1, None)
     assert script.broken() == set()
+
+
+def came_back_unseen(ended: float, lease: float = 10.0) -> Script:
+    """Job 1 is ready from 0.5 on. A take from 1 on gives nothing, though its server was killed and it was sent again;
+    later the job is handed out, with attempts 1."""
+    script = Script()
+    script.enqueue(0, 0.5, 1)
+    script.note(1.1, "server down")
+    script.take(1, ended, lease=lease, count=3)
+    script.take(20, 21, (1, 1))
+    return script
+
+
+def test_a_take_that_lasted_as_long_as_its_lease_may_have_leased_what_nobody_was_told() -> None:
+    assert came_back_unseen(11).broken() == set()
+    assert came_back_unseen(10.99).broken() == set()  # by the tolerance
+    assert came_back_unseen(10.9).broken() == {"attempts"}
+    assert came_back_unseen(11, lease=11.0).broken() == {"attempts"}
+
+
+def test_a_shorter_one_may_not_though_its_server_was_killed_meanwhile() -> None:
+    assert came_back_unseen(5).broken() == {"attempts"}
+    assert came_back_unseen(5).broken(takes_anew=True) == set()
+
+
+def test_what_was_leased_unseen_is_handed_out_only_when_that_lease_is_over() -> None:
+    script = came_back_unseen(19, lease=5.0)
+    script.enqueue(8, 8.5, 2)
+    script.take(12, 12.5, (2, 1))
+    assert script.broken() == {"attempts"}  # it was enqueued four seconds before, and the lease is of five
+
+
+def test_a_take_leases_a_job_unseen_once_for_each_length_of_its_lease() -> None:
+    def seen_with(attempts: int) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1)
+        script.take(1, 7, lease=2.0, count=1)
+        script.take(20, 21, (1, attempts))
+        return script.broken()
+
+    assert seen_with(3) == set()
+    assert seen_with(4) == {"attempts"}
+
+
+def test_a_take_that_is_sent_again_gives_no_job_that_was_replaced_meanwhile() -> None:
+    script = Script()
+    script.enqueue(0, 0.5, 1, key="k", on_duplicate="replace")
+    script.take(1, 2, count=3)
+    script.take(3, 4, (1, 1))
+    assert "attempts" in script.broken()
+    jobs = (r.Asked("q", 1, 1, key="k", on_duplicate="replace"),)
+    script.call((1.5, 1.6), r.Enqueue, r.EnqueueEnd, (jobs,), (r.Placed(1, "replaced", 0),))
+    assert "attempts" not in script.broken()
+
+
+def test_the_line_need_not_be_empty_after_a_take_that_gave_less_if_it_outlasted_its_lease() -> None:
+    def passed_over(ended: float) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1)
+        script.take(1, ended, count=3)
+        script.take(20, 21, (1, 0))
+        return script.broken()
+
+    assert passed_over(2) == {"order"}
+    assert passed_over(11) == set()
+
+
+def test_nor_if_a_job_was_removed_meanwhile() -> None:
+    script = Script()
+    script.enqueue(0, 0.4, 1)
+    script.enqueue(0, 0.5, 2)
+    script.take(1, 2, count=3)
+    script.take(20, 21, (2, 0))
+    assert script.broken() == {"order"}
+    script.drop(1.5, 1.6, 1)
+    assert script.broken() == set()
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_store_that_takes_anew_is_right_if_the_options_say_so(seed: int) -> None:
+    verdict = judge(Plan(seed, again=0.2, toy=TakesAnew), Options(takes_anew=True))
+    assert verdict.ok, str(verdict)
+
+
+def test_a_drop_is_a_removal_if_it_was_accepted() -> None:
+    def dropped(accepted: bool | None, later: float) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1)
+        script.drop(1, None if accepted is None else 2, 1, accepted=bool(accepted))
+        script.take(later, later + 1, (1, 0))
+        return script.broken()
+
+    assert dropped(True, 3) == {"resurrected"}
+    assert dropped(True, 1.5) == set()  # it was running when it was dropped
+    assert dropped(False, 3) == set()
+    assert dropped(None, 3) == set()
+
+
+def test_an_outcome_of_a_lease_whose_job_was_dropped_is_stale() -> None:
+    script = Script()
+    script.enqueue(0, 0.5, 1)
+    script.take(1, 2, (1, 0))
+    script.drop(3, 4, 1)
+    script.settle(5, 6, 1, 0)
+    assert script.broken() == {"stale token"}
+
+
+def test_a_drop_that_overlooks_a_waiter_is_found() -> None:
+    def dropped(joined: float, seen: int) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1, key="k")
+        script.join(1, joined, 1, waiter=7)
+        script.drop(3, 4, 1, waiters=seen)
+        return script.broken()
+
+    assert dropped(2, 0) == {"waiters"}
+    assert dropped(3.5, 0) == set()  # it may have joined after
+    assert dropped(2, 1) == set()
+
+
+def test_a_peek_names_all_who_joined_behind_those_it_knows() -> None:
+    def peeked(after: int, *names: int) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1, key="k")
+        for place, waiter in enumerate((7, 8, 9)):
+            script.join(1, 2, 1, waiter=waiter, place=place + 1)
+        seen = (r.Seen(1, "q", "ready", 0, 1, 1, 3, 0, 0.0),)
+        script.call((3, 4), r.Peek, r.PeekEnd, ("q", "k", after), seen, names)
+        return script.broken()
+
+    assert peeked(0, 7, 8, 9) == peeked(1, 8, 9) == peeked(3) == set()
+    assert peeked(0, 7, 8) == peeked(2) == peeked(1, 7, 8) == {"waiters"}
 
 
 def test_a_job_of_an_unknown_enqueue_is_explained_once() -> None:
@@ -231,6 +375,22 @@ def test_a_budget_that_is_overspent_is_found() -> None:
     script.note(40, "budget", name="api", capacity=20, refill=20, per=60, left=9)
     script.note(41, "spend", name="api", amount=9)
     assert len(check(History.of(script.sink)).violations) == 1
+
+
+def test_a_budget_may_come_in_steps_or_all_at_once() -> None:
+    def spend(*moments: float, **rhythm: float) -> set[str]:
+        script = Script()
+        script.note(0, "budget", name="api", capacity=20, refill=10, per=60, left=0, **rhythm)
+        for moment in moments:
+            script.note(moment, "spend", name="api", amount=10)
+        return script.broken()
+
+    assert spend(5) == spend(4.9, refill_in=5) == spend(4.9, reset_in=5) == {"budget"}
+    assert spend(5, 65, refill_in=5) == spend(70, 71, refill_in=5) == set()
+    assert spend(5, 6, refill_in=5) == spend(5, 65, 66, refill_in=5) == {"budget"}
+    assert spend(5, 6, reset_in=5) == spend(5, 6, 65, 66, reset_in=5) == set()
+    assert spend(5, 6, 7, reset_in=5) == {"budget"}
+    assert spend(4.999, refill_in=5) == set()  # the tolerance between two clocks
 
 
 def test_redelivery_is_counted_from_the_kill_of_who_held_the_job() -> None:

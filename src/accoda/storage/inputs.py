@@ -90,6 +90,18 @@ def check_ranks(ranks: Sequence[Rank]) -> None:
         check_id(rank.id)
 
 
+def check_peek(queue: str, key: str | None, after: int | None) -> None:
+    NewJob(queue, key=key)  # which checks both: what no job can have is nothing to look for
+    if after is not None:
+        check_count("after", after)
+
+
+def check_drop(queue: str, id: int, waiters: int) -> None:
+    check_queue(queue)
+    check_id(id)
+    check_count("waiters", waiters)
+
+
 def check_wait(queues: Sequence[str], timeout: float) -> None:
     _check_sequence("queues", queues)
     for queue in queues:

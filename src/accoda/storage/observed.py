@@ -20,6 +20,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -111,6 +112,13 @@ class Observed(Closing):
 
     async def waiters(self, lease: Lease) -> list[bytes]:
         return await self._report("waiters", _queue_of([lease]), 1, self._store.waiters(lease), lease)
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        call = self._store.peek(queue, key, after=after)
+        return await self._report("peek", queue, 1, call, queue, key, after)
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        return await self._report("drop", queue, 1, self._store.drop(queue, id, waiters), queue, id, waiters)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         return await self._report("wait", "", _size(queues), self._store.wait(queues, timeout))

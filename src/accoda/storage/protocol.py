@@ -33,6 +33,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -87,6 +88,24 @@ class Storage(Protocol):
 
     async def waiters(self, lease: Lease) -> list[bytes]:
         """Those who wait for a taken job, in the order in which they joined. Empty if the lease is lost."""
+        ...
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        """Look at one job without taking it: the one that holds `key` or, without a key, the one that the next `take`
+        would give first (none of a paused queue; a key is held there all the same).
+
+        Applies what is due, as `take` does; the job of a key is up to date however much else is due. With `after`, its
+        waiters too, in the order in which they joined, but for the first `after` of them: they are only ever added, so
+        who has seen that many needs only the rest. The job and its waiters are of one moment.
+        """
+        ...
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        """Remove a job that is ready, delayed or taken, unless it has more waiters than that by now.
+
+        A running one loses its lease, and the key is free. Nobody is told "attached" to a job that a drop removes
+        without having counted him. False: it has more, or it has ended, or there is no such job in that queue.
+        """
         ...
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:

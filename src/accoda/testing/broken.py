@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from accoda.clock import SystemClock
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Rank, Refused, Retry, State, Stats
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Peek, Rank, Refused, Retry, State, Stats
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.line import Line, Record, lease_out
 from accoda.storage.protocol import DUE_AT_ONCE
@@ -139,16 +139,24 @@ class WaiterForgotten(MemoryStorage):
         return await super().settle([_without(each, waiters=None) for each in outcomes])
 
 
-class KeyLeakedByDone(MemoryStorage):
-    def _finish(self, record: Record, result: bytes | None, now: int) -> None:
-        super()._finish(record, result, now)
-        if record.key is not None:
-            record.line.keys[record.key] = record
+class _Ghosts(MemoryStorage):
+    """A key may be held by a record that is gone, with which nothing happens any more."""
+
+    def _bring_up_to_date(self, record: Record, now: int) -> None:
+        if record.id in self._jobs:
+            super()._bring_up_to_date(record, now)
 
     def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
         if held.id not in self._jobs:
             return Enqueued(held.id, "kept", 0)
         return super()._join(held, job, start_time, now)
+
+
+class KeyLeakedByDone(_Ghosts):
+    def _finish(self, record: Record, result: bytes | None, now: int) -> None:
+        super()._finish(record, result, now)
+        if record.key is not None:
+            record.line.keys[record.key] = record
 
 
 class KeyLeakedByBury(MemoryStorage):
@@ -171,6 +179,65 @@ class ReplaceKeepsTheLease(MemoryStorage):
             return super()._join(held, job, start_time, now)
         held.data, held.rank, held.cost, held.keep_for = job.data, float(job.rank), job.cost, job.keep_for
         return Enqueued(held.id, "replaced", len(held.waiters or ()))
+
+
+class PeekPassesThePause(MemoryStorage):
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        line = self._lines.get(queue)
+        if line is None or not line.paused:
+            return await super().peek(queue, key, after=after)
+        line.paused = False
+        seen = await super().peek(queue, key, after=after)
+        line.paused = True
+        return seen
+
+
+class PeekAppliesNothing(MemoryStorage):
+    def _look_at(self, queue: str, key: str | None, now: int) -> Record | None:
+        return super()._look_at(queue, key, -1)
+
+
+class PeekAtTheFirstWaiters(MemoryStorage):
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        seen = await super().peek(queue, key, after=after and 0)
+        return replace(seen, waiters=seen.waiters[:after])
+
+
+class DropUnguarded(MemoryStorage):
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        return await super().drop(queue, id, 1 << 31)
+
+
+class DropInTwoSteps(MemoryStorage):
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        seen = self._jobs.get(id)
+        if seen is None or len(seen.waiters or ()) > waiters:
+            return False
+        await asyncio.sleep(0)
+        return await super().drop(queue, id, 1 << 31)
+
+
+class DropLeaksTheKey(_Ghosts):
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        record = self._jobs.get(id)
+        dropped = await super().drop(queue, id, waiters)
+        if dropped and record is not None and record.key is not None:
+            record.line.keys[record.key] = record
+        return dropped
+
+
+class DropSparesTheRunning(MemoryStorage):
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        record = self._jobs.get(id)
+        return (record is None or record.state != "taken") and await super().drop(queue, id, waiters)
+
+
+class DropTakesTheDead(MemoryStorage):
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        record = self._jobs.get(id)
+        if record is not None and record.state == "dead":
+            return await self.remove([id]) == 1
+        return await super().drop(queue, id, waiters)
 
 
 class CounterDrift(MemoryStorage):

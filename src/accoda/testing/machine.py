@@ -182,6 +182,17 @@ class StoreMachine(RuleBasedStateMachine):
             wanted.append(Rank(queue, id, rank, seen))
         self.pair.rerank(wanted)
 
+    @rule(queue=drafts.queues, key=st.sampled_from((None, None, "k", "l")), after=st.sampled_from((None, 0, 1, 2)))
+    def peek(self, queue: str, key: str | None, after: int | None) -> None:
+        self.pair.peek(queue, key, after)
+
+    @precondition(lambda self: self.model.jobs)
+    @rule(pick=drafts.picks, other=drafts.queues, more=st.sampled_from((-1, 0, 0, 1)))
+    def drop(self, pick: int, other: str, more: int) -> None:
+        """Of a job that is there, seen with as many waiters as it has, or with fewer or more."""
+        job = list(self.model.jobs.values())[-1 - pick % len(self.model.jobs)]
+        self.pair.drop(job.new.queue if pick != 5 else other, job.id, max(0, len(job.waiters) + more))
+
     @rule(queue=drafts.queues, until=st.sampled_from((None, -1000, 0, 1, 500, 5000)), on=st.booleans())
     def pause(self, queue: str, until: int | None, on: bool) -> None:
         if on:
@@ -189,6 +200,7 @@ class StoreMachine(RuleBasedStateMachine):
         else:
             self.pair.resume(queue)
         self.pair.wait([queue])
+        self.pair.peek(queue, None, None)
 
     @rule(picks=st.lists(drafts.picks, max_size=2))
     def remove(self, picks: list[int]) -> None:

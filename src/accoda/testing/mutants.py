@@ -18,6 +18,7 @@ from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 from accoda.testing import broken
 from accoda.testing.mutant import Mutant
+from accoda.testing.mutants_peek import PEEK
 from accoda.testing.mutants_sqlite import SQLITE
 from accoda.testing.world import ManualWorld, World
 
@@ -271,6 +272,7 @@ MUTANTS: dict[str, Mutant] = {
         "TestRetention::test_takes_no_more_than_the_limit",
         broken.PurgeIgnoresLimit,
     ),
+    **PEEK,
     **SQLITE,
 }
 

@@ -22,6 +22,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Rank,
     Refused,
@@ -83,6 +84,16 @@ class Pair:
 
     def waiters(self, lease: Lease) -> None:
         self._both(self.store.waiters(self._real_lease(lease)), lambda: self.model.waiters(lease))
+
+    def peek(self, queue: str, key: str | None, after: int | None) -> None:
+        self._both(self.store.peek(queue, key, after=after), lambda: self._masked_peek(queue, key, after))
+
+    def _masked_peek(self, queue: str, key: str | None, after: int | None) -> Peek:
+        seen = self.model.peek(queue, key, after)
+        return replace(seen, job=_masked(seen.job))
+
+    def drop(self, queue: str, id: int, waiters: int) -> None:
+        self._both(self.store.drop(queue, self._real(id), waiters), lambda: self.model.drop(queue, id, waiters))
 
     def wait(self, queues: Sequence[str]) -> None:
         self._both(self.store.wait(queues, 0), lambda: self.model.takable(queues))
@@ -177,6 +188,8 @@ class Pair:
                 return replace(answer, lease=self._in_model_ids(answer.lease))
             case Job():
                 return replace(answer, id=self._mine(answer.id), lease=self._in_model_ids(answer.lease))
+            case Peek():
+                return replace(answer, job=self._in_model_ids(answer.job))
             case JobInfo():
                 return _masked(replace(answer, id=self._mine(answer.id)))
         return answer

@@ -23,6 +23,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Rank,
     Refused,
@@ -242,6 +243,20 @@ class Reference:
     def waiters(self, lease: Lease) -> list[bytes]:
         job = self._held(lease)
         return list(job.waiters) if job is not None else []
+
+    def peek(self, queue: str, key: str | None, after: int | None) -> Peek:
+        head = min(self._of(queue, "ready"), key=lambda j: (j.rank, j.id), default=None)
+        job = self._holder(queue, key) if key is not None else head if queue not in self.pauses else None
+        if job is None:
+            return Peek(self.now)
+        return Peek(self.now, _as_info(job), tuple(job.waiters[after:]) if after is not None else ())
+
+    def drop(self, queue: str, id: int, waiters: int) -> bool:
+        job = self.jobs.get(id)
+        if job is None or job.new.queue != queue or job.state not in HOLDS_KEY or len(job.waiters) > waiters:
+            return False
+        del self.jobs[id]
+        return True
 
     def stats(self) -> dict[str, QueueStats]:
         return {queue: self._stats_of(queue) for queue in self.queues | set(self.pauses)}

@@ -132,6 +132,17 @@ def pick(line: Line, count: int, max_cost: int | None) -> list[Record]:
     return picked
 
 
+def head(line: Line) -> Record | None:
+    """The record that `pick` would give first."""
+    while (first := line.order.first()) is not None:
+        rank, lane, id = first
+        record = line.ready.get(id)
+        if record is not None and record.rank == rank:
+            return record
+        line.order.pop(lane)
+    return None
+
+
 def lease_out(line: Line, records: Iterable[Record], now: int, until: int, worker: str) -> list[Job]:
     jobs = []
     taken = line.states["taken"]
@@ -179,6 +190,11 @@ def count(line: Line, now: int) -> QueueStats:
         paused_until=line.paused_until,
         **line.counts,
     )
+
+
+def waiters_after(record: Record, after: int | None) -> tuple[bytes, ...]:
+    """Those who wait for it but for the first `after`; nobody where none are asked for."""
+    return () if after is None or record.waiters is None else tuple(record.waiters[after:])
 
 
 def describe(record: Record) -> JobInfo:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.model import NewJob, Retry, clean
+from accoda.model import Enqueued, NewJob, Retry, clean
 from accoda.storage.memory.line import Record
 
 
@@ -29,6 +29,20 @@ def start(record: Record) -> None:
     """Ready at once, from whatever state."""
     record.line.move(record, "ready")
     record.line.make_ready(record)
+
+
+def join(held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+    """The key is taken: what becomes of the newcomer."""
+    if job.on_duplicate == "keep":
+        return Enqueued(held.id, "kept", len(held.waiters or ()))
+    if job.waiter is not None:
+        if held.waiters is None:
+            held.waiters = []
+        held.waiters.append(job.waiter)
+    if job.on_duplicate == "attach":
+        return Enqueued(held.id, "attached", len(held.waiters or ()))
+    replace(held, job, start_time, now)
+    return Enqueued(held.id, "replaced", len(held.waiters or ()))
 
 
 def replace(record: Record, job: NewJob, start_time: int, now: int) -> None:

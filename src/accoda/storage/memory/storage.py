@@ -20,6 +20,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     Retry,
@@ -33,7 +34,7 @@ from accoda.storage import inputs
 from accoda.storage.closing import Closing
 from accoda.storage.memory import moves
 from accoda.storage.memory.documents import Documents
-from accoda.storage.memory.line import Line, Record, count, describe, lease_out, older, pick
+from accoda.storage.memory.line import Line, Record, count, describe, head, lease_out, older, pick, waiters_after
 from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.signal import Signal
 
@@ -147,6 +148,22 @@ class MemoryStorage(Closing):
             record = self._current(lease, self._now())
             return list(record.waiters or ()) if record else []
 
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        inputs.check_peek(queue, key, after)
+        with self._lock:
+            now = self._now()
+            record = self._look_at(queue, key, now)
+            return Peek(now, describe(record), waiters_after(record, after)) if record else Peek(now)
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        inputs.check_drop(queue, id, waiters)
+        with self._lock:
+            now = self._now()
+            record = self._up_to_date(id, now)
+            if record is None or record.line.name != queue or record.state in ("dead", "done"):
+                return False
+            return len(record.waiters or ()) <= waiters and self._remove(id, now)
+
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
 
@@ -189,8 +206,7 @@ class MemoryStorage(Closing):
     async def find(self, id: int) -> JobInfo | None:
         inputs.check_ids((id,))
         with self._lock:
-            now = self._now()
-            record = self._up_to_date(id, now)
+            record = self._up_to_date(id, self._now())
             return describe(record) if record else None
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
@@ -277,17 +293,18 @@ class MemoryStorage(Closing):
         return Enqueued(id, "created", len(record.waiters or ()))
 
     def _join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
-        """The key is taken: what becomes of the newcomer."""
-        if job.on_duplicate == "keep":
-            return Enqueued(held.id, "kept", len(held.waiters or ()))
-        if job.waiter is not None:
-            if held.waiters is None:
-                held.waiters = []
-            held.waiters.append(job.waiter)
-        if job.on_duplicate == "attach":
-            return Enqueued(held.id, "attached", len(held.waiters or ()))
-        moves.replace(held, job, start_time, now)
-        return Enqueued(held.id, "replaced", len(held.waiters or ()))
+        return moves.join(held, job, start_time, now)
+
+    def _look_at(self, queue: str, key: str | None, now: int) -> Record | None:
+        """The job that holds the key or, without one, the head of the line."""
+        line = self._lines.get(queue)
+        if line is None:
+            return None
+        self._apply_due(line, now)
+        if key is None:
+            return None if line.is_paused(now) else head(line)
+        held = line.keys.get(key)
+        return self._up_to_date(held.id, now) if held else None
 
     def _apply_due(self, line: Line, now: int, most: int = DUE_AT_ONCE) -> int:
         """Apply up to `most` due moves, those that make jobs ready first; tell how many."""
@@ -343,9 +360,8 @@ class MemoryStorage(Closing):
         return None
 
     def _finish(self, record: Record, result: bytes | None, now: int) -> None:
-        line = record.line
-        line.counts["done"] += 1
-        line.release_key(record)
+        record.line.counts["done"] += 1
+        record.line.release_key(record)
         if record.keep_for:
             moves.keep(record, result, now)
         else:

@@ -37,6 +37,17 @@ SELECT accoda.rerank($1, $2, $3, $4, $5);
 -- name: waiters
 SELECT accoda.waiters_of($1, $2, $3, $4);
 
+-- name: peek
+-- The fields of the job by name, as in find.
+SELECT moment, guests, (job).id, (job).queue, (job).state, (job).data, (job).rank, (job).cost, (job).key,
+       (job).attempts, (job).created_at, (job).start_time, (job).prev_start_time, (job).waiters, (job).keep_for,
+       (job).worker, (job).taken_at, (job).lease_until, (job).ended_at, (job).reason, (job).result, (job).fresh_at,
+       (job).crashes
+FROM accoda.peek($1, $2, $3, $4);
+
+-- name: drop
+SELECT accoda.drop_job($1, $2, $3, $4);
+
 -- name: look
 SELECT takable, moment, next, closed FROM accoda.look($1, $2, $3);
 

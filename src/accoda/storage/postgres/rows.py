@@ -14,6 +14,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Refused,
     Retry,
@@ -135,6 +136,11 @@ def job_info(row: Any) -> JobInfo:
     values = list(row)  # in the order of JobInfo's fields
     values[2] = _STATES[values[2]]
     return JobInfo(*values)
+
+
+def peek(row: Any) -> Peek:
+    at, guests, *values = row
+    return Peek(at) if values[0] is None else Peek(at, job_info(values), tuple(guests or ()))
 
 
 def stats(rows: Iterable[Any]) -> Stats:

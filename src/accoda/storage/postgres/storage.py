@@ -19,6 +19,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     Retry,
@@ -51,8 +52,8 @@ class PostgresStorage(Closing):
     What happens when the connection breaks before an answer came (`repeat` below):
     repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
     extend, rerank, pause, resume, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would
-    be too much or the answer wrong: enqueue, write, remove, revive, purge; and settle, which its caller may safely
-    repeat: "lost" may then mean what was applied the first time.
+    be too much or the answer wrong: enqueue, write, drop, remove, revive, purge; and settle, which its caller may
+    safely repeat: "lost" may then mean what was applied the first time.
     """
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
@@ -192,6 +193,16 @@ class PostgresStorage(Closing):
         inputs.check_leases((lease,), 1.0)
         ((id,), (token,), (queue,)) = rows.lease_columns((lease,))
         return list(await self._client.value("waiters", self._at(), id, token, queue, repeat=True))
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        inputs.check_peek(queue, key, after)
+        (found,) = await self._client.fetch("peek", self._at(), queue, key, rows.counted(after), repeat=True)
+        return rows.peek(found)
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        inputs.check_drop(queue, id, waiters)
+        args = (queue, rows.storable(id), rows.counted(waiters))
+        return bool(await self._client.value("drop", self._at(), *args, repeat=False))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)

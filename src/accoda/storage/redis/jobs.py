@@ -26,7 +26,7 @@ from accoda.storage.redis.keys import Keys, Shard
 from accoda.storage.redis.outbox import Outbox, Run
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
-from accoda.storage.redis.together import Kind, Together
+from accoda.storage.redis.together import Kind, Shared
 from accoda.storage.redis.types import WrongType
 
 _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
@@ -41,12 +41,12 @@ MOST_JOBS = 200_000  # in one call: Redis takes a million arguments, and a job h
 
 
 class Jobs:
-    def __init__(self, keys: Keys, caller: Caller, shards: Shards, outbox: Outbox) -> None:
+    def __init__(self, keys: Keys, caller: Caller, shards: Shards, outbox: Outbox, together: Shared) -> None:
         self._keys = keys
         self._caller = caller
         self._shards = shards
         self._outbox = outbox
-        self._together: dict[str, Together] = {}  # by the root of a shard
+        self._together = together
         self._enqueues: Kind[Sequence[NewJob], list[Enqueued]] = Kind(self._enqueue_joined)
         self._settles: Kind[Sequence[Outcome], Places] = Kind(self._settle_joined)
         self._takes: Kind[int, list[Job]] = Kind(self._take_joined)
@@ -64,14 +64,8 @@ class Jobs:
                 return await self._outbox.enqueue(jobs, tags)
             shard = await self._shards.registered(tags[0])
         place = shard
-        together = self._together_in(place)
+        together = self._together.to(place)
         return await together.call(self._enqueues, place, jobs, len(jobs), lambda: self._enqueue_in(place, jobs))
-
-    def _together_in(self, shard: Shard) -> Together:
-        together = self._together.get(shard.root)
-        if together is None:
-            together = self._together[shard.root] = Together()
-        return together
 
     async def _enqueue_joined(
         self, key: Hashable, calls: list[Sequence[NewJob]], _: list[asyncio.Future[list[Enqueued]]]
@@ -124,7 +118,7 @@ class Jobs:
         key = (shard, queue, lease, worker)
         if max_cost is not None:
             return await self._take(key, count, max_cost)
-        call = self._together_in(shard).call(self._takes, key, count, count, lambda: self._take(key, count, None))
+        call = self._together.to(shard).call(self._takes, key, count, count, lambda: self._take(key, count, None))
         try:
             return await call
         except asyncio.CancelledError:
@@ -173,7 +167,7 @@ class Jobs:
 
     async def finish(self) -> None:
         """Give what is on its way a moment to arrive."""
-        tasks = [*self._releasing, *(task for together in self._together.values() for task in together.tasks)]
+        tasks = [*self._releasing, *self._together.tasks]
         if tasks:
             await asyncio.wait(tasks, timeout=FINISH_WITHIN)
 
@@ -185,8 +179,12 @@ class Jobs:
         shard = self._shards.single
         if shard is None:
             sources = [await self._shards.of_lease(outcome.lease) for outcome in outcomes]
-            follow_ups = [job for outcome in outcomes if isinstance(outcome, Done) for job in outcome.then]
-            tags = set(self._shards.tags_of_jobs(follow_ups))
+            tags = {
+                tag
+                for outcome, source in zip(outcomes, sources, strict=True)
+                if isinstance(outcome, Done) and outcome.then
+                for tag in self._shards.tags_of_jobs(outcome.then, source)
+            }
             shard = sources[0]
             if tags:
                 shard = await self._shards.registered(tags.pop())
@@ -197,7 +195,7 @@ class Jobs:
         else:
             place = shard
             alone = lambda: self._settle_in(place, outcomes)  # noqa: E731
-            places = await self._together_in(place).call(self._settles, place, outcomes, len(outcomes), alone)
+            places = await self._together.to(place).call(self._settles, place, outcomes, len(outcomes), alone)
         return [Refused(outcomes[place].lease, why) for place, why in places]
 
     async def _settle_joined(
@@ -274,7 +272,7 @@ class Jobs:
         run_of: dict[int, list[tuple[Run, NewJob]]] = {}
         for place, outcome in enumerate(outcomes):
             then = outcome.then if isinstance(outcome, Done) else ()
-            for job, tag in zip(then, self._shards.tags_of_jobs(then), strict=True):
+            for job, tag in zip(then, self._shards.tags_of_jobs(then, sources[place]), strict=True):
                 if not runs or runs[-1][0].tag != tag or runs[-1][1].root != sources[place].root:
                     runs.append((Run(self._caller.new_name(), tag), sources[place]))
                 run_of.setdefault(place, []).append((runs[-1][0], job))

@@ -40,6 +40,7 @@ from msgspec import Struct
 SLOTS = 16384
 CLUSTER_STEP = 1000  # ids of a Cluster are sequence * 1000 + the shard's number
 DOCUMENT_SHARDS = 16  # of a Cluster
+LAST_ID = (1 << 53) - 1
 
 
 def slot_of(tag: str) -> int:

@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from accoda.model import JobInfo, State
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.encode import described, id_text
-from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.keys import LAST_ID, Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import Script, script
 from accoda.storage.redis.shards import Shards
 
 _FIND, _BROWSE, _REMOVE, _REVIVE = script("find"), script("browse"), script("remove"), script("revive")
 _PAUSE, _PURGE, _INDEX = script("pause"), script("purge"), script("index")
-_LAST_ID = (1 << 53) - 1
 _AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
 
@@ -26,7 +25,7 @@ class People:
         self._outbox = outbox
 
     async def find(self, id: int) -> JobInfo | None:
-        shard = await self._shards.of_id(id) if id <= _LAST_ID else None
+        shard = await self._shards.of_id(id) if id <= LAST_ID else None
         names = await self._shards.names(shard) if shard is not None else []
         if shard is None or not names:
             return None
@@ -34,7 +33,7 @@ class People:
         return self._seen([described(names[reply[0]], reply[1:])])[0] if reply else None
 
     async def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
-        if after is not None and after >= _LAST_ID:
+        if after is not None and after >= LAST_ID:
             return []
         found: list[JobInfo] = []
         for shard in self._shards.of_queue(queue):
@@ -66,7 +65,7 @@ class People:
     async def _each(self, script: Script, ids: Sequence[int]) -> int:
         groups: dict[str, tuple[Shard, list[str]]] = {}
         for id in ids:
-            shard = await self._shards.of_id(id) if id <= _LAST_ID else None
+            shard = await self._shards.of_id(id) if id <= LAST_ID else None
             if shard is not None:
                 groups.setdefault(shard.root, (shard, []))[1].append(id_text(id))
         done = 0

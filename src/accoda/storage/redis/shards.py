@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from binascii import crc_hqx
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ class Shards:
         self._caller = caller
         self._partitions = partitions
         self._known: dict[str, Shard] = {}  # registered shards by tag
-        self._turn = itertools.count()
+        self._turn = 0
         self._registry = Shard(keys.shards, slot_of(keys.shards))
         self.single = None if caller.topology.cluster else keys.single
 
@@ -42,23 +41,38 @@ class Shards:
 
     def in_turn(self, queue: str) -> list[Shard]:
         """The same, each time beginning with the next one: so a taker visits all partitions fairly."""
+        shards = self.next_in_turn(queue)
+        self._turn += 1
+        return shards
+
+    def next_in_turn(self, queue: str) -> list[Shard]:
+        """What `in_turn` will give next."""
         shards = self.of_queue(queue)
         if len(shards) == 1:
             return shards
-        first = next(self._turn) % len(shards)
+        first = self._turn % len(shards)
         return shards[first:] + shards[:first]
 
-    def tags_of_jobs(self, jobs: Sequence[NewJob]) -> list[str]:
+    def of_key(self, queue: str, key: str) -> list[Shard]:
+        """Where the job that holds this key is, if there is one."""
+        shards = self.of_queue(queue)
+        return shards if len(shards) == 1 else [shards[_number_of_key(key) % len(shards)]]
+
+    def tags_of_jobs(self, jobs: Sequence[NewJob], source: Shard | None = None) -> list[str]:
         """The tag of the shard that each new job goes to.
 
         A key always leads to the same partition, else there could be two jobs with it. Jobs without one go to the same
-        partition within a call, and to the next one with the next call.
+        partition within a call, and to the next one with the next call; follow-ups to that of the job that they follow
+        (`source`), so that its end and they are one step.
         """
         if self._partitions == 1:
             return [family(job.queue) for job in jobs]
-        turn = next(self._turn)
+        if source is not None and source.partition:
+            turn = int(source.partition[1:])
+        else:
+            turn, self._turn = self._turn, self._turn + 1
         return [
-            f"{family(job.queue)}/{(turn if job.key is None else crc_hqx(job.key.encode(), 0)) % self._partitions}"
+            f"{family(job.queue)}/{(turn if job.key is None else _number_of_key(job.key)) % self._partitions}"
             for job in jobs
         ]
 
@@ -112,3 +126,7 @@ class Shards:
         """The queues of a shard."""
         reply = await self._caller.command(shard.slot, "SMEMBERS", shard.queues)
         return sorted(name.decode() for name in reply if _NAME.fullmatch(name))  # another name is none of ours
+
+
+def _number_of_key(key: str) -> int:
+    return crc_hqx(key.encode(), 0)

@@ -14,6 +14,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -28,10 +29,12 @@ from accoda.storage.redis.documents import Documents
 from accoda.storage.redis.home import Home
 from accoda.storage.redis.jobs import Jobs
 from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.looks import Looks
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.people import People
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
+from accoda.storage.redis.together import Shared
 from accoda.storage.redis.types import expected
 from accoda.storage.redis.wakes import LOOK_EACH, Wakes
 from accoda.storage.signal import Signal
@@ -50,7 +53,9 @@ class RedisStorage(Closing):
         self._signal = Signal()
         self._shards = Shards(keys, caller, partitions)
         self._outbox = Outbox(keys, caller, self._shards)
-        self._jobs = Jobs(keys, caller, self._shards, self._outbox)
+        together = Shared()
+        self._jobs = Jobs(keys, caller, self._shards, self._outbox, together)
+        self._looks = Looks(keys, caller, self._shards, self._outbox, together)
         self._people = People(keys, caller, self._shards, self._outbox)
         self._documents = Documents(keys, caller)
         self._wakes = Wakes(caller, self._signal, patience)
@@ -100,6 +105,14 @@ class RedisStorage(Closing):
     async def waiters(self, lease: Lease) -> list[bytes]:
         inputs.check_leases((lease,), 1.0)
         return await self._home.run(self._jobs.waiters(lease))
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        inputs.check_peek(queue, key, after)
+        return await self._home.run(self._looks.peek(queue, key, after))
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        inputs.check_drop(queue, id, waiters)
+        return await self._home.run(self._looks.drop(queue, id, waiters))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)

@@ -4,7 +4,7 @@ A script costs as much as many jobs in it: put together, sixteen tasks that take
 twice as fast (`docs/decisions/0004-redis.md`). The first call goes at once, alone: one task by itself waits for nobody.
 Those that come while it is on its way are collected, and go when all that went before has arrived. For each caller it
 is as if his call had been sent right after the earlier ones: only calls for which that holds are put together
-(`jobs.py`).
+(`jobs.py`, `looks.py`).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
 from typing import Any, Generic, TypeVar
+
+from accoda.storage.redis.keys import Shard
 
 A = TypeVar("A")
 R = TypeVar("R")
@@ -28,6 +30,24 @@ class Kind(Generic[A, R]):
 
 
 Waiting = list[tuple[Any, int, asyncio.Future[Any]]]
+
+
+class Shared:
+    """The calls to each shard, whatever module they come from."""
+
+    def __init__(self) -> None:
+        self._places: dict[str, Together] = {}  # by the root of a shard
+
+    def to(self, shard: Shard) -> Together:
+        together = self._places.get(shard.root)
+        if together is None:
+            together = self._places[shard.root] = Together()
+        return together
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """Joined calls on their way."""
+        return [task for together in self._places.values() for task in together.tasks]
 
 
 class Together:

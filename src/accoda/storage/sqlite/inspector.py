@@ -16,20 +16,24 @@ _BY_MOMENT = {DEAD: "dead_before", DONE: "done_before", TAKEN: "taken_before"}
 
 def find(tx: Transaction, id: int) -> JobInfo | None:
     apply_own_due(tx, id)
-    return _describe(tx, id)
+    return describe(tx, id)
 
 
-def _describe(tx: Transaction, id: int) -> JobInfo | None:
+def describe(tx: Transaction, id: int) -> JobInfo | None:
     """All about a job. One that cannot be read is set aside, and then it can."""
+    info = read(tx, id)
+    if info is None and set_aside(tx, [id]):
+        info = read(tx, id)
+    return info
+
+
+def read(tx: Transaction, id: int) -> JobInfo | None:
+    """All about a job, unless there is none or it cannot be read."""
     try:
         row = tx.row("find_job", id)
     except UnicodeDecodeError:
-        set_aside(tx, [id])
-        row = tx.row("find_job", id)
-    if row is not None and not row[-1]:
-        set_aside(tx, [id])
-        row = tx.row("find_job", id)
-    if row is None:
+        return None
+    if row is None or not row[-1]:
         return None
     values = list(row[:-1])  # in the order of JobInfo's fields
     values[1] = tx.name_of(row[1]) or f"{NO_QUEUE}{row[1]}"
@@ -47,7 +51,7 @@ def browse(tx: Transaction, name: str, state: State, after: int | None, limit: i
     number = _NUMBERS[state]
     query = "browse_taken" if number == TAKEN else "browse_ids"
     ids = tx.rows(query, queue, number, -1 if after is None else after, limit)
-    infos = [info for (id,) in ids if (info := _describe(tx, id))]
+    infos = [info for (id,) in ids if (info := describe(tx, id))]
     return [info for info in infos if info.state == state]
 
 
@@ -57,11 +61,11 @@ def remove(tx: Transaction, ids: Sequence[int]) -> int:
         apply_own_due(tx, id)
         found = tx.row("state_of", id)
         if found is not None:
-            removed += _delete(tx, found[0], found[1], [(id, found[2])])
+            removed += delete(tx, found[0], found[1], [(id, found[2])])
     return removed
 
 
-def _delete(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int]]) -> int:
+def delete(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int]]) -> int:
     """Delete jobs of one queue and state, told by id and number of waiters; tell how many."""
     forget(tx, jobs)
     if state in _NAMES:
@@ -117,5 +121,5 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
     until = float("inf") if before is None else before - 1
     args = (queue, until, -1 if limit is None else limit)
     if number in _BY_MOMENT:
-        return _delete(tx, queue, number, tx.rows(_BY_MOMENT[number], *args))
-    return _delete(tx, queue, number, tx.rows("waiting_before", *args, number))
+        return delete(tx, queue, number, tx.rows(_BY_MOMENT[number], *args))
+    return delete(tx, queue, number, tx.rows("waiting_before", *args, number))

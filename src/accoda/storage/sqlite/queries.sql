@@ -125,6 +125,10 @@ SELECT data FROM waiters
 WHERE job = (SELECT id FROM jobs WHERE id = ?1 AND queue = ?2 AND attempts = ?3 AND state = 2 AND sort > ?4)
 ORDER BY n;
 
+-- name: waiters_after
+-- They are numbered from 1 without a gap, so those after the first ?2 are a range of the primary key.
+SELECT data FROM waiters WHERE job = ?1 AND n > ?2 ORDER BY n;
+
 -- name: look
 -- What `wait` needs of a queue: its pause, whether a job is ready, the soonest start time and lease end.
 SELECT paused AND (paused_until IS NULL OR paused_until > ?2), paused_until,

@@ -17,6 +17,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -31,6 +32,7 @@ from accoda.storage.signal import Signal
 from accoda.storage.sqlite import documents as papers
 from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as steps
+from accoda.storage.sqlite import peek as looks
 from accoda.storage.sqlite.watch import Watcher
 from accoda.storage.sqlite.writer import Writer
 
@@ -78,6 +80,15 @@ class SqliteStorage(Closing):
     async def waiters(self, lease: Lease) -> list[bytes]:
         inputs.check_leases((lease,), 1.0)
         return await self._writer.run(steps.waiters, lease, writes=False)
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        inputs.check_peek(queue, key, after)
+        seen = await self._writer.run(looks.peek_only, queue, key, after, writes=False)
+        return await self._writer.run(looks.peek, queue, key, after) if seen is None else seen
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        inputs.check_drop(queue, id, waiters)
+        return await self._writer.run(looks.drop, queue, id, waiters)
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)

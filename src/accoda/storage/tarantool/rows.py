@@ -24,6 +24,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Refused,
     Retry,
@@ -70,6 +71,12 @@ class JobRow(Struct, array_like=True, gc=False):
     crashes: int = 0
 
 
+class WaiterRow(Struct, array_like=True, gc=False):
+    job: int
+    n: int
+    data: Raw
+
+
 class DocumentRow(Struct, array_like=True, gc=False):
     name: str
     value: Raw
@@ -100,15 +107,17 @@ PAIR: Decoder[Any] = Decoder(tuple[tuple[bool, int]])
 ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])
 REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
 FOUND: Decoder[Any] = Decoder(tuple[list[Raw]])
-WAITERS: Decoder[Any] = Decoder(tuple[list[Raw]])
+ANY: Decoder[Any] = Decoder(tuple[Raw])
 LOOK: Decoder[Any] = Decoder(tuple[tuple[bool, float | None]])
 HEARD: Decoder[Any] = Decoder(tuple[tuple[int, list[str]]])
 PURGED: Decoder[Any] = Decoder(tuple[tuple[int, int, bool]])
 
 _a_job = Decoder(JobRow)
+_waiters = Decoder(list[WaiterRow])
+_waiters_of_bytes = Decoder(list[tuple[int, int, bytes]])
 _a_name = Decoder(str)
 _a_row: Decoder[list[Raw]] = Decoder(list[Raw])
-_an_id = Decoder(int)
+_an_int = Decoder(int)
 
 _UNREADABLE = (MsgspecError, UnicodeDecodeError, ValueError)
 
@@ -142,7 +151,7 @@ class Found(Struct):
     @property
     def damaged_ids(self) -> list[int]:
         """The ids of the jobs among the unreadable rows."""
-        return [_an_id.decode(_a_row.decode(raw)[0]) for raw in self.unreadable]
+        return [_an_int.decode(_a_row.decode(raw)[0]) for raw in self.unreadable]
 
 
 JOBS: Any = Rows(JobRow)
@@ -290,6 +299,18 @@ def job_found(answer: Sequence[Raw]) -> tuple[JobInfo | None, bool]:
         return None, True
 
 
+def peeked(queue: str, answer: Sequence[Raw]) -> tuple[Peek, int | None]:
+    """What was found, and the id of the job where it cannot be read."""
+    at = _an_int.decode(answer[0])
+    if len(answer) == 1:
+        return Peek(at), None
+    try:
+        job = info(queue, _a_job.decode(answer[1]))
+    except (*_UNREADABLE, KeyError, OverflowError):
+        return Peek(at), _an_int.decode(_a_row.decode(answer[1])[0])
+    return Peek(at, job, tuple(waiters(job.id, answer[2]))), None
+
+
 def stats(row: StatsRow) -> QueueStats:
     return QueueStats(
         total=row.ready + row.taken + row.delayed + row.dead,
@@ -330,8 +351,15 @@ def bytes_of(raw: Raw) -> bytes:
     return whole[size:]
 
 
-def waiter(raw: Raw) -> bytes:
-    """Who waits. One that is damaged is still one, and counted as such."""
+def waiters(job: int, raw: Raw) -> list[bytes]:
+    """Those who wait for this job, of their tuples. One that is damaged is still one, and counted as such."""
+    try:
+        return [data for id, _, data in _waiters_of_bytes.decode(raw) if id == job]  # as 3.x tells them
+    except MsgspecError:
+        return [_waiter(row.data) for row in _waiters.decode(raw) if row.job == job]
+
+
+def _waiter(raw: Raw) -> bytes:
     try:
         return bytes_of(raw)
     except ValueError:

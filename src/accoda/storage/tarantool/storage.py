@@ -18,6 +18,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -42,8 +43,8 @@ class TarantoolStorage(Closing):
     """Safe to share between threads and event loops, as long as the loop that opened it runs.
 
     When an answer is lost with its connection, the call is sent again. Verbs that go by `once` (enqueue, take, settle,
-    write, remove, revive, purge) carry a receipt, by which the server gives the first answer again. The others only
-    read, or set something to a value (extend, rerank, pause, resume, give_back), so that twice is the same as once.
+    drop, write, remove, revive, purge) carry a receipt, by which the server gives the first answer again. The others
+    only read, or set something to a value (extend, rerank, pause, resume, give_back): twice is the same as once.
     """
 
     def __init__(self, client: Client, clock: Clock | None) -> None:
@@ -130,8 +131,21 @@ class TarantoolStorage(Closing):
 
     async def waiters(self, lease: Lease) -> list[bytes]:
         inputs.check_leases((lease,), 1.0)
-        found = await self._client.call("waiters", (lease.queue, lease.id, lease.attempts), rows.WAITERS)
-        return [rows.waiter(raw) for raw in found]
+        found = await self._client.call("waiters", (lease.queue, lease.id, lease.attempts, True), rows.ANY)
+        return rows.waiters(lease.id, found)
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        inputs.check_peek(queue, key, after)
+        while True:
+            found, damaged = rows.peeked(queue, await self._client.call("peek", (queue, key, after), rows.FOUND))
+            if damaged is None:
+                return found
+            await self._set_aside([damaged])  # each time one less
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        inputs.check_drop(queue, id, waiters)
+        dropped: bool = await self._client.once("drop", (queue, id, waiters), rows.FLAG)
+        return dropped
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)

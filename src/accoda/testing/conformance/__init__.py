@@ -49,6 +49,13 @@ from accoda.testing.conformance.outcomes import TestBury, TestDone, TestKeptResu
 from accoda.testing.conformance.pause import (
     TestPause,
 )
+from accoda.testing.conformance.peek import (
+    TestDrop,
+    TestDropRaces,
+    TestPeek,
+    TestPeekAtAKey,
+    TestPeekAtWaiters,
+)
 from accoda.testing.conformance.promises import (
     TestPromise01AJobIsNeverLeasedToTwoTakers,
     TestPromise02NothingIsLost,
@@ -101,6 +108,8 @@ __all__ = [
     "TestCrashes",
     "TestDocuments",
     "TestDone",
+    "TestDrop",
+    "TestDropRaces",
     "TestEnqueue",
     "TestExtend",
     "TestFind",
@@ -115,6 +124,9 @@ __all__ = [
     "TestOldestAge",
     "TestOrder",
     "TestPause",
+    "TestPeek",
+    "TestPeekAtAKey",
+    "TestPeekAtWaiters",
     "TestPrefix",
     "TestProcessesRace",
     "TestPromise01AJobIsNeverLeasedToTwoTakers",

@@ -163,6 +163,18 @@ class TestStorm(Suite):
         assert {job.attempts for job in back.values()} == {1}
         assert (await stats_of(store)).total == 0
 
+    async def test_a_look_at_a_key_and_a_drop_see_that_job_as_it_is(self, store: Store, world: World) -> None:
+        await begin(store, lease=29)
+        (id,) = await add(store, NewJob(Q, key="k"))
+        await store.take(Q, 1, lease=30)
+        await world.advance(30)
+        seen = (await store.peek(Q, "k")).job
+        assert seen is not None, "its lease ended last of all"
+        assert (seen.id, seen.state, seen.crashes) == (id, "ready", 1)
+        assert await store.drop(Q, id, 0)
+        stats = await apply_all(store)
+        assert (stats.ready, stats.taken, stats.expired) == (SIZE, 0, SIZE + 1)
+
     async def test_what_people_remove_of_it_is_gone(self, store: Store, world: World) -> None:
         jobs = await begin(store, lease=30)
         await world.advance(30)

@@ -17,7 +17,9 @@ async def work_off(store: Store) -> list[Job]:
     """Take and finish whatever there is."""
     done: list[Job] = []
     while await store.wait([Q], 0):
+        head = (await store.peek(Q)).job
         jobs = await store.take(Q, 50)
+        assert head is None or head.state == "ready"
         assert await store.settle([Done(job.lease) for job in jobs]) == []
         done += jobs
     return done

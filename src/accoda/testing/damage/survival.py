@@ -35,6 +35,13 @@ async def use_it_all(store: Store, ids: Sequence[int], rng: Random) -> None:
         job = NewJob(QUEUE, b"keyed", key=f"held-by-nobody-{rng.randrange(20)}", on_duplicate=mode)
         (answer,) = await store.enqueue([job])
         assert await store.find(answer.id) is not None, f"{mode} gave an id of nothing"
+        seen = await store.peek(QUEUE, job.key, after=0)
+        assert seen.job is not None and seen.job.id == answer.id, f"{mode} left the key to another"
+        if rng.random() < 0.2:
+            assert await store.drop(QUEUE, answer.id, seen.job.waiters)
+    for queue in (QUEUE, OTHER):
+        seen = await store.peek(queue, after=0)
+        assert seen.job is None or seen.job.state == "ready"
 
 
 async def work(store: Store, clock: ManualClock, queue: str, seen: dict[int, bytes]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
-from accoda.model import Bury, Done, Enqueued, Job, JobInfo, Lease, NewJob, Outcome, Rank, Refused, Retry
+from accoda.model import Bury, Done, Enqueued, Job, JobInfo, Lease, NewJob, Outcome, Peek, Rank, Refused, Retry
 from accoda.testing.history import records as r
 
 
@@ -78,6 +78,14 @@ def _waiters(client: str, number: int, at: int, lease: Lease) -> r.AnyStart:
     return r.AskWaiters(client, number, at, "", r.held(lease))
 
 
+def _peek(client: str, number: int, at: int, queue: str, key: str | None, after: int | None) -> r.AnyStart:
+    return r.Peek(client, number, at, "", queue, key, after)
+
+
+def _drop(client: str, number: int, at: int, queue: str, id: int, waiters: int) -> r.AnyStart:
+    return r.Drop(client, number, at, "", queue, id, waiters)
+
+
 def _write(client: str, number: int, at: int, name: str, version: int | None) -> r.AnyStart:
     return r.Write(client, number, at, "", name, version)
 
@@ -123,8 +131,13 @@ def _page(client: str, number: int, at: int, answer: list[JobInfo]) -> r.AnyEnd:
     return r.LookEnd(client, number, at, 0, tuple(map(seen, answer)))
 
 
-def _count(client: str, number: int, at: int, answer: int) -> r.AnyEnd:
-    return r.End(client, number, at, answer)
+def _peeked(client: str, number: int, at: int, answer: Peek) -> r.AnyEnd:
+    found = () if answer.job is None else (seen(answer.job),)
+    return r.PeekEnd(client, number, at, 0, found, tuple(map(crc32, answer.waiters)), answer.at)
+
+
+def _count(client: str, number: int, at: int, answer: int | bool) -> r.AnyEnd:
+    return r.End(client, number, at, int(answer))
 
 
 _STARTS: dict[str, Callable[..., r.AnyStart]] = {
@@ -134,6 +147,8 @@ _STARTS: dict[str, Callable[..., r.AnyStart]] = {
     "extend": _extend,
     "rerank": _rerank,
     "waiters": _waiters,
+    "peek": _peek,
+    "drop": _drop,
     "write": _write,
     "remove": _ids("remove"),
     "revive": _ids("revive"),
@@ -151,6 +166,8 @@ _ENDS: dict[str, Callable[..., r.AnyEnd]] = {
     "extend": _denied,
     "rerank": _count,
     "waiters": _names,
+    "peek": _peeked,
+    "drop": _count,
     "write": _count,
     "remove": _count,
     "revive": _count,

@@ -18,6 +18,7 @@ from accoda.testing.history.history import Call, History
 from accoda.testing.history.records import (
     Asked,
     AskWaiters,
+    Drop,
     Enqueue,
     Extend,
     Ids,
@@ -26,6 +27,7 @@ from accoda.testing.history.records import (
     LookEnd,
     Note,
     OfQueue,
+    Peek,
     Rerank,
     Seen,
     Settle,
@@ -134,7 +136,6 @@ class Ledger(Struct):
     final: FinalState | None
     lives: dict[int, Life] = field(default_factory=dict)
     takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))  # answered
-    downs: list[int] = field(default_factory=list)  # when a server went away
     unknown_takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     maybe_asked: list[tuple[Call, Asked]] = field(default_factory=list)  # of unknown enqueues
     follow_ups: list[tuple[Call, Asked, bool]] = field(default_factory=list)  # of accepted (True) and unknown Dones
@@ -168,7 +169,6 @@ class Ledger(Struct):
 def gather(history: History, final: FinalState | None = None) -> Ledger:
     """Sort the history by job."""
     ledger = Ledger(history, final)
-    ledger.downs = [note.at for note in ledger.notes("server down")]
     ledger.damaged = {int(note.fields["id"]) for note in ledger.notes("damaged")}
     for call in history.calls:
         if not call.ok:
@@ -213,12 +213,7 @@ def _take(ledger: Ledger, call: Call) -> None:
     if not call.ok:
         ledger.unknown_takes[start.queue].append(call)
         return
-    if any(call.started <= down <= call.ended for down in ledger.downs):
-        # Its client sent it again to the server that came back. What the first sending was given, nobody was told: it
-        # comes back when its lease ends, as after a take of which no answer came.
-        ledger.unknown_takes[start.queue].append(call)
-    else:
-        ledger.takes[start.queue].append(call)
+    ledger.takes[start.queue].append(call)
     for taken in call.end.taken:
         life = ledger.lives.get(taken.id) or ledger.life(taken.id)
         life.queue = start.queue
@@ -290,6 +285,15 @@ def _ids(ledger: Ledger, call: Call) -> None:
             life.revivals = [*life.revivals, Touch(call, sure)]
 
 
+def _drop(ledger: Ledger, call: Call) -> None:
+    start: Drop = call.start
+    if call.ok and not call.end.count:
+        return  # it changed nothing
+    life = ledger.life(start.id)
+    life.queue = life.queue or start.queue
+    life.removals = [*life.removals, Touch(call, call.ok)]
+
+
 def _rerank(ledger: Ledger, call: Call) -> None:
     start: Rerank = call.start
     if call.ok and call.end.count == 0:
@@ -333,9 +337,11 @@ _ADD: dict[type, Callable[[Ledger, Call], None]] = {
     Extend: _extend,
     Ids: _ids,
     Rerank: _rerank,
+    Drop: _drop,
     OfQueue: _of_queue,
     Look: _look,
+    Peek: _look,
     AskWaiters: _waiters,
     Write: _write,
 }
-_CHANGING = set(_ADD) - {Look, AskWaiters}  # a look that failed leaves nothing in doubt
+_CHANGING = set(_ADD) - {Look, Peek, AskWaiters}  # a look that failed leaves nothing in doubt

@@ -12,7 +12,8 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, QueueStats, Refused, Retry
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Peek, QueueStats, Refused, Retry
+from accoda.testing.history.toy import Toy
 from accoda.testing.history.trial import Client, Plan, Run, judge
 from accoda.testing.reference import Record, Reference
 
@@ -205,6 +206,23 @@ class OverlooksLateWaiters(Reference):
         return super().settle([replace(each, waiters=None) if isinstance(each, Done) else each for each in outcomes])
 
 
+class DropsBlindly(Reference):
+    def drop(self, queue: str, id: int, waiters: int) -> bool:
+        return super().drop(queue, id, waiters + 9)
+
+
+class NamesTooFew(Reference):
+    def peek(self, queue: str, key: str | None, after: int | None) -> Peek:
+        found = super().peek(queue, key, after)
+        return replace(found, waiters=found.waiters[:1])
+
+
+class DropsNothing(Reference):
+    def drop(self, queue: str, id: int, waiters: int) -> bool:
+        job = self.jobs.get(id)
+        return job is not None and job.state != "dead" and len(job.waiters) <= waiters
+
+
 class Overspends(Reference):
     def take(self, queue: str, count: int, *, max_cost: int | None, **options: Any) -> list[Job]:
         return super().take(queue, count, max_cost=None if max_cost is None else max_cost + 2, **options)
@@ -263,6 +281,16 @@ class WritesBlindly(Reference):
         return made
 
 
+class ForgetsTakes(Toy):  # what the lost answer named is lost with it, though the lease has not ended
+    def take_again(self, first: list[Job], act: Callable[[], list[Job]]) -> list[Job]:
+        return [] if first else act()
+
+
+class TakesAnew(Toy):  # a take that is sent again takes others
+    def take_again(self, first: list[Job], act: Callable[[], list[Job]]) -> list[Job]:
+        return act()
+
+
 def run_twice(client: Client, job: Job) -> None:
     client.run_once(job)
     if job.id % 10 == 0:
@@ -286,10 +314,15 @@ class Mutant(Struct, frozen=True):
     rule: str
     model: Callable[[int], Reference] = Reference
     run: Run | None = None
+    toy: type[Toy] | None = None
 
     @property
     def name(self) -> str:
-        return getattr(self.run or self.model, "__name__", "")
+        return getattr(self.run or self.toy or self.model, "__name__", "")
+
+    def plan(self, seed: int) -> Plan:
+        """A toy of its own says what a take answers that is sent again."""
+        return Plan(seed, model=self.model, run=self.run, toy=self.toy or Toy, again=0.2 if self.toy else 0.0)
 
 
 MUTANTS = (
@@ -309,9 +342,12 @@ MUTANTS = (
     Mutant("resurrected", BringsDoneJobsBack),
     Mutant("resurrected", WakesTheDead),
     Mutant("resurrected", RemovesNothing),
+    Mutant("resurrected", DropsNothing),
     Mutant("attempts", GrowsByTwo),
     Mutant("attempts", DoesNotGrow),
     Mutant("attempts", ForgetsCrashes),
+    Mutant("attempts", toy=ForgetsTakes),
+    Mutant("attempts", toy=TakesAnew),
     Mutant("early", IgnoresDelays),
     Mutant("early", IgnoresMoments),
     Mutant("order", PassesOver),
@@ -319,6 +355,8 @@ MUTANTS = (
     Mutant("order", GivesTooLittle),
     Mutant("waiters", ForgetsWaiters),
     Mutant("waiters", OverlooksLateWaiters),
+    Mutant("waiters", DropsBlindly),
+    Mutant("waiters", NamesTooFew),
     Mutant("budget", Overspends),
     Mutant("counters", MiscountsDone),
     Mutant("counters", MiscountsExpired),
@@ -336,7 +374,7 @@ MUTANTS = (
 def catch(mutant: Mutant, seeds: int = 20) -> int | None:
     """The first seed with which the mutant's own rule finds it out; None if there is none."""
     for seed in range(seeds):
-        verdict = judge(Plan(seed, model=mutant.model, run=mutant.run))
+        verdict = judge(mutant.plan(seed))
         if any(violation.rule == mutant.rule for violation in verdict.violations):
             return seed
     return None
@@ -344,7 +382,7 @@ def catch(mutant: Mutant, seeds: int = 20) -> int | None:
 
 def main() -> int:
     """Print what the rules say of the right toy and of each mutant. 0: all as it should be."""
-    alarms = sum(not judge(Plan(seed, loss=0.1, kills=2)).ok for seed in range(20))
+    alarms = sum(not judge(Plan(seed, loss=0.1, kills=2, again=0.1)).ok for seed in range(20))
     sys.stdout.write(f"the right toy: {alarms} false alarms in 20 seeds\n")
     missed = 0
     for mutant in MUTANTS:

@@ -153,6 +153,20 @@ class AskWaiters(Start, frozen=True, gc=False, tag="waiters"):
     held: Held | None = None
 
 
+class Peek(Start, frozen=True, gc=False, tag="peek"):
+    queue: str = ""
+    key: str | None = None
+    after: int | None = None
+
+
+class Drop(Start, frozen=True, gc=False, tag="drop"):
+    """Its answer is an `End` with the count 1 if the job was removed, else 0."""
+
+    queue: str = ""
+    id: int = 0
+    waiters: int = 0
+
+
 class Write(Start, frozen=True, gc=False, tag="write"):
     document: str = ""
     version: int | None = None
@@ -217,6 +231,11 @@ class LookEnd(End, frozen=True, gc=False, tag="look+"):
     seen: tuple[Seen, ...] = ()
 
 
+class PeekEnd(LookEnd, frozen=True, gc=False, tag="peek+"):
+    waiters: tuple[int, ...] = ()
+    moment: int = 0  # by the store's clock
+
+
 class Note(Struct, frozen=True, array_like=True, tag="note"):
     """A fact from outside the store."""
 
@@ -226,8 +245,8 @@ class Note(Struct, frozen=True, array_like=True, tag="note"):
     fields: dict[str, Any]
 
 
-AnyStart = Start | Enqueue | Take | Settle | Extend | Rerank | AskWaiters | Write | Ids | OfQueue | Look
-AnyEnd = End | Failed | EnqueueEnd | TakeEnd | RefusedEnd | WaitersEnd | LookEnd
+AnyStart = Start | Enqueue | Take | Settle | Extend | Rerank | AskWaiters | Peek | Drop | Write | Ids | OfQueue | Look
+AnyEnd = End | Failed | EnqueueEnd | TakeEnd | RefusedEnd | WaitersEnd | LookEnd | PeekEnd
 Record = AnyStart | AnyEnd | Note
 
 

@@ -21,6 +21,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Rank,
     Refused,
@@ -95,12 +96,16 @@ def now_or_never(call: Awaitable[T]) -> T:
 
 
 class Toy(Closing):
-    """A `Store` on a model. `loss` is the share of calls whose request is lost, or late, or whose reply is lost."""
+    """A `Store` on a model. `loss` is the share of calls whose request is lost, or late, or whose reply is lost.
+    `again` is the share of takes whose reply is lost, and that are sent again after a while."""
 
-    def __init__(self, town: Town, model: Callable[[int], Reference] = Reference, loss: float = 0.0) -> None:
+    def __init__(
+        self, town: Town, model: Callable[[int], Reference] = Reference, loss: float = 0.0, again: float = 0.0
+    ) -> None:
         self.town = town
         self.model = model(town.moment)
         self.loss = loss
+        self.again = again
         self.slow = True
 
     async def _call(self, act: Callable[[], T]) -> T:
@@ -132,9 +137,19 @@ class Toy(Closing):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        return await self._call(
-            lambda: self.model.take(queue, count, lease=lease, max_cost=max_cost, worker=worker),
-        )
+        def act() -> list[Job]:
+            return self.model.take(queue, count, lease=lease, max_cost=max_cost, worker=worker)
+
+        jobs = await self._call(act)
+        if not self.again or self.town.random.random() >= self.again:
+            return jobs
+        await Pause(self.town.random.random() * 2 * lease)
+        return self._do(lambda: self.take_again(jobs, act))
+
+    def take_again(self, first: list[Job], act: Callable[[], list[Job]]) -> list[Job]:
+        """What a take answers whose answer was lost: what is still leased by it. One that was given nothing is taken
+        for a new one."""
+        return [job for job in first if job.lease in self.model.held()] if first else act()
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         return await self._call(lambda: self.model.settle(outcomes))
@@ -147,6 +162,12 @@ class Toy(Closing):
 
     async def waiters(self, lease: Lease) -> list[bytes]:
         return await self._call(lambda: self.model.waiters(lease))
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        return await self._call(lambda: self.model.peek(queue, key, after))
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        return await self._call(lambda: self.model.drop(queue, id, waiters))
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         return await self._call(lambda: self.model.takable(queues))

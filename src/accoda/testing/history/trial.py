@@ -20,6 +20,7 @@ from accoda.testing.history.checking import Verdict, check
 from accoda.testing.history.final import final_state
 from accoda.testing.history.history import History
 from accoda.testing.history.recorder import Recorded, Recorder
+from accoda.testing.history.rules import Options
 from accoda.testing.history.sinks import MemorySink
 from accoda.testing.history.toy import Pause, Town, Toy, now_or_never
 from accoda.testing.reference import Reference
@@ -166,14 +167,25 @@ async def _meddle_once(client: Client) -> None:
     elif kind < 0.85:
         found = await store.read("lock")
         await store.write("lock", b"", version=found.version if found else 0)
+    elif kind < 0.95:
+        await _drop_one(client, queue)
     else:
         for id in ids:
             await store.find(id)
 
 
+async def _drop_one(client: Client, queue: str) -> None:
+    """As one who was the last to wait for a job and goes away: unless somebody joins meanwhile."""
+    found = await client.store.peek(queue, client.random.choice("klm"), after=client.random.choice((None, 0, 1)))
+    if found.job is not None:
+        await client.rest(2.0)
+        await client.store.drop(queue, found.job.id, found.job.waiters)
+
+
 class Plan(Struct, frozen=True):
-    """A trial on a toy. `loss` is the share of calls that fail, `kills` how often each worker is killed, `calls` how
-    many each client makes, `run` what a worker does with a job, if not simply one run."""
+    """A trial on a toy. `loss` is the share of calls that fail, `again` that of takes which are sent twice, `kills` how
+    often each worker is killed, `calls` how many each client makes, `run` what a worker does with a job, if not simply
+    one run."""
 
     seed: int
     model: Callable[[int], Reference] = Reference
@@ -181,6 +193,8 @@ class Plan(Struct, frozen=True):
     kills: int = 0
     calls: int = 60
     run: Run | None = None
+    again: float = 0.0
+    toy: type[Toy] = Toy
 
 
 class Trial:
@@ -189,7 +203,7 @@ class Trial:
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         self.town = Town(plan.seed)
-        self.toy = Toy(self.town, plan.model, plan.loss)
+        self.toy = plan.toy(self.town, plan.model, plan.loss, plan.again)
         self.sink = MemorySink()
 
     def client(self, name: str) -> Client:
@@ -225,8 +239,8 @@ class Trial:
         Recorder("reaper", self.sink, self.town.now).note("kill", client=client.name)
 
 
-def judge(plan: Plan) -> Verdict:
+def judge(plan: Plan, options: Options | None = None) -> Verdict:
     """Play, and hold the history against all rules."""
     trial = Trial(plan)
     history = trial.play()
-    return check(history, now_or_never(final_state(trial.toy)))
+    return check(history, now_or_never(final_state(trial.toy)), options=options)

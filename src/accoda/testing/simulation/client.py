@@ -18,6 +18,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     Rank,
     Refused,
     State,
@@ -89,6 +90,12 @@ class SimStore(Closing):
 
     async def waiters(self, lease: Lease) -> list[bytes]:
         return await self._call("waiters", 1, partial(self.core.waiters, lease))  # type: ignore[no-any-return]
+
+    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+        return await self._call("peek", 1, partial(self.core.peek, queue, key, after=after))  # type: ignore[no-any-return]
+
+    async def drop(self, queue: str, id: int, waiters: int) -> bool:
+        return await self._call("drop", 1, partial(self.core.drop, queue, id, waiters))  # type: ignore[no-any-return]
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         return await self._call("wait", 1, partial(self.core.wait, queues, timeout))  # type: ignore[no-any-return]

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 
 VERBS = (
     "connect", "enqueue", "take", "settle", "extend", "rerank", "waiters", "wait", "stats", "read", "write",
-    "documents", "find", "browse", "remove", "revive", "pause", "resume", "purge",
+    "documents", "find", "browse", "remove", "revive", "pause", "resume", "purge", "peek",
+    "drop",
 )  # fmt: skip
 NUMBER = {verb: number for number, verb in enumerate(VERBS)}
 
@@ -254,4 +255,6 @@ def _numbers(verb: str, value: Any) -> list[int]:
         return [one.id for one in value]
     if verb in ("settle", "extend"):
         return [one.lease.id for one in value]
+    if verb == "peek":
+        return [value.at, 0 if value.job is None else value.job.id]
     return [value] if isinstance(value, int) else []

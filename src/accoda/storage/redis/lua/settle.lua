@@ -138,33 +138,37 @@ for base, line in pairs(lines) do
   attempt(close_line, base, line)
 end
 
--- The arguments of the follow-ups whose outcome was applied.
+-- The arguments of the follow-ups whose outcome was applied, where they begin, and how many jobs they are. Mostly that is
+-- all of them, and then they are not copied: a job may have a hundred thousand.
 local function accepted_jobs()
   local jobs, number = {}, 0
   for n = 1, count do
+    number = number + (outcomes[n].why and 0 or outcomes[n].follow_ups)
+  end
+  if number == follow_ups then
+    return ARGV, at, number
+  end
+  for n = 1, number > 0 and count or 0 do
     for _ = 1, outcomes[n].follow_ups do
       local _, next_at = rest().read_job(ARGV, at)
-      if not outcomes[n].why then
-        number = number + 1
-        for each = at, next_at - 1 do
-          jobs[#jobs + 1] = ARGV[each]
-        end
+      for each = at, outcomes[n].why and 0 or next_at - 1 do
+        jobs[#jobs + 1] = ARGV[each]
       end
       at = next_at
     end
   end
-  return jobs, number
+  return jobs, 1, number
 end
 
 local function enqueue_here()
-  local jobs, number = accepted_jobs()
+  local jobs, first, number = accepted_jobs()
   if number == 0 then
     return
   end
   rest().open_queues(KEYS[3], names)
   local step = tonumber(ARGV[5])
   local sequence, shard = rest().next_ids(KEYS[2], number, step, tonumber(ARGV[6]), tonumber(ARGV[7]), bases)
-  rest().add_all(bases, jobs, 1, number, sequence, step, shard)
+  rest().add_all(bases, jobs, first, number, sequence, step, shard)
 end
 
 local function post()

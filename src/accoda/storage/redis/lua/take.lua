@@ -168,10 +168,16 @@ local function first_ready()
   end
 end
 
-if call('HEXISTS', base .. ':batches', batch) == 1 then
+local again = call('HEXISTS', base .. ':batches', batch) == 1
+if again and (tonumber(call('ZSCORE', base .. ':ends', batch)) or 0) > now then
   return with_rest(taken_before())
 end
 apply_due(base)
+-- Sent again when its lease is over, it is a take like any other, if all that it had been given is back in the line. Else
+-- its name is still in use: it gives nothing. A lease that has ended is handed out to nobody.
+if again and call('HEXISTS', base .. ':batches', batch) == 1 then
+  return {''}
+end
 if count == 0 or paused(base) then
   return {''}
 end

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from accoda.testing.history.rules.attempts import attempts_right
 from accoda.testing.history.rules.base import Broken, Options, Rule, Violation
+from accoda.testing.history.rules.budget import within_budget
 from accoda.testing.history.rules.content import content_kept, ids_grow, versions_unique
 from accoda.testing.history.rules.counts import counters_conserve
-from accoda.testing.history.rules.demand import no_waiter_forgotten, within_budget
+from accoda.testing.history.rules.demand import no_waiter_forgotten
 from accoda.testing.history.rules.ends import done_twice, from_nowhere, lost, resurrected
 from accoda.testing.history.rules.leases import double_lease, stale_token, tokens_grow
 from accoda.testing.history.rules.runs import runs_explained

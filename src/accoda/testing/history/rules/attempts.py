@@ -7,14 +7,17 @@ from typing import Literal
 
 from accoda.testing.history.ledger import Leased, Ledger, Life
 from accoda.testing.history.rules.base import Broken, Options
+from accoda.testing.history.rules.hidden import Hidden
 from accoda.testing.history.rules.leases import clock_end
 
 Step = Literal["expired", "other", "either"]
 
 
 def attempts_right(ledger: Ledger, options: Options) -> Iterable[Broken]:
+    hidden = Hidden(ledger, options)
     for life in ledger.lives.values():
         if highest(life):
+            yield from _unseen(life, hidden)
             yield from _unexplained(life, ledger, options)
             yield from _crashes(life, ledger)
         if life.final is not None and life.leases:
@@ -29,14 +32,19 @@ def highest(life: Life) -> int:
     return top
 
 
+def _unseen(life: Life, hidden: Hidden) -> Iterator[Broken]:
+    """Every step needs a lease that ended, so each number below was handed out: if not by a take whose answer names it,
+    then by one that may have leased it without a word."""
+    known = {lease.attempts for lease in life.leases}
+    missing = [k for k in range(highest(life)) if k not in known]
+    unexplained = hidden.unexplained(life, missing)
+    if unexplained is not None:
+        text = f"came to attempts {highest(life)}, but nobody took it with attempts {unexplained}"
+        yield Broken(life.id, text, tuple(lease.call for lease in life.leases[:3]))
+
+
 def _unexplained(life: Life, ledger: Ledger, options: Options) -> Iterator[Broken]:
     known = {lease.attempts: lease for lease in life.leases}
-    missing = [k for k in range(highest(life)) if k not in known]
-    # Every step needs a lease that ended, so each number below was handed out: if not by a take whose answer is known,
-    # then by one whose end is unknown, and each of these hands a job out once at most.
-    if len(missing) > len(ledger.unknown_takes.get(life.queue, ())):
-        text = f"came to attempts {highest(life)}, but nobody took it with attempts {missing[0]}"
-        yield Broken(life.id, text, tuple(lease.call for lease in life.leases[:3]))
     later: Leased | None = None  # of those with higher attempts, the one that ended first
     for attempts, lease in sorted(known.items(), reverse=True):
         if later is not None and not _ended(life, lease, later.call.ended, ledger, options):

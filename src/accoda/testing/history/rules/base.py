@@ -20,7 +20,9 @@ class Options(Struct, frozen=True):
     only within a part of a queue (Redis Cluster with partitions). `lingering` is how many seconds a take that its
     caller gave up may go on in the store: while it does, it may hold jobs that it will not take in the end. `passing`
     is how many seconds takes may pass over a job: in PostgreSQL a job that another call locks for a moment, only to
-    look at it, is not there for a taker.
+    look at it, is not there for a taker. `takes_anew` is True for a store whose client, when the answer of a take was
+    lost, sends it as a new one (PostgreSQL), or gives the caller what it has when a part of a take fails (Redis Cluster
+    with partitions): there any take may have leased jobs of which nobody was told.
     """
 
     slack: float = 0.003
@@ -28,6 +30,7 @@ class Options(Struct, frozen=True):
     ordered: bool = True
     lingering: float = 5.0
     passing: float = 0.0
+    takes_anew: bool = False
 
     def surely(self, seconds: float) -> int:
         """The nanoseconds that have passed at the least when the store says that so many seconds have passed."""

@@ -12,6 +12,7 @@ from accoda.model import QueueStats
 from accoda.testing.history.ledger import Ledger, Life
 from accoda.testing.history.rules.attempts import expiries
 from accoda.testing.history.rules.base import Broken, Options
+from accoda.testing.history.rules.hidden import Hidden
 
 _COUNTERS = (("done", "done"), ("retry", "retried"), ("bury", "buried"))
 
@@ -22,6 +23,7 @@ class _Sum(Struct):
     sure: Counter[str] = field(default_factory=Counter)
     maybe: Counter[str] = field(default_factory=Counter)
     states: Counter[str] = field(default_factory=Counter)
+    unseen: bool = False  # jobs have gone of which nobody knows with how many attempts
 
 
 def counters_conserve(ledger: Ledger, options: Options) -> Iterable[Broken]:
@@ -30,7 +32,7 @@ def counters_conserve(ledger: Ledger, options: Options) -> Iterable[Broken]:
     sums: dict[str, _Sum] = defaultdict(_Sum)
     for life in ledger.lives.values():
         _add_life(sums[life.queue], life, ledger)
-    _add_queues(sums, ledger)
+    _add_queues(sums, ledger, options)
     for queue, stats in ledger.final.queues.items():
         yield from _compare(queue, stats, sums[queue])
         yield from _conserved(queue, stats, sums[queue])
@@ -47,6 +49,8 @@ def _add_life(total: _Sum, life: Life, ledger: Ledger) -> None:
         total.maybe["bury"] += 1  # who meets an unreadable record makes it dead
     if life.final is not None:
         total.states[life.final.state] += 1
+    elif not any(outcome.sure and outcome.kind == "done" for outcome in life.outcomes):
+        total.unseen = True
     if life.born is not None:
         total.sure["created"] += 1
     if life.removals and not any(outcome.kind == "done" for outcome in life.outcomes):
@@ -56,14 +60,18 @@ def _add_life(total: _Sum, life: Life, ledger: Ledger) -> None:
         total.maybe["removed"] += 1  # a kept result was removed, or the removal came before an unknown Done
 
 
-def _add_queues(sums: dict[str, _Sum], ledger: Ledger) -> None:
+def _add_queues(sums: dict[str, _Sum], ledger: Ledger, options: Options) -> None:
     for _, asked in ledger.maybe_asked:
         sums[asked.queue].maybe["created"] += 1
     for _, asked, sure in ledger.follow_ups:
         total = sums[asked.queue]
         (total.sure if sure and asked.key is None else total.maybe)["created"] += 1
-    for queue, calls in ledger.unknown_takes.items():
-        sums[queue].maybe["expired"] += sum(call.start.count for call in calls)
+    hidden = Hidden(ledger, options)
+    for queue, total in sums.items():
+        total.maybe["expired"] += hidden.most_expired(queue, of_answered=False)
+        # Of a job that is seen later, its attempts tell of every lease. Others may have gone before anybody saw them.
+        if total.unseen or queue in ledger.purges:
+            total.maybe["expired"] += hidden.most_expired(queue, of_answered=True)
     for queue, calls in ledger.purges.items():
         for call in calls:
             sums[queue].maybe["removed"] += call.end.count if call.ok else 1 << 60

@@ -1,4 +1,4 @@
-"""Who waits for a job, and what it costs."""
+"""Who waits for a job."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 
 from accoda.testing.history.history import Call
-from accoda.testing.history.ledger import Extension, Ledger, Life, Outcome, Placing
-from accoda.testing.history.records import AskWaiters
-from accoda.testing.history.rules.base import SECOND, Broken, Options
+from accoda.testing.history.ledger import Extension, Ledger, Life, Outcome, Placing, Sight
+from accoda.testing.history.records import AskWaiters, Drop, Peek
+from accoda.testing.history.rules.base import Broken, Options
 
 
 def no_waiter_forgotten(ledger: Ledger, options: Options) -> Iterable[Broken]:
@@ -25,6 +25,9 @@ def no_waiter_forgotten(ledger: Ledger, options: Options) -> Iterable[Broken]:
             yield from _too_few(life, joined)
             for call in looks[life.id]:
                 yield from _overlooked(life, joined, call)
+            for sight in life.sights:
+                yield from _left_out(life, joined, sight)
+    yield from _never_named(ledger)
 
 
 def _before(joined: list[Placing], call: Call) -> list[Placing]:
@@ -36,9 +39,13 @@ def _too_few(life: Life, joined: list[Placing]) -> Iterator[Broken]:
     """Every number of waiters that a client is told, or that an accepted Done saw, counts all who joined before."""
     counts = [(lease.call, lease.taken.waiters, "a take was told") for lease in life.leases]
     counts += [(each.call, each.waiters, f"an enqueue was told {each.what} and") for each in life.placings]
+    counts += [(each.call, each.seen.waiters, "a look was told") for each in life.sights if each.seen.state != "done"]
     for outcome in life.outcomes:
         if outcome.sure and outcome.kind == "done" and outcome.told.waiters is not None:
             counts.append((outcome.call, outcome.told.waiters, "a Done was accepted that had seen"))
+    for removal in life.removals:
+        if removal.sure and isinstance(removal.call.start, Drop):
+            counts.append((removal.call, removal.call.start.waiters, "a drop was accepted that had seen"))
     for call, count, who in counts:
         known = _before(joined, call)
         if len(known) > count:
@@ -60,35 +67,66 @@ def _overlooked(life: Life, joined: list[Placing], call: Call) -> Iterator[Broke
         yield Broken(life.id, f"{sum(missing.values())} who had joined are not among its waiters", (*who[:5], call))
 
 
+def _left_out(life: Life, joined: list[Placing], sight: Sight) -> Iterator[Broken]:
+    """A `peek` that asks for the waiters behind the first `after` names all of them. Who joined was told his place."""
+    start = sight.call.start
+    if not isinstance(start, Peek) or start.after is None:
+        return
+    answer = sight.call.end.waiters
+    if len(answer) != max(0, sight.seen.waiters - start.after):
+        text = f"a peek after {start.after} named {len(answer)} of {sight.seen.waiters} waiters"
+        yield Broken(life.id, text, (sight.call,))
+    wanted = [each for each in _before(joined, sight.call) if each.waiters > start.after]
+    missing = Counter(each.asked.waiter for each in wanted) - Counter(answer)
+    if missing:
+        who = [each.call for each in wanted if each.asked.waiter in missing]
+        text = f"{sum(missing.values())} who had joined are not among those that a peek named"
+        yield Broken(life.id, text, (*who[:5], sight.call))
+
+
+def _never_named(ledger: Ledger) -> Iterator[Broken]:
+    """Who joins by a follow-up is told nothing, not even which job it is. But where every job of a queue was ended by
+    one who had read its waiters, all of them, he must have been among those of one."""
+    if ledger.final is None:
+        return
+    joined: dict[str, list[tuple[Call, int]]] = defaultdict(list)
+    for call, asked, sure in ledger.follow_ups:
+        if sure and asked.waiter is not None and asked.on_duplicate != "keep":
+            joined[asked.queue].append((call, asked.waiter))
+    for queue, calls in joined.items():
+        named = _named(queue, ledger)
+        if named is None:
+            continue
+        for call, waiter in calls:
+            if waiter not in named:
+                text = f"{queue}: one who joined by a follow-up was never named, and no job is left"
+                yield Broken(None, text, (call,))
+
+
+def _named(queue: str, ledger: Ledger) -> set[int] | None:
+    """All who were among the waiters of a job of this queue; None where a job is left, or went without such a look."""
+    read: dict[tuple[int, int], int] = {}
+    names: set[int] = set()
+    for call in ledger.waiter_looks:
+        held = call.start.held
+        if held is not None and held.queue == queue:
+            read[held.id, held.attempts] = max(len(call.end.waiters), read.get((held.id, held.attempts), 0))
+            names.update(call.end.waiters)
+    if queue in ledger.purges:
+        return None
+    for life in ledger.lives.values():
+        if life.queue != queue or not life.there:
+            continue
+        ends = [each for each in life.outcomes if each.sure and each.kind == "done"]
+        if life.final is not None or life.removals or not ends:
+            return None
+        seen = ends[0].told.waiters
+        if seen is None or read.get((life.id, ends[0].attempts), -1) < seen:
+            return None
+    return names
+
+
 def _held_later(life: Life, attempts: int, call: Call) -> bool:
     """What was accepted after the call shows that the lease was valid during it."""
     uses: list[Outcome | Extension] = [*life.outcomes, *life.extensions]
     return any(use.sure and use.attempts == attempts and use.call.started > call.ended for use in uses)
-
-
-def within_budget(ledger: Ledger, options: Options) -> Iterable[Broken]:
-    for takes in ledger.takes.values():
-        for call in takes:
-            most = call.start.max_cost
-            if most is not None and sum(job.cost for job in call.end.taken) > most:
-                cost = sum(job.cost for job in call.end.taken)
-                yield Broken(None, f"a take with max_cost {most} was given jobs that cost {cost}", (call,))
-    yield from _overspent(ledger)
-
-
-def _overspent(ledger: Ledger) -> Iterator[Broken]:
-    """Notes tell of budgets: `budget` (name, capacity, refill, per: `refill` tokens come back in `per` seconds, up to
-    `capacity`; `left`, if given, is what there is now, else it is full) and `spend` (name, amount)."""
-    budgets: dict[str, tuple[float, float, float, int]] = {}  # capacity, tokens a second, left, when
-    for note in ledger.notes("budget", "spend"):
-        name = str(note.fields.get("name"))
-        if note.kind == "budget":
-            capacity = float(note.fields["capacity"])
-            rate = float(note.fields.get("refill", 0)) / float(note.fields.get("per", 1))
-            budgets[name] = (capacity, rate, float(note.fields.get("left", capacity)), note.at)
-        elif name in budgets:
-            capacity, rate, left, since = budgets[name]
-            left = min(capacity, left + rate * (note.at - since) / SECOND) - float(note.fields["amount"])
-            if left < -1e-6:
-                yield Broken(None, f"budget {name}: overspent by {-left:g} at {note.at / SECOND:.6f}, by {note.client}")
-            budgets[name] = (capacity, rate, left, note.at)

@@ -13,6 +13,7 @@ from accoda.testing.history.history import Call
 from accoda.testing.history.ledger import Leased, Ledger, Life
 from accoda.testing.history.records import Failed
 from accoda.testing.history.rules.base import SECOND, Broken, Options
+from accoda.testing.history.rules.hidden import outlasted, overlap
 
 
 def never_early(ledger: Ledger, options: Options) -> Iterable[Broken]:
@@ -62,6 +63,9 @@ def _setters(life: Life, lease: Leased) -> list[tuple[Call, float | None, int | 
         if each.sure and each.kind == "retry" and each.attempts == lease.attempts - 1:
             return [(each.call, each.told.delay, each.told.at)]
     return []
+
+
+_ALL = (inf, inf)  # behind everything in a line
 
 
 class _Ready(Struct, order=True, gc=False):
@@ -121,19 +125,25 @@ def _sweep(queue: str, line: list[_Ready], ledger: Ledger, options: Options) -> 
     aside: list[_Ready] = []
     first: dict[int, int] = {}  # when a take that passed over this job started
     lingering = _lingering(queue, ledger, options)
+    enders: list[Call] | None = None
     patience = options.passing * SECOND
     next_in = 0
     for take in ledger.takes[queue]:
         while next_in < len(line) and line[next_in].since < take.started:
             heappush(heap, line[next_in])
             next_in += 1
-        limit = _limit(queue, take, ledger)
+        limit = _limit(queue, take, ledger, options)
         while heap and (heap[0].rank, heap[0].id) < limit:
             aside.append(heappop(heap))
         aside = [job for job in aside if job.until > take.started]
         passed = [job for job in aside if (job.rank, job.id) < limit and job.until > take.ended]
         if not passed or any(begin <= take.ended and take.started <= end for begin, end in lingering):
             continue
+        if limit == _ALL:
+            enders = _enders(queue, ledger) if enders is None else enders
+            if any(overlap(take, call) for call in enders):
+                limit = _last(take)
+                passed = [job for job in passed if (job.rank, job.id) < limit]
         broken = [job for job in passed if take.ended >= first.setdefault(job.id, take.started) + patience]
         for job in broken:
             text = f"was ready with rank {job.rank:g}, but a take passed it over" + _instead(take, limit)
@@ -142,15 +152,30 @@ def _sweep(queue: str, line: list[_Ready], ledger: Ledger, options: Options) -> 
             aside = [job for job in aside if job not in broken]  # told once
 
 
-def _limit(queue: str, take: Call, ledger: Ledger) -> tuple[float, float]:
+def _limit(queue: str, take: Call, ledger: Ledger, options: Options) -> tuple[float, float]:
     """Everything in the line before this place must have been in the take."""
-    taken = take.end.taken
-    if len(taken) < take.start.count and take.start.max_cost is None:
+    if len(take.end.taken) < take.start.count and take.start.max_cost is None:
         pauses = ledger.pauses.get(queue)
-        # Else it may have been paused, or have met so many unreadable records that it gave up.
-        if not ledger.damaged and (not pauses or pauses[0].started > take.ended):
-            return (inf, inf)  # it was given less than it asked for, so the line was empty after it
-    return max([(job.rank, float(job.id)) for job in taken], default=(-inf, 0.0))
+        # Else it may have been paused, or have met so many unreadable records that it gave up; or it was sent again
+        # when the lease of what it had been given was over (see hidden.py), and told of none of those.
+        if not ledger.damaged and (not pauses or pauses[0].started > take.ended) and not outlasted(take, options):
+            return _ALL  # it was given less than it asked for, so the line was empty after it
+    return _last(take)
+
+
+def _last(take: Call) -> tuple[float, float]:
+    return max([(job.rank, float(job.id)) for job in take.end.taken], default=(-inf, 0.0))
+
+
+def _enders(queue: str, ledger: Ledger) -> list[Call]:
+    """What may have ended leases: a take that is sent again meanwhile gives only what is left of its jobs."""
+    calls = list(ledger.purges.get(queue, ()))
+    calls += [placing.call for placing in ledger.maybe_replaced.get((queue, None), ())]
+    for life in ledger.lives.values():
+        if life.queue == queue:
+            calls += [each.call for each in life.removals]
+            calls += [each.call for each in life.placings if each.what == "replaced"]
+    return calls
 
 
 def _instead(take: Call, limit: tuple[float, float]) -> str:

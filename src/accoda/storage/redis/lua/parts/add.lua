@@ -33,15 +33,21 @@ local function add_waiter(base, id, waiter)
   return number
 end
 
--- The key is held: what becomes of the newcomer. nil where its holder is none: unreadable, gone, or ended.
+-- The key is held: what becomes of the newcomer. nil where its holder is none: unreadable, gone, or ended. Who was found to
+-- be there is there until the end of the script, since adding jobs ends none; so of a thousand that attach to one job only
+-- the first looks for it.
+local living = {}
 local function join(base, id, new)
   local state, record, _, batch
-  if match(id, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') then
+  if living[base .. id] and new.mode ~= 'r' then
+    state = 'living'
+  elseif match(id, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') then
     state, record, _, batch = locate(base, id)
   end
   if not state or state == 'dead' or state == 'done' then
     return nil
   end
+  living[base .. id] = true
   if new.mode == 'k' then
     return id .. 'k' .. waiters_of(base, id)
   end
@@ -117,8 +123,8 @@ local function open_queues(queues, names)
   end
 end
 
--- Add jobs whose arguments are `args` from `at` on; `bases[n]` is queue n. Answers with one text for each job (id,
--- c/k/r/a, waiters), or with the first id alone where all are plain: the ids then follow each other.
+-- Add jobs whose arguments are `args` from `at` on; `bases[n]` is queue n. Gives what became of those that are not plain, by
+-- their places; nil where all are plain.
 local function add_all(bases, args, at, count, sequence, step, number)
   local tail_of_head = '0,' .. whole(now) .. ',,,'
   local said, lines, plain = {}, {}, true
@@ -149,9 +155,13 @@ local function add_all(bases, args, at, count, sequence, step, number)
   for _, line in pairs(lines) do
     add_plain(line.base, line.pairs, line.ids, line.ranks)
   end
-  local first = format('%016.0f', (sequence + 1) * step + number)
-  if plain then
-    return first
+  return not plain and said or nil
+end
+
+-- One text for each job (id, c/k/r/a, waiters), or the first id alone where all are plain: the ids then follow each other.
+local function tell(said, count, sequence, step, number)
+  if not said then
+    return format('%016.0f', (sequence + 1) * step + number)
   end
   for n = 1, count do
     said[n] = said[n] or format('%016.0fc0', (sequence + n) * step + number)

@@ -20,8 +20,8 @@ local function apply_due(base)
   if applied[base] then
     return -- the present moment stands still
   end
-  applied[base] = true
   local start, ended, kept = first_moment(base .. ':delayed'), first_moment(base .. ':ends'), first_moment(base .. ':kept')
+  applied[base] = true -- not before: a key of another type fails each time
   if (start and start <= now) or (ended and ended <= now) or (kept and kept <= now) then
     rest().move_due(base)
   end

@@ -129,6 +129,17 @@ local function move(tx, no, state, till)
     tx.may_move = tx.may_move - #found
 end
 
+-- A job that can be read as it is at this moment: where more is due than one call may move, its own start or the end of
+-- its lease may not be applied yet.
+function app.up_to_date(tx, job)
+    local state = job[STATE]
+    if (state == DELAYED or state == TAKEN) and number(job[SORT]) <= tx.now then
+        moves[state](tx, job[QUEUE], job)
+        return box.space.accoda_jobs:get(job[ID])
+    end
+    return job
+end
+
 -- Results that were kept until now go.
 function app.forget_kept(tx, no)
     if tx.may_move > 0 and moment_of(box.space.accoda_jobs.index.line:min({no, DONE})) <= tx.now then
@@ -210,6 +221,25 @@ function app.held(tx, queue, id, attempts)
         return nil
     end
     return job
+end
+
+-- Whether more wait for a job than were seen. Those that are there count: the number in the job may be damaged.
+function app.grown(job, seen)
+    return job[WAITERS] > seen and box.space.accoda_waiters:count({job[ID]}) > seen
+end
+
+-- The waiters of a job but for the first ones. They are numbered as they joined, so nobody looks at those that are passed
+-- over; and tuples go to the client as they are, without a text in Lua for each.
+function app.waiters_after(id, after)
+    local waiters = box.space.accoda_waiters
+    if after == 0 then
+        return waiters:select({id})
+    end
+    local last = waiters.index.primary:max({id})
+    if last == nil or last[2] <= after then
+        return {}
+    end
+    return waiters:select({id, after}, {iterator = 'GT', limit = tonumber(last[2]) - tonumber(after)})
 end
 
 -- The state and sort of a job that waits from `start` on.

@@ -8,7 +8,7 @@
 -- answer: {{position, grown}, …} of those that were refused; grown is false where the lease is lost
 local app = ...
 local f = app.field
-local ID, STATE, RANK, KEY, ATTEMPTS, WAITERS = f.ID, f.STATE, f.RANK, f.KEY, f.ATTEMPTS, f.WAITERS
+local ID, STATE, RANK, KEY, ATTEMPTS = f.ID, f.STATE, f.RANK, f.KEY, f.ATTEMPTS
 local START_TIME, PREV_START_TIME, SORT, KEEP_FOR = f.START_TIME, f.PREV_START_TIME, f.SORT, f.KEEP_FOR
 local TAKEN, COUNTS, count, count_of = app.TAKEN, app.COUNTS, app.count, app.count_of
 local RETRY = 1
@@ -63,11 +63,6 @@ local function bury(tx, no, job, reason)
     count(tx, no, count_of.BURIED, 1)
 end
 
--- Whether more wait than were seen. Those that are there count: the number in the job may be damaged.
-local function grown(job, seen)
-    return box.space.accoda_waiters:count({job[ID]}) > seen
-end
-
 app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
     if #follow_ups > 0 then
         app.need_room()
@@ -88,7 +83,7 @@ app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
             retry(tx, no, names[outcome[1]], job, outcome)
         elseif kind ~= nil and kind > RETRY then
             bury(tx, no, job, outcome[5])
-        elseif outcome[5] ~= nil and job[WAITERS] > outcome[5] and grown(job, outcome[5]) then
+        elseif outcome[5] ~= nil and app.grown(job, outcome[5]) then
             refused[#refused + 1] = {position, true}
             is_refused[position] = true
         else
