@@ -21,9 +21,16 @@ async def test_clients_go_on_with_the_new_master_and_nothing_acknowledged_is_los
 ) -> None:
     target = targets(kind)
     assert target.group is not None
+    group, before = target.group, set(target.group.current_masters())
     notes: list[str] = []
-    target.note = lambda kind, **fields: notes.append(kind)
-    before = set(target.group.current_masters())
+    heirs: list[bool] = []
+
+    def note(kind: str, **fields: object) -> None:
+        notes.append(kind)
+        if kind == "fail-over":  # later on, a slow machine may well make another, back to the first master
+            heirs.append(set(group.current_masters()) != before)
+
+    target.note = note
     async with asyncio.timeout(90), await open_storage(target.url) as store:
         clients = Clients(store, queue=queue)
         async with clients.running():
@@ -31,7 +38,7 @@ async def test_clients_go_on_with_the_new_master_and_nothing_acknowledged_is_los
             await clients.go_on()
         await clients.finish()
     assert notes == ["server down", "fail-over", "server up"]
-    assert set(target.group.current_masters()) != before
+    assert heirs == [True]
     assert all(isinstance(error, StorageUnavailable) for error in clients.errors), clients.errors
 
 

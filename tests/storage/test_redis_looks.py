@@ -122,3 +122,25 @@ class TestLooksThatGoTogether:
         nothing, one, gone, two = await asyncio.gather(*drops, return_exceptions=True)
         assert (nothing, gone) == (False, True)
         assert all("bad:delayed" in str(error) for error in (bad, one, two))
+
+
+async def test_stats_counts_a_job_that_moves_into_a_new_queue_meanwhile(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of the queues were read; then a job's follow-up made another queue."""
+    await store.enqueue([NewJob(Q)])
+    (job,) = await store.take(Q, 1)
+    shards = store._shards  # type: ignore[attr-defined]
+    names = shards.names
+
+    async def slow(shard: object) -> list[str]:
+        found: list[str] = await names(shard)
+        await store.settle([Done(job.lease, then=[NewJob("new")])])
+        return found
+
+    monkeypatch.setattr(shards, "names", slow)
+    assert {name: queue.total for name, queue in (await store.stats()).queues.items()} == {Q: 0, "new": 1}
+
+
+async def test_stats_of_an_empty_store_is_empty(store: Store) -> None:
+    assert (await store.stats()).queues == {}

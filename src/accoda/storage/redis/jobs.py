@@ -327,11 +327,15 @@ class Jobs:
         return Stats(queues)
 
     async def _count(self, shard: Shard) -> dict[str, QueueStats]:
-        names = await self._shards.names(shard)
-        if not names:
-            return {}
-        bases = [self._keys.base(name, shard.partition) for name in names]
-        reply = await self._caller.run(_STATS, shard, [shard.queues, *bases])
+        names: list[str] = []
+        bases: list[str] = []
+        reply: list[bytes] = []
+        while (known := await self._shards.names(shard)) != names:
+            names = known
+            bases = [self._keys.base(name, shard.partition) for name in names]
+            *reply, count = await self._caller.run(_STATS, shard, [shard.queues, *bases])
+            if int(count) == len(names):
+                break  # else a queue has appeared since: what one of these has lost may be in it
         broken = [base for base, text in zip(bases, reply, strict=True) if text == b"!"]
         await self._caller.warn_of_wrong_types(shard, broken)
         return {name: QueueStats() if text == b"!" else counted(text) for name, text in zip(names, reply, strict=True)}

@@ -3,7 +3,8 @@
 -- keys:      queues, then the base of each queue
 -- arguments: now, call, forget, width
 -- answer:    for each queue "ready,taken,delayed,dead,done,retried,buried,expired,oldest age (ms),paused"; paused is
---            "-" or the moment of its end, empty if it has none; nothing but "!" where a key is of another type
+--            "-" or the moment of its end, empty if it has none; nothing but "!" where a key is of another type. At the
+--            end, how many queues there are by now
 -- uses:      time record shelf notes lease kept due
 -- later:     ids aside moves
 local SEEK_EACH = 600000 -- ms between looks for jobs whose batch is gone
@@ -75,4 +76,5 @@ for n = 2, #KEYS do
   local ok, text = attempt(count, KEYS[n])
   answer[n - 1] = ok and text or '!'
 end
+answer[#KEYS] = tostring(call('SCARD', KEYS[1]))
 return answer
