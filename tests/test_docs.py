@@ -4,6 +4,8 @@ import re
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from accoda import App
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -32,6 +34,23 @@ async def test_the_examples_of_handlers_run() -> None:
 
 def test_the_example_of_a_test_is_one() -> None:
     examples("handlers.md")["test_a_greylisted_email_is_sent_a_minute_later"]()
+
+
+async def test_the_example_of_demand_prints_what_its_comments_say(capsys: pytest.CaptureFixture[str]) -> None:
+    scope = examples("demand.md")
+    await scope["main"]()
+    said = re.findall(r"print\(.*\)  # (.*)\n", (DOCS / "demand.md").read_text())
+    said = [line for line in said if not line.startswith("for callers")]
+    assert capsys.readouterr().out.splitlines()[: len(said)] == said
+    assert len(said) == 4
+
+
+def test_every_option_of_a_demand_is_in_its_page() -> None:
+    from accoda.demand import DemandOptions
+
+    text = (DOCS / "demand.md").read_text()
+    for name in DemandOptions.__annotations__:
+        assert f"`{name}`" in text, name
 
 
 def test_every_option_is_in_the_page() -> None:

@@ -34,7 +34,7 @@ def type_the_example(folder: Path, url: str | None) -> None:
     assert run(first.removeprefix("$ ").split(), folder, url) == ""
     words = second.removeprefix("$ ").split()
     # `timeout` sends SIGTERM, as an operator's `kill` does, and tells the worker's own exit code.
-    printed = run(["timeout", "--preserve-status", "5", *words], folder, url)
+    printed = run(["timeout", "--preserve-status", "9", *words], folder, url)
     assert printed.splitlines() == expected
 
 
@@ -56,14 +56,20 @@ def test_the_example_of_a_batch_prints_what_it_says(tmp_path: Path) -> None:
     assert run([sys.executable, "example.py"], tmp_path) == "sent 1\n"
 
 
+def test_the_example_of_demand_delivers_to_all_thirty(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(PYTHON[2] + "\n\nimport asyncio\nasyncio.run(main())\n")
+    printed = run([sys.executable, "example.py"], tmp_path).splitlines()
+    assert sorted(printed) == sorted(f"user-{n} ['computers: keyboard -30%']" for n in range(30))
+
+
 def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[2])
+    (tmp_path / "example.py").write_text(PYTHON[3])
     assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[3].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[4].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == [b"anna", b"ben"]

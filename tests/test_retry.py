@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from accoda import Bury, BuryJob, Done, Exponential, Fixed, InvalidInput, Job, Lease, Retry, RetryLater, WorkerStopped
+from accoda.errors import RateLimited
 from accoda.retry import Failed, Finished, Limits, decide, give_up, rule
 
 
@@ -87,6 +88,17 @@ def test_a_poison_job_is_given_up_before_it_runs_again() -> None:
 def test_runs_without_an_outcome_count_as_tries() -> None:
     assert give_up(job(attempts=3, crashes=3), Limits(max_attempts=3)) is not None
     assert give_up(job(attempts=3, fresh_at=3), Limits(max_attempts=3)) is None
+
+
+def test_rate_limited_comes_back_when_it_says_and_no_limit_of_attempts_buries_it() -> None:
+    limits = Limits(max_attempts=3)
+    outcome = decide(job(attempts=9), Failed(RateLimited(retry_after=12)), limits)
+    assert isinstance(outcome, Retry)
+    assert (outcome.delay, outcome.reason) == (12, "RateLimited: the API has had enough")
+    moment = decide(job(attempts=9), Failed(RateLimited(at=5)), limits)
+    assert isinstance(moment, Retry)
+    assert moment.at == 5
+    assert give_up(job(attempts=9), limits) is None  # not before its next run either: it lost no lease
 
 
 def test_full_jitter_stays_between_zero_and_the_pause() -> None:

@@ -10,7 +10,7 @@ GOOD = """
 from dataclasses import dataclass
 from typing import TypedDict, assert_type
 
-from accoda import App, Batch, Enqueued, Handler, JobInfo, Priority
+from accoda import Answer, App, Batch, Enqueued, Handler, JobInfo, Priority, Waiter
 
 
 @dataclass
@@ -41,7 +41,22 @@ def sync(row: Row) -> str:
     return ""
 
 
+deals = app.demand("deals", cost=5, fresh_for=60)
+
+
+@deals.fetch(lease=120)
+async def fetch(category: str) -> list[int]:
+    return [1]
+
+
+@deals.deliver
+def deliver(waiter: Waiter[Email], found: list[int]) -> None:
+    assert_type(waiter.data, Email)
+
+
 async def main() -> None:
+    assert_type(await fetch("a"), list[int])
+    assert_type(await deals.request("a", Waiter("b", data=Email("c"))), Answer)
     assert_type(await bare(Email("a")), int)
     assert_type(sync({"id": 1}), str)
     assert_type(await bare.enqueue(Email("a"), priority=Priority.HIGH, delay=3), Enqueued)

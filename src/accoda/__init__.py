@@ -3,7 +3,9 @@
 import logging
 
 from accoda.app import App
+from accoda.budget import Budget, BudgetView, Observation
 from accoda.clock import Clock, ManualClock, SystemClock
+from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
 from accoda.enqueue import EnqueueOptions
 from accoda.errors import (
     AccodaError,
@@ -20,6 +22,7 @@ from accoda.errors import (
     MissingDriver,
     NotADatabase,
     ProcessDied,
+    RateLimited,
     RemoteError,
     ResultTimeout,
     RetryLater,
@@ -45,6 +48,7 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
+    Peek,
     QueueStats,
     Rank,
     Refused,
@@ -59,6 +63,7 @@ from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.results import Progress
+from accoda.runtime.usage import Usage
 from accoda.runtime.worker import Worker, WorkerOptions
 from accoda.storage.open import migrate, open_storage
 from accoda.storage.protocol import Inspector, Storage, Store
@@ -68,15 +73,19 @@ logging.getLogger("accoda").addHandler(logging.NullHandler())
 
 __all__ = [
     "AccodaError",
+    "Answer",
     "App",
     "Batch",
     "BatchReport",
+    "Budget",
+    "BudgetView",
     "Bury",
     "BuryJob",
     "CannotListen",
     "CannotStart",
     "Clock",
     "ContractError",
+    "Demand",
     "Document",
     "Done",
     "EnqueueOptions",
@@ -101,13 +110,17 @@ __all__ = [
     "Monitor",
     "NewJob",
     "NotADatabase",
+    "Observation",
     "Outcome",
+    "Peek",
     "Policy",
+    "Prefetch",
     "Priority",
     "ProcessDied",
     "Progress",
     "QueueStats",
     "Rank",
+    "RateLimited",
     "Refused",
     "RemoteError",
     "ResultTimeout",
@@ -128,7 +141,10 @@ __all__ = [
     "Store",
     "SystemClock",
     "TooLarge",
+    "Usage",
     "VersionConflict",
+    "Waiter",
+    "Weights",
     "Worker",
     "WorkerOptions",
     "WorkerStopped",

@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
+from accoda.budget import Books, Budget, BudgetView
 from accoda.clock import Clock, SystemClock
 from accoda.connections import Connections, lazy_store
+from accoda.demand.demand import Demand, DemandOptions
 from accoda.enqueue import EnqueueOptions, Line, new_job, new_jobs
 from accoda.errors import InvalidInput
-from accoda.model import Enqueued, JobInfo, NewJob, check_queue
+from accoda.model import Enqueued, JobInfo, NewJob, check_count, check_queue
+from accoda.runtime.accounts import Accounts
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler, HandlerOptions
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.results import Progress, read_progress, wait_for_result, write_progress
+from accoda.runtime.usage import Usage, read_usage
 from accoda.storage.protocol import Store
+from accoda.times import milliseconds, seconds
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -62,10 +68,12 @@ class App:
     ) -> None:
         self.url = url or os.environ.get("ACCODA_URL") or DEFAULT_URL
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self.demands: dict[str, Demand] = {}
         self.middleware = tuple(middleware)
         self.connections = Connections(self.url, clock)
         self._lines: dict[str, Line] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
+        self.accounts = Accounts(lambda: self.connections)
 
     @overload
     def handler(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
@@ -86,6 +94,61 @@ class App:
         if what is not None:
             check_queue(what)
         return lambda function: self._add(what, function, cast(HandlerOptions, options))
+
+    def demand(self, queue: str, /, **options: Unpack[DemandOptions]) -> Demand:
+        """Say that many may want the same thing of this queue: one fetch serves all who wait for a key.
+
+        See `DemandOptions` for what may be said, and `Demand` for `fetch`, `deliver` and `request`.
+        """
+        check_queue(queue)
+        if queue in self.demands:
+            raise InvalidInput("queue", f"{queue!r} is a demand already")
+        demand = self.demands[queue] = Demand(self, queue, options)
+        return demand
+
+    def budget(
+        self,
+        name: str,
+        /,
+        capacity: float,
+        refill: float,
+        per: float | timedelta,
+        *,
+        counts: Literal["cost", "jobs"] = "cost",
+        headroom: float = 0.0,
+    ) -> Budget:
+        """Declare tokens that jobs share: at most `capacity`, and `refill` more every `per` seconds.
+
+        A handler names what pays for its jobs: `@app.handler("deals", budget="keepa", cost=5)`. `counts` says what is
+        paid for, the jobs' cost or their number; `headroom` is the share of the capacity that is kept for urgent work.
+        """
+        return self.accounts.add(Budget(name, capacity, refill, seconds("per", per), counts, headroom))
+
+    @property
+    def budgets(self) -> dict[str, Budget]:
+        """The declared budgets, by name."""
+        return self.accounts.budgets
+
+    @property
+    def books(self) -> Books:
+        """The accounts of the budgets, for this event loop: `await app.books.close(["keepa"], until=…)`."""
+        return self.accounts.office.books
+
+    async def budget_views(self) -> dict[str, BudgetView]:
+        """What every budget has left, has reserved and has used today, by name."""
+        return await self.books.views()
+
+    async def spending(
+        self, queue: str, *, since: datetime | int | None = None, after: int | None = None, limit: int = 100
+    ) -> list[Usage]:
+        """The log of what a queue's jobs took of its budgets, oldest first, from the moment `since` on.
+
+        To read on, give the `id` of the last line as `after`. It is kept for as long as the handler's `log_for` says.
+        """
+        check_queue(queue)
+        check_count("limit", limit)
+        moment = None if since is None else milliseconds("since", since)
+        return await read_usage(await self.connections.get(), queue, moment, after, limit)
 
     def declare(self, line: Line) -> None:
         """Say how jobs of a queue are made, for a process that has no handler of it."""
@@ -154,7 +217,8 @@ class App:
     async def run_until_idle(self, queues: Iterable[str] | None = None) -> int:
         """Run what is ready, and what that enqueues, until nothing is left to start; give the number of jobs run.
 
-        For tests and scripts. Delayed jobs stay where they are.
+        For tests and scripts. Delayed jobs stay where they are, and so do those that no budget can pay before a moment
+        in the future.
         """
         from accoda.runtime.worker import run_until_idle
 

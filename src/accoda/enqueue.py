@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import TypedDict
+from typing import Any, TypedDict
 
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
+from accoda.limits import COST
 from accoda.model import NewJob, OnDuplicate
 from accoda.payload import encode
 from accoda.priority import Policy, Priority, strict
@@ -33,6 +34,10 @@ class EnqueueOptions(TypedDict, total=False):
     keep_for: float | timedelta | None
 
 
+Cost = int | str | Callable[[Any], int]
+"""What a job costs: a number, the name of the payload's field that says it, or a function of the payload."""
+
+
 class Line(Struct, frozen=True):
     """What a queue's handler says of its jobs, for the producer's side."""
 
@@ -40,7 +45,7 @@ class Line(Struct, frozen=True):
     policy: Policy = strict
     encode: Callable[[object], bytes] = encode
     keep_for: float = 0.0
-    cost: int = 0
+    cost: Cost = 0
 
 
 def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> NewJob:
@@ -62,7 +67,7 @@ def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> N
         rank=line.policy(_level(options.get("priority", Priority.NORMAL)), max(now, since)),
         delay=delay,
         start_at=start_at,
-        cost=options.get("cost", line.cost),
+        cost=options["cost"] if "cost" in options else cost_of(line.cost, payload),
         key=options.get("key"),
         on_duplicate=options.get("on_duplicate", "keep"),
         waiter=options.get("waiter"),
@@ -81,6 +86,24 @@ def new_jobs(line: Line, payloads: Iterable[object], now: int, options: EnqueueO
                 error.args = (f"payloads[{len(jobs)}]: {str(error).removeprefix('payload: ')}; none was enqueued",)
             raise
     return jobs
+
+
+def cost_of(cost: Cost, payload: object) -> int:
+    """What a job with this payload costs.
+
+    >>> cost_of("pages", {"pages": 7}), cost_of(len, ["a", "b"])
+    (7, 2)
+    """
+    if isinstance(cost, int):
+        return cost
+    if isinstance(cost, str):
+        found = payload.get(cost) if isinstance(payload, Mapping) else getattr(payload, cost, None)
+        whence = f"the payload's field {cost!r}"
+    else:
+        found, whence = cost(payload), f"{getattr(cost, '__name__', cost)!s}(payload)"
+    if type(found) is not int or not 0 <= found <= COST:
+        raise InvalidInput("cost", f"{whence} must be an integer from 0 to 2**53, not {found!r:.60}")
+    return found
 
 
 def _level(priority: object) -> Priority:

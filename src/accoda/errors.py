@@ -11,6 +11,7 @@
     ├── ProcessDied             the child process that ran a job ended; `CannotStart`: it could not load the handler
     ├── RemoteError             stands for an error that a child process raised; carries `kind`, `kinds`, `text`
     ├── RetryLater, BuryJob     not trouble: what a handler raises to say what becomes of its job
+    │   └── RateLimited         a RetryLater: the API has had enough; carries `delay` or `at`, `budget`
     ├── SettingsError           a setting, or the file it stands in, cannot be used; carries `problems`
     ├── ContractError           a contract cannot be used (also a ValueError); carries `problems`, each with its place
     ├── CannotListen            the port for metrics cannot be opened; carries `host`, `port`
@@ -135,6 +136,28 @@ class RetryLater(AccodaError):
             raise InvalidInput("at", "give either delay or at, not both")
         self.delay = delay
         self.at = at
+
+
+class RateLimited(RetryLater):
+    """Raise it in a handler when the API said "too many requests", and when to come again.
+
+    The budgets of its queue (or `budget` alone) give nothing until then: after `retry_after` seconds (or a timedelta),
+    or at the moment `at`. The job goes back until then as well. No limit of attempts buries it, and it has spent
+    nothing unless it says so.
+    """
+
+    def __init__(
+        self,
+        retry_after: float | timedelta | None = None,
+        *,
+        at: datetime | int | None = None,
+        budget: str | None = None,
+        reason: str = "",
+    ) -> None:
+        if retry_after is None and at is None:
+            raise InvalidInput("retry_after", "say when to come again: seconds, or a moment with at=…")
+        super().__init__(reason or "the API has had enough", delay=retry_after, at=at)
+        self.budget = budget
 
 
 class BuryJob(AccodaError):

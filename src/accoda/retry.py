@@ -12,7 +12,7 @@ from math import isfinite
 
 from msgspec import Struct
 
-from accoda.errors import BuryJob, InvalidInput, RetryLater, WorkerStopped
+from accoda.errors import BuryJob, InvalidInput, RateLimited, RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
 from accoda.payload import encode_result
 from accoda.times import milliseconds, seconds
@@ -141,7 +141,8 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
         return Retry(job.lease, reason=describe(error))
     reason = describe(error)
     tries = job.attempts - job.fresh_at
-    if limits.max_attempts is not None and tries + 1 >= limits.max_attempts:
+    limited = isinstance(error, RateLimited)  # the API's doing, not the job's: never a reason to give it up
+    if limits.max_attempts is not None and tries + 1 >= limits.max_attempts and not limited:
         return Bury(job.lease, f"failed {tries + 1} times, the last time with {reason}")
     try:
         if isinstance(error, RetryLater) and error.at is not None:
@@ -154,13 +155,16 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
 
 
 def give_up(job: Job, limits: Limits) -> Bury | None:
-    """Bury a job before it runs again, if its runs kept ending without an outcome."""
+    """Bury a job before it runs again, if its runs kept ending without an outcome.
+
+    One that lost no lease is judged by `decide` alone: what sent it back may be no fault of its own (`RateLimited`).
+    """
     tries = job.attempts - job.fresh_at
     if limits.max_crashes is not None and job.crashes >= limits.max_crashes:
         return Bury(
             job.lease, f"poison: its lease ended {job.crashes} times without an outcome; its worker may have died"
         )
-    if limits.max_attempts is not None and tries >= limits.max_attempts:
+    if limits.max_attempts is not None and tries >= limits.max_attempts and job.crashes:
         return Bury(job.lease, f"ran {tries} times; its last run ended without an outcome")
     return None
 

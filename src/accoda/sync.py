@@ -42,6 +42,8 @@ class SyncFace:
     progress = Forward(App.progress)
     progress_of = Forward(App.progress_of)
     find = Forward(App.find)
+    budget_views = Forward(App.budget_views)
+    spending = Forward(App.spending)
     cancel = Forward(App.cancel)
     run_until_idle = Forward(App.run_until_idle)
 

@@ -12,9 +12,11 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
 
 from accoda import Bury, Done, Lease, QueueStats, Retry
+from accoda.budget import BudgetView
 from accoda.model import Stats
 from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.metrics import FAMILIES, Metrics
+from accoda.runtime.purse import Tally
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 OURS = {family.name for family in FAMILIES}
@@ -229,3 +231,34 @@ except AccodaError as error:
 """
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "pip install 'accoda[metrics]'" in run.stdout, run.stderr
+
+
+def test_a_budget_shows_its_account_and_what_this_worker_counts(metrics: Metrics) -> None:
+    view = BudgetView(
+        name="keepa",
+        capacity=20,
+        left=12,
+        reserved=5,
+        available=3,
+        at=1,
+        closed_until=9,
+        next_refill=None,
+        used_today=40,
+        refused_today=1,
+        utilisation=0.5,
+        pace=1.0,
+        observed_left=None,
+        observed_at=None,
+        reservations={},
+        claims={},
+    )
+    tally = Tally(used=8.0, refused=1, waits=2)
+    metrics.budgets({"keepa": view, "of-somebody": view}, {"keepa": tally})
+    tally.used, tally.waits = 11.0, 3
+    metrics.budgets({"keepa": view}, {"keepa": tally})
+    names = ("tokens_capacity", "tokens_available", "tokens_reserved", "tokens_used_today", "utilisation", "closed")
+    shown = [value(metrics, f"queue_budget_{name}", budget="keepa") for name in names]
+    assert shown == [20, 3, 5, 40, 0.5, 1]
+    counted = [f"queue_budget_{name}_total" for name in ("tokens_used", "refusals", "waits")]
+    assert [value(metrics, name, budget="keepa") for name in counted] == [11, 1, 3]
+    assert b"of-somebody" not in metrics.page()

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from accoda import NewJob, StorageUnavailable
+from accoda import ManualClock, NewJob, StorageUnavailable
 from accoda.runtime.rotation import Rotation, Sleeper
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.observed import Call, Observed
@@ -115,3 +115,49 @@ async def test_a_store_that_cannot_wait_is_asked_again_later(caplog: pytest.LogC
     await Sleeper(rotation, Broken()).run_once()
     assert "trying again soon: away" in caplog.text
     assert rotation.pick() == "a"
+
+
+async def test_a_held_queue_has_no_turn_until_its_moment_and_delays_nobody() -> None:
+    clock, rotation = ManualClock(), Rotation("ab")
+    rotation.hold("a", clock.now() + 3000, clock)
+    assert turns(rotation, 3) == ["b", "b", "b"]
+    assert rotation.held() == ["a"]
+    assert rotation.asleep() == []  # it has jobs: a wait for it would come back at once
+    clock.advance(2.999)
+    await asyncio.sleep(0)
+    assert rotation.held() == ["a"]
+    clock.advance(0.001)
+    async with asyncio.timeout(5):
+        await rotation.rest()
+    assert rotation.held() == []
+    assert "a" in turns(rotation, 2)
+
+
+async def test_a_held_queue_can_be_released_and_its_timer_then_means_nothing() -> None:
+    clock, rotation = ManualClock(), Rotation("a")
+    rotation.hold("a", clock.now() + 3000, clock)
+    rotation.release(["a", "stranger"])
+    assert rotation.pick() == "a"
+    rotation.hold("a", clock.now() + 9000, clock)
+    clock.advance(3)
+    await asyncio.sleep(0)
+    assert rotation.held() == ["a"]
+
+
+async def test_a_queue_that_waits_for_tokens_is_idle_and_waking_it_needs_tokens() -> None:
+    clock, rotation = ManualClock(), Rotation("ab")
+    assert turns(rotation, 3, full=False)[2] is None
+    rotation.hold("a", clock.now() + 3000, clock)
+    assert rotation.idle
+    rotation.wake(["a"])  # an enqueue does not make it affordable
+    assert rotation.pick() is None
+
+
+async def test_a_moment_in_the_past_does_not_make_it_spin() -> None:
+    clock, rotation = ManualClock(), Rotation("a")
+    rotation.hold("a", clock.now() - 1000, clock)
+    await asyncio.sleep(0)
+    assert rotation.held() == ["a"]
+    clock.advance(0.005)
+    await asyncio.sleep(0)
+    assert rotation.held() == []

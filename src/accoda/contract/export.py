@@ -119,9 +119,10 @@ def _default_of(field: msgspec.inspect.Field) -> Any:
 def _settings(handler: Handler[Any, Any, Any]) -> QueueSettings:
     options = handler.options
     given = {name: getattr(options, option) for name, option in _OPTIONS.items()}
-    return QueueSettings(
-        **given, policy=options.policy if options.policy != "strict" else None, cost=options.cost or None
-    )
+    policy = options.policy if options.policy != "strict" else None
+    # A cost that comes from the payload is code, which a contract cannot carry.
+    cost = options.cost if isinstance(options.cost, int) and options.cost else None
+    return QueueSettings(**given, policy=policy, cost=cost)
 
 
 def write(contract: Contract) -> str:

@@ -11,6 +11,7 @@ from accoda.enqueue import EnqueueOptions
 from accoda.errors import BuryJob, InvalidInput, RetryLater
 from accoda.model import Job, NewJob
 from accoda.retry import PLAIN, Failed, Finished, Result, finished
+from accoda.runtime.notes import JobNotes, Notes
 
 T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
@@ -51,6 +52,11 @@ class Running(Generic[T]):
         """Whether its lease was lost meanwhile (cancelled, replaced, given to another): its outcome will not count."""
         return self.job.id in self.batch.lost
 
+    @property
+    def budget(self) -> JobNotes:
+        """To say what the API said of the queue's budgets: `app.current.budget.observe(left=…)`, `.spent(3)`."""
+        return JobNotes(self, self.batch.budget)
+
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         """Enqueue a follow-up in the same atomic step in which this job is done; not at all if it is not."""
         self.batch.follow(self, queue, payload, options)
@@ -80,6 +86,7 @@ class Batch(Generic[T]):
         """The moment (milliseconds) at which the handler's `timeout` is over; None without one."""
         self.stopping = False
         """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
+        self.notes: Notes | None = None
         self.loose: list[NewJob] = []
         self._then: dict[int, list[NewJob]] = {}
         self._make_job = make_job
@@ -95,6 +102,13 @@ class Batch(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<batch of {len(self.jobs)} jobs of {self.queue}>"
+
+    @property
+    def budget(self) -> Notes:
+        """To say what the API said of the queue's budgets: from any thread, and applied when the batch is settled."""
+        if self.notes is None:
+            raise InvalidInput("budget", f"the queue {self.queue} has none; name it: @app.handler(…, budget='…')")
+        return self.notes
 
     def done(self, job: Running[T], result: object = None) -> None:
         """The job is finished. `result` is kept if its queue keeps finished jobs; one that cannot be buries the job."""
@@ -133,7 +147,11 @@ class Batch(Generic[T]):
 
     def follow(self, job: Running[T], queue: str, payload: object, options: EnqueueOptions) -> None:
         """What `Running.enqueue` does."""
-        self._then.setdefault(job.id, []).append(self._make_job(queue, payload, options))
+        self.then(job, self._make_job(queue, payload, options))
+
+    def then(self, job: Running[T], follow_up: NewJob) -> None:
+        """Enqueue this in the step in which the job is done."""
+        self._then.setdefault(job.id, []).append(follow_up)
 
     def result_of(self, job: Running[T]) -> Result | None:
         """What is known of a job so far, with its follow-ups; None while nothing was said."""

@@ -7,14 +7,18 @@ from typing import Any
 
 from accoda.enqueue import EnqueueOptions
 from accoda.errors import RetryLater, WorkerStopped
-from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry
+from accoda.model import Bury, Done, Job, JobInfo, NewJob, Outcome, Retry
 from accoda.payload import UnreadablePayload
+from accoda.priority import Priority
 from accoda.retry import PLAIN, Failed, Limits, Result, decide, describe, give_up
 from accoda.runtime.batch import Batch, Running
 from accoda.runtime.events import HandlerStats
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import Runner
 from accoda.settings import Settings
+
+URGENT_SCORE = 20.0
+"""The score up to which a demand's job counts as urgent."""
 
 
 class Desk:
@@ -46,6 +50,26 @@ class Desk:
     @property
     def timeout(self) -> float | None:
         return self._setting("timeout", self.handler.options.timeout)  # type: ignore[no-any-return]
+
+    @property
+    def budgets(self) -> tuple[str, ...]:
+        return self.handler.options.budgets
+
+    @property
+    def log_for(self) -> float:
+        return self.handler.options.log_for
+
+    def is_urgent(self, head: Job | JobInfo) -> bool:
+        """Whether a job may use what its budgets keep for urgent work: of a demand by its score, else from HIGH on."""
+        limit = self.handler.options.urgent
+        if limit is None and self.handler.rites is not None:
+            limit = URGENT_SCORE
+        if limit is None:
+            # Halfway between two levels: an aging rank was made by the clock of the one who enqueued.
+            since = head.created_at if head.attempts else head.start_time
+            high, normal = (self.handler.line.policy(level, since) for level in (Priority.HIGH, Priority.NORMAL))
+            limit = (high + normal) / 2
+        return head.rank <= limit
 
     @property
     def keep_dead_for(self) -> float | None:

@@ -5,25 +5,30 @@ from __future__ import annotations
 import inspect
 import sys
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin
 
 from msgspec import Struct
 
-from accoda.enqueue import EnqueueOptions, Line
+from accoda.enqueue import Cost, EnqueueOptions, Line
 from accoda.errors import InvalidInput
+from accoda.limits import COST
 from accoda.model import Enqueued, check_queue
 from accoda.payload import Codec, codec_of
 from accoda.priority import policy
 from accoda.retry import RetryRule, rule
 from accoda.runtime.batch import Batch
+from accoda.runtime.rites import Rites
 from accoda.times import seconds
 
 if TYPE_CHECKING:
     from accoda.app import App
 
 RunIn = Literal["loop", "thread", "process"]
+LOG_FOR = 7 * 86_400.0
+"""Seconds for which the log of token use is kept, unless a handler says otherwise."""
+
 T = TypeVar("T")
 A = TypeVar("A")
 R = TypeVar("R")
@@ -43,7 +48,10 @@ class HandlerOptions(TypedDict, total=False):
     keep_dead_for: float | timedelta | None
     timeout: float | timedelta | None
     run_in: RunIn | None
-    cost: int
+    cost: Cost
+    budget: str | Sequence[str] | None
+    urgent: float | None
+    log_for: float | timedelta
     number: int | None
 
 
@@ -60,7 +68,10 @@ class Options(Struct, frozen=True, kw_only=True):
     keep_dead_for: float | None = None
     timeout: float | None = None
     run_in: RunIn
-    cost: int = 0
+    cost: Cost = 0
+    budgets: tuple[str, ...] = ()
+    urgent: float | None = None
+    log_for: float = LOG_FOR
     number: int | None = None
 
 
@@ -81,6 +92,8 @@ class Handler(Generic[T, A, R]):
         self.takes_payload = form.payload
         self.codec: Codec[T] = codec_of(form.type)
         self.options = check_options(function, options)
+        self.rites: Rites | None = None
+        """What a queue of ours does around the runs; a user's handler has none."""
         self.line = Line(
             queue, policy(self.options.policy), self.codec.encode, self.options.keep_for, self.options.cost
         )
@@ -118,7 +131,7 @@ def read_form(function: Callable[..., Any]) -> Form:
         raise InvalidInput("handler", f"{name} takes {names}; a handler takes one payload, or one Batch")
     if not parameters:
         return Form(batch=False, payload=False, type=Any)
-    hint = _hints(function).get(parameters[0].name, Any)
+    hint = hints_of(function).get(parameters[0].name, Any)
     if hint is Batch or get_origin(hint) is Batch:
         return Form(batch=True, payload=True, type=(get_args(hint) or (Any,))[0])
     return Form(batch=False, payload=True, type=hint)
@@ -144,9 +157,35 @@ def check_options(function: Callable[..., Any], given: HandlerOptions) -> Option
         keep_dead_for=_length("keep_dead_for", given.get("keep_dead_for")),
         timeout=_length("timeout", given.get("timeout")),
         run_in=_where(function, given.get("run_in")),
-        cost=given.get("cost", 0),
+        cost=_cost(given.get("cost", 0)),
+        budgets=_budgets(given.get("budget")),
+        urgent=_number("urgent", given.get("urgent")),
+        log_for=seconds("log_for", given.get("log_for", LOG_FOR)),
         number=given.get("number"),
     )
+
+
+def _budgets(given: object) -> tuple[str, ...]:
+    names = (given,) if isinstance(given, str) else () if given is None else given
+    if not isinstance(names, (tuple, list)) or not all(isinstance(name, str) for name in names):
+        raise InvalidInput("budget", f"must be the name of a budget, or a tuple of names, not {given!r:.60}")
+    if len(set(names)) < len(names):
+        raise InvalidInput("budget", f"must name each budget once, not {given!r:.60}")
+    return tuple(names)
+
+
+def _number(field: str, given: object) -> float | None:
+    if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
+        return given
+    raise InvalidInput(field, f"must be a rank, which is a number, not {given!r:.60}")
+
+
+def _cost(given: object) -> Cost:
+    if callable(given) or (isinstance(given, str) and given.isidentifier()):
+        return given
+    if type(given) is int and 0 <= given <= COST:
+        return given
+    raise InvalidInput("cost", f"must be an integer >= 0, a payload field's name or a function, not {given!r:.60}")
 
 
 def _where(function: Callable[..., Any], asked: object) -> RunIn:
@@ -165,7 +204,7 @@ def _where(function: Callable[..., Any], asked: object) -> RunIn:
     return typing.cast(RunIn, asked)
 
 
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
     """The annotations, also of a function that was written inside another one."""
     target = function if inspect.isroutine(function) else type(function).__call__
     frame = sys._getframe(1)

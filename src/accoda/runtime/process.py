@@ -76,6 +76,8 @@ async def _main(app: App, options: ProcessOptions, settings: Settings, stack: Ex
             settings=settings,
             monitors=(logs,) if metrics is None else (logs, metrics),
             on_stats=show,
+            on_budgets=None if metrics is None else metrics.budgets,
+            on_demand=None if metrics is None else metrics.demand,
         ),
     )
     await worker.init()

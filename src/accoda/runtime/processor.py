@@ -13,70 +13,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from typing import Any, TypeVar
 
-from accoda.clock import Clock
 from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
 from accoda.model import Done, Job, Outcome, Refused, Retry
 from accoda.runtime.batch import Batch
-from accoda.runtime.caution import Caution
 from accoda.runtime.desk import Desk, summary, with_follow_ups
-from accoda.runtime.events import Audience, BatchReport, HandlerStats
+from accoda.runtime.events import BatchReport, HandlerStats
 from accoda.runtime.heartbeat import ProcessorState
-from accoda.runtime.keeper import Held, Keeper
-from accoda.runtime.rotation import Rotation
+from accoda.runtime.keeper import Held
+from accoda.runtime.purse import Purse
+from accoda.runtime.rites import Rites
+from accoda.runtime.room import Carry, Room
 from accoda.storage.backoff import Backoff
-from accoda.storage.protocol import Store
 
 T = TypeVar("T")
 
 ALONE = "given back while a job that may be poison runs alone"
 
 log = logging.getLogger("accoda.worker")
-
-
-class Room:
-    """What the processors of a worker share."""
-
-    def __init__(self, store: Store, desks: Mapping[str, Desk], keeper: Keeper, clock: Clock) -> None:
-        self.store = store
-        self.desks = desks
-        self.keeper = keeper
-        self.clock = clock
-        self.rotation = Rotation(desks)
-        self.caution = Caution()
-        self.audience = Audience()
-        self.worker = ""
-        self.stopping = False
-        self.aborted = False
-        self.jobs_run = 0
-
-
-class Carry:
-    """A batch that was run, on its way to be settled."""
-
-    __slots__ = ("batch", "desk", "duration", "flushed", "held", "started", "waited")
-
-    def __init__(self, desk: Desk, batch: Batch[Any], held: Held, started: float) -> None:
-        self.desk = desk
-        self.batch = batch
-        self.held = held
-        self.started = started
-        self.duration = 0.0
-        self.waited = 0.0
-        self.flushed: asyncio.Event | None = None
-        """Set when the last `flush` of it has ended; None: there was none."""
-
-    async def outcomes(self) -> list[Outcome]:
-        """What is still to be settled, at the batch's end.
-
-        A `flush` may be on its way. It is waited for, because until the store has answered nobody knows which of its
-        jobs are settled, and their leases must be kept.
-        """
-        if self.flushed is not None:
-            await self.flushed.wait()
-        return self.desk.outcomes(self.batch, self.batch.jobs)
 
 
 class Processor:
@@ -90,6 +47,7 @@ class Processor:
         self._running: Carry | None = None
         self._since: int | None = None
         self._carry: Carry | None = None
+        self._paid: list[Job] = []
         self._trouble = Backoff(0.2, 5.0)
 
     async def run(self) -> None:
@@ -113,6 +71,8 @@ class Processor:
         try:
             await self.run_once(desk)
         except Exception:  # a mistake of ours: the leases in hand will end, the loop goes on
+            if self.room.purse is not None:
+                self.room.purse.forget(self._paid)
             log.exception("processor %d failed in queue %s; going on in a second", self.number, desk.queue)
             await asyncio.sleep(1)
 
@@ -123,6 +83,10 @@ class Processor:
         jobs = await self._exchange(desk)
         if not jobs:
             self.room.caution.put_down(self)
+            return
+        if not await self._prepare(desk, jobs):
+            if self.room.purse is not None:
+                self.room.purse.forget(jobs)
             return
         batches, buried = desk.open_batches(jobs)
         if buried:
@@ -164,7 +128,9 @@ class Processor:
             # batch may end meanwhile; it waits for this, so no outcome is sent twice.
             carry.flushed = asyncio.Event()
             try:
-                refused = await self._settle(outcomes)
+                if self.room.purse is not None and carry.batch.notes is not None:
+                    await self._pay(self.room.purse, outcomes)
+                refused = await self._end(carry.desk, outcomes)
                 carry.batch.settled.update(outcome.lease.id for outcome in outcomes)
             finally:
                 carry.flushed.set()
@@ -220,9 +186,12 @@ class Processor:
         """
         settling = None if self._carry is None else asyncio.ensure_future(self._settle_carry())
         try:
-            count = desk.batch_size
-            jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
-            self.room.rotation.report(desk.queue, count, len(jobs))
+            if self.room.purse is not None and desk.budgets:
+                jobs = await self._take_paid(self.room.purse, desk, settling)
+            else:
+                count = desk.batch_size
+                jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
+                self.room.rotation.report(desk.queue, count, len(jobs))
             self._trouble.reset()
         except StorageError as error:
             jobs = []
@@ -233,6 +202,16 @@ class Processor:
             if settling is not None:
                 await settling
         return jobs
+
+    async def _take_paid(self, purse: Purse, desk: Desk, settling: asyncio.Future[None] | None) -> list[Job]:
+        """Take what the budgets allow. What the last batch really cost, and what the API said, is known first."""
+        if settling is not None:
+            await settling
+        paid = await purse.take(desk)
+        if paid.buried:
+            await self._bury(desk, paid.buried)
+        self._paid = paid.jobs
+        return paid.jobs
 
     async def _run(self, desk: Desk, held: Held, started: float) -> None:
         batch = held.batch
@@ -250,6 +229,8 @@ class Processor:
         began = time.monotonic()
         try:
             if len(batch.results) < len(batch):
+                if batch.notes is not None and self.room.purse is not None:
+                    self.room.purse.begin(batch)
                 await desk.runner.run(batch, timeout)
         finally:
             carry.duration = time.monotonic() - began
@@ -261,6 +242,8 @@ class Processor:
         def lost(ids: Collection[int]) -> None:
             desk.runner.stop(batch, ids, LeaseLost("the lease was lost: cancelled, replaced, or given to another"))
 
+        if self.room.purse is not None and desk.budgets:
+            self.room.purse.open(batch)
         held = Held(batch, desk.lease, lost, desk.decide)
         self.room.keeper.hold(held)
         return held
@@ -271,9 +254,11 @@ class Processor:
             return
         try:
             outcomes = await carry.outcomes()
+            if self.room.purse is not None and carry.batch.notes is not None:
+                await self._pay(self.room.purse, outcomes)
             # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
             follow = await self._enqueue_loose(carry.batch, outcomes)
-            refused = await self._settle(outcomes) if follow else _lost(outcomes)
+            refused = await self._end(carry.desk, outcomes) if follow else _lost(outcomes)
         finally:
             self.room.keeper.let_go(carry.held)
         self._report(carry, outcomes, refused, whole=True)
@@ -283,6 +268,45 @@ class Processor:
         if not batch.loose or with_follow_ups(outcomes, batch.loose):
             return True
         return await self._insist("enqueue follow-ups", lambda: self.room.store.enqueue(batch.loose)) is not None
+
+    async def _pay(self, purse: Purse, outcomes: list[Outcome]) -> None:
+        """See to what these jobs cost, before they end: if this process dies in between, they run, and cost, again."""
+        try:
+            lines = await purse.pay(outcomes)
+        except Exception:  # a mistake of ours: it must not keep the jobs from their end
+            log.exception("cannot settle what jobs have cost")
+            return
+        if lines:
+            await self._insist("log the use of tokens", lambda: self.room.store.enqueue(lines))
+
+    async def _prepare(self, desk: Desk, jobs: list[Job]) -> bool:
+        """Let the queue's rites look at the jobs of a take. False: the store will not have it, and the leases end."""
+        rites = desk.handler.rites
+        if rites is None:
+            return True
+        what = "read what the jobs need"
+        return await self._insist(what, lambda: _done(rites.opening(self.room.store, jobs))) is not None
+
+    async def _end(self, desk: Desk, outcomes: list[Outcome]) -> list[Refused]:
+        """Settle, with the queue's rites if it has some: again for those whose waiters grew meanwhile."""
+        rites = desk.handler.rites
+        if rites is None:
+            return await self._settle(outcomes)
+        refused: list[Refused] = []
+        while outcomes:
+            ready = await self._insist("read the waiters", partial(self._endings, rites, outcomes))
+            if ready is None:
+                return refused + _lost(outcomes)
+            answer = await self._settle(ready)
+            grown = {refusal.lease for refusal in answer if refusal.why == "grown"}
+            refused += [refusal for refusal in answer if refusal.why != "grown"]
+            gone = {refusal.lease for refusal in answer}
+            rites.ended([outcome for outcome in ready if outcome.lease not in gone])
+            outcomes = [outcome for outcome in outcomes if outcome.lease in grown]
+        return refused
+
+    def _endings(self, rites: Rites, outcomes: list[Outcome]) -> Awaitable[list[Outcome]]:
+        return rites.ending(self.room.store, outcomes)
 
     async def _settle(self, outcomes: list[Outcome]) -> list[Refused]:
         """Settle. To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
@@ -316,6 +340,8 @@ class Processor:
                 return None
 
     async def _bury(self, desk: Desk, buried: list[Outcome]) -> None:
+        if self.room.purse is not None:
+            await self._pay(self.room.purse, buried)
         refused = await self._settle(buried)
         stats = HandlerStats(errors=len(buried), buried=len(buried) - len(refused), lost=len(refused))
         self.room.audience.batch_started(desk.queue, desk.number, len(buried))
@@ -324,7 +350,10 @@ class Processor:
 
     async def _give_back(self, others: list[Held]) -> None:
         leases = [job.job.lease for held in others for job in held.batch]
-        await self._settle([Retry(lease, reason=ALONE) for lease in leases])
+        back: list[Outcome] = [Retry(lease, reason=ALONE) for lease in leases]
+        if self.room.purse is not None:
+            await self._pay(self.room.purse, back)
+        await self._settle(back)
         for held in others:
             self.room.keeper.let_go(held)
 
@@ -343,6 +372,11 @@ class Processor:
             tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
         )
         self.room.audience.batch_ended(report)
+
+
+async def _done(call: Awaitable[None]) -> bool:
+    await call
+    return True
 
 
 def _lost(outcomes: list[Outcome]) -> list[Refused]:

@@ -9,6 +9,9 @@ wait together in one `wait` of the storage, so fifty empty queues cost as much a
       └──────────────── take was full ──────┴──── take found fewer ─────────┘
 
 A queue that was woken is probed by one processor first: eight free processors do not all run for one job.
+
+A queue whose head cannot be paid yet is *held* until a moment: it has jobs, so the common wait would come back at once,
+and is left out of it. A timer, or tokens that came back, make it *woken*.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any
 
+from accoda.clock import Cancel, Clock
 from accoda.errors import StorageError
 from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Storage
@@ -28,6 +32,8 @@ WAIT = 60.0
 """Seconds that one `wait` of the storage lasts at most."""
 SOON = 0.002
 """Seconds before a queue that just gave jobs joins the common wait: most often its processor is back sooner."""
+SHORTEST_HOLD = 5
+"""Milliseconds that a queue is held at least."""
 
 log = logging.getLogger("accoda.worker")
 
@@ -37,16 +43,23 @@ class _Sleep(Enum):
     ASLEEP = 1
     WOKEN = 2
     PROBED = 3
+    HELD = 4
 
 
 class _Line:
-    __slots__ = ("busy", "cap", "limit", "state")
+    __slots__ = ("busy", "cap", "limit", "state", "timer")
 
     def __init__(self) -> None:
         self.state = _Sleep.WOKEN
         self.busy = 0
         self.limit: int | None = None
         self.cap: int | None = None
+        self.timer: Cancel | None = None
+
+    def end_hold(self) -> None:
+        if self.timer is not None:
+            self.timer()
+            self.timer = None
 
 
 class Rotation:
@@ -116,6 +129,31 @@ class Rotation:
             line.state = _Sleep.ASLEEP
             self._join(at_once=got == 0)
 
+    def hold(self, queue: str, moment: int, clock: Clock) -> None:
+        """Nothing of this queue can be paid before `moment`, by that clock. Give it no turn until then.
+
+        It is not idle work either: for a worker that ends when nothing is left to start, it sleeps.
+        """
+        line = self._lines[queue]
+        line.end_hold()
+        line.state = _Sleep.HELD
+        self.last_take = time.monotonic()  # somebody has looked: a queue that waits for its budget is no stall
+        # Never in the past: a wake-up in this very moment, and a look that holds it again, would go round for ever.
+        line.timer = clock.call_at(max(moment, clock.now() + SHORTEST_HOLD), lambda: self.release([queue]))
+
+    def release(self, queues: Iterable[str]) -> None:
+        """Look into these queues again, those of them that are held."""
+        for queue in queues:
+            line = self._lines.get(queue)
+            if line is not None and line.state is _Sleep.HELD:
+                line.end_hold()
+                line.state = _Sleep.WOKEN
+        self._bell.set()
+
+    def held(self) -> list[str]:
+        """The queues that wait for a budget."""
+        return [queue for queue, line in self._lines.items() if line.state is _Sleep.HELD]
+
     def wake(self, queues: Iterable[str]) -> None:
         """These queues may have jobs."""
         for queue in queues:
@@ -145,13 +183,18 @@ class Rotation:
 
     @property
     def idle(self) -> bool:
-        """Whether every queue sleeps and no processor is at work: nothing is left to start."""
-        return all(line.state is _Sleep.ASLEEP and not line.busy for line in self._lines.values())
+        """Whether every queue sleeps or waits for tokens, and no processor is at work: nothing is left to start."""
+        return all(line.state in _CLOSED and not line.busy for line in self._lines.values())
 
     async def rest(self) -> None:
         """Until there may be something to pick."""
         self._bell.clear()
         await self._bell.wait()
+
+    def close(self) -> None:
+        """The worker leaves: no timer shall ring."""
+        for line in self._lines.values():
+            line.end_hold()
 
     def restart(self) -> None:
         """After the connection was made anew: look into every queue again."""
@@ -230,3 +273,4 @@ class Sleeper:
 
 
 _OPEN = (_Sleep.AWAKE, _Sleep.WOKEN)
+_CLOSED = (_Sleep.ASLEEP, _Sleep.HELD)

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
+from accoda.budget import BudgetView
 from accoda.clock import SystemClock
+from accoda.demand.demand import Demand, DemandView
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.model import Stats, check_queue
 from accoda.runtime import heartbeat
@@ -30,12 +32,15 @@ from accoda.runtime.events import Audience, Monitor
 from accoda.runtime.heartbeat import Heartbeat
 from accoda.runtime.keeper import Keeper
 from accoda.runtime.manager import Manager, limits
-from accoda.runtime.processor import Processor, Room
+from accoda.runtime.processor import Processor
+from accoda.runtime.purse import Purse, Tally
 from accoda.runtime.rates import Rates
 from accoda.runtime.retention import EVERY, forget_dead
+from accoda.runtime.room import Room
 from accoda.runtime.rotation import Sleeper
 from accoda.runtime.runners import make_runner
 from accoda.runtime.upkeep import Upkeep
+from accoda.runtime.usage import forget_usage
 from accoda.runtime.watchdog import stalled
 from accoda.settings import Settings
 
@@ -51,7 +56,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What may be said of a worker; what may change while it runs is in its settings instead.
 
     `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
-    start. `on_stats` is told the store's counters at each heartbeat.
+    start. `on_stats` is told the store's counters at each heartbeat, `on_budgets` the state of the budgets and what
+    this worker counts of them, and `on_demand`, at each upkeep of a demand, its numbers.
     """
 
     queues: tuple[str, ...] = ()
@@ -61,6 +67,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     settings: Settings | None = None
     monitors: tuple[Monitor, ...] = ()
     on_stats: Callable[[Stats], None] | None = None
+    on_budgets: Callable[[Mapping[str, BudgetView], Mapping[str, Tally]], None] | None = None
+    on_demand: Callable[[DemandView], None] | None = None
 
 
 class Worker:
@@ -101,6 +109,8 @@ class Worker:
         room = Room(store, desks, keeper, self._clock)
         room.audience = Audience((self._rates, *self.options.monitors))
         room.worker = self.id
+        if any(desk.budgets for desk in desks.values()):
+            room.purse = Purse(room, self.app.accounts.office)
         keeper.start()
         self._room = room
         self._sleeper = Sleeper(room.rotation, store)
@@ -180,9 +190,12 @@ class Worker:
         )
 
     def _upkeep(self) -> Upkeep:
-        every = self.settings.worker("heartbeat").value
+        every, room = self.settings.worker("heartbeat").value, self._in_room()
         upkeep = Upkeep()
         upkeep.every(1.0, self._flush)
+        if room.purse is not None:
+            leases = [desk.lease for desk in room.desks.values() if desk.budgets]
+            upkeep.every(min(1.0, min(leases) / 4), room.purse.renew)
         if self.options.burst:
             upkeep.add(self._stop_when_idle())
             return upkeep
@@ -193,6 +206,10 @@ class Worker:
         if self._manager is not None:
             upkeep.every(2.0, self._manage)
         upkeep.every(EVERY, self._forget_dead, at_once=True)
+        for demand in self._demands():
+            upkeep.every(demand.upkeep, partial(self._see_to, demand), at_once=True)
+            if demand.prefetch is not None:
+                upkeep.every(demand.prefetch.every, partial(self._fetch_ahead, demand), at_once=True)
         return upkeep
 
     async def _flush(self) -> None:
@@ -209,6 +226,8 @@ class Worker:
                 await self._reconnect()
             if self.options.on_stats is not None:
                 self.options.on_stats(stats)
+            if self.options.on_budgets is not None and room.purse is not None:
+                self.options.on_budgets(await self.app.budget_views(), room.purse.tallies)
             ttl = 3 * self.settings.worker("heartbeat").value
             await room.store.write(heartbeat.PREFIX + self.id, heartbeat.encode(self.heartbeat()), ttl=ttl)
         except StorageError as error:
@@ -220,7 +239,8 @@ class Worker:
         free = sum(processor.state.queue is None for processor in self._processors)
         silent = time.monotonic() - room.rotation.last_take
         after = self.settings.worker("stall_after").value
-        problem = stalled(stats, self.queues, free, silent, after)
+        held = room.rotation.held()  # not stalled: there is nothing to pay with
+        problem = stalled(stats, [queue for queue in self.queues if queue not in held], free, silent, after)
         if problem:
             log.error("stalled: %s; connecting anew", problem)
         elif self.problem:
@@ -245,6 +265,22 @@ class Worker:
         keep = {queue: age for queue, desk in room.desks.items() if (age := desk.keep_dead_for) is not None}
         with suppress(StorageError):
             await forget_dead(room.store, keep)
+            logs = {queue: desk.log_for for queue, desk in room.desks.items() if desk.budgets}
+            if logs:
+                await forget_usage(room.store, logs, await self.app.accounts.office.clock.now())
+
+    def _demands(self) -> list[Demand]:
+        return [demand for queue, demand in self.app.demands.items() if queue in self.queues]
+
+    async def _see_to(self, demand: Demand) -> None:
+        with suppress(StorageError):
+            await demand.upkeep_once(self._in_room().store, self.id)
+            if self.options.on_demand is not None:
+                self.options.on_demand(await demand.view())
+
+    async def _fetch_ahead(self, demand: Demand) -> None:
+        with suppress(StorageError):
+            await demand.prefetch_once(self._in_room().store)
 
     async def _stop_when_idle(self) -> None:
         """A burst ends when every queue sleeps, nobody works, and the counters agree that nothing is ready."""
@@ -253,7 +289,9 @@ class Worker:
             await room.rotation.quiet.wait()
             room.rotation.quiet.clear()
             queues = (await room.store.stats()).queues
+            waits = room.rotation.held()  # for tokens, as a delayed job does for its moment: nothing to start now
             ready = [q for q in self.queues if q in queues and queues[q].ready and not queues[q].paused]
+            ready = [queue for queue in ready if queue not in waits]
             if not room.rotation.idle:
                 continue
             if not ready:
@@ -317,6 +355,9 @@ class Worker:
                 if self._manager is not None:
                     await self._manager.close()
                 await room.store.write(heartbeat.PREFIX + self.id, b"", ttl=0)
+        room.rotation.close()
+        if room.purse is not None:
+            await room.purse.close()
         for desk in room.desks.values():
             await desk.runner.close()
         room.keeper.close()
@@ -349,4 +390,10 @@ def _served(app: App, asked: tuple[str, ...]) -> list[str]:
         check_queue(queue)
         if queue not in handlers:
             raise InvalidInput("queues", f"there is no handler for {queue!r}; there is one for {', '.join(handlers)}")
-    return list(dict.fromkeys(asked)) or list(handlers)
+    served = list(dict.fromkeys(asked)) or list(handlers)
+    for queue in served:
+        for budget in handlers[queue].options.budgets:
+            if budget not in app.budgets:
+                known = ", ".join(app.budgets) or "none"
+                raise InvalidInput("budget", f"{budget!r} of {queue} is not declared: app.budget(…); there is {known}")
+    return served

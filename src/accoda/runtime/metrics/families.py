@@ -15,6 +15,7 @@ Kind = Literal["counter", "gauge", "histogram"]
 Mode = Literal["livesum", "livemostrecent"]
 
 QUEUE = ("queue", "queue_num")
+BUDGET = ("budget",)
 
 # From a cycle on a local store to a batch that is far too long.
 CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
@@ -71,6 +72,29 @@ FAMILIES = (
     Family("queue_job_errors_total", "counter", "Runs that failed, whether retried or buried."),
     Family("queue_lost_leases_total", "counter", "Jobs whose lease was lost while they ran here."),
     Family("queue_slow_cycles_total", "counter", "Cycles longer than the setting slow_cycle."),
+    *(
+        Family(f"queue_budget_{name}", "gauge", text, labels=BUDGET, mode="livemostrecent")
+        for name, text in (
+            ("tokens_capacity", "Tokens that the budget holds at most."),
+            ("tokens_available", "Tokens that an ordinary job could have now."),
+            ("tokens_reserved", "Tokens that are reserved for jobs under way."),
+            ("tokens_used_today", "Tokens used since midnight UTC, by all workers."),
+            ("utilisation", "The share of the tokens of this day that was used."),
+            ("closed", "1 while the budget is closed, else 0."),
+        )
+    ),
+    *(
+        Family(f"queue_demand_{name}", "gauge", text, labels=("queue", *more), mode="livemostrecent")
+        for name, more, text in (
+            ("waiting_jobs", ("band",), "Fetches that wait, by the band of their score."),
+            ("mean_wait_seconds", (), "Mean age of the fetches that wait."),
+            ("hit_ratio", (), "The share of the requests that found a result, fresh or stale."),
+            ("events", ("event",), "What was counted since the demand's first use, by all processes."),
+        )
+    ),
+    Family("queue_budget_tokens_used_total", "counter", "Tokens that jobs of this worker used.", labels=BUDGET),
+    Family("queue_budget_refusals_total", "counter", "Calls of this worker that the API refused.", labels=BUDGET),
+    Family("queue_budget_waits_total", "counter", "Takes of this worker that had to wait for tokens.", labels=BUDGET),
 )
 
 

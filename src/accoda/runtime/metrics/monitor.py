@@ -5,11 +5,15 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterable, Mapping
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
+from accoda.budget import BudgetView
+from accoda.demand import DemandView
 from accoda.model import QueueStats, Stats
 from accoda.runtime.events import BatchReport
 from accoda.runtime.metrics.families import load, register
+from accoda.runtime.purse import Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -17,6 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("accoda.metrics")
 
 _NOTHING = QueueStats()
+_NO_TALLY = Tally()
 
 
 def ten_seconds(queue: str) -> float:
@@ -50,6 +55,7 @@ class Metrics:
         self._workers = self._families["queue_running_workers"]
         self._processors = self._families["queue_running_job_processors"]
         self._queues: dict[tuple[str, int | None], _Queue] = {}
+        self._counted: dict[str, Tally] = {}
 
     def batch_started(self, queue: str, number: int | None, jobs: int) -> None:
         self._of(queue, number).in_progress.inc(jobs)
@@ -79,6 +85,27 @@ class Metrics:
         for name, number in numbers.items():
             self._of(name, number).show(stats.queues.get(name, _NOTHING))
 
+    def budgets(self, views: Mapping[str, BudgetView], tallies: Mapping[str, Tally]) -> None:
+        """What the budgets of this worker's queues have, and what it counts of them: `tallies` from its start on."""
+        for name, tally in tallies.items():
+            if (view := views.get(name)) is not None:
+                for gauge, number in _levels(view).items():
+                    self._families[f"queue_budget_{gauge}"].labels(name).set(number)
+            counted = self._counted.get(name, _NO_TALLY)
+            self._families["queue_budget_tokens_used_total"].labels(name).inc(tally.used - counted.used)
+            self._families["queue_budget_refusals_total"].labels(name).inc(tally.refused - counted.refused)
+            self._families["queue_budget_waits_total"].labels(name).inc(tally.waits - counted.waits)
+            self._counted[name] = copy(tally)
+
+    def demand(self, view: DemandView) -> None:
+        """What a demand has waiting, and what it has counted."""
+        for band, jobs in view.waiting.bands.items():
+            self._families["queue_demand_waiting_jobs"].labels(view.queue, band).set(jobs)
+        self._families["queue_demand_mean_wait_seconds"].labels(view.queue).set(view.waiting.mean_wait)
+        self._families["queue_demand_hit_ratio"].labels(view.queue).set(view.counts.hit_rate)
+        for event in view.counts.__struct_fields__:
+            self._families["queue_demand_events"].labels(view.queue, event).set(getattr(view.counts, event))
+
     def page(self) -> bytes:
         """The page in Prometheus' text format.
 
@@ -103,6 +130,17 @@ class Metrics:
             labels = (name, "" if number is None else str(number))
             queue = self._queues[key] = _Queue(self._families, labels)
         return queue
+
+
+def _levels(view: BudgetView) -> dict[str, float]:
+    return {
+        "tokens_capacity": view.capacity,
+        "tokens_available": view.available,
+        "tokens_reserved": view.reserved,
+        "tokens_used_today": view.used_today,
+        "utilisation": view.utilisation,
+        "closed": 0 if view.closed_until is None else 1,
+    }
 
 
 class _Queue:

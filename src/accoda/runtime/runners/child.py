@@ -26,6 +26,7 @@ from accoda.limits import set_limits
 from accoda.retry import Failed, Result, finished
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler
+from accoda.runtime.notes import Notes
 from accoda.runtime.runners import wire
 from accoda.runtime.runners.base import invoker
 from accoda.runtime.runners.raised import pack
@@ -56,6 +57,8 @@ class RemoteBatch(Batch[Any]):
         self.results: dict[int, Result] = Told(tell)
         self.deadline = work.deadline
         self._tell = tell
+        if handler.options.budgets:
+            self.notes = Notes(handler.options.budgets, lambda note: tell(wire.Noted(note)))
 
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         self._tell(wire.Follow(None, self._make_job(queue, payload, options)))

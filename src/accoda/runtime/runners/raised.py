@@ -17,7 +17,7 @@ from typing import Any
 from msgspec import Struct
 
 from accoda import errors
-from accoda.errors import BuryJob, InvalidInput, RemoteError, RetryLater
+from accoda.errors import BuryJob, InvalidInput, RateLimited, RemoteError, RetryLater
 from accoda.limits import TEXT
 from accoda.model import clean
 from accoda.retry import describe
@@ -36,6 +36,7 @@ class Raised(Struct):
     args: list[Plain] | None = None
     delay: float | timedelta | None = None
     at: datetime | int | None = None
+    budget: str | None = None
 
 
 class RemoteTraceback(Exception):
@@ -58,6 +59,8 @@ def pack(error: BaseException) -> Raised:
             raised.delay = error.delay
         if isinstance(error.at, (int, datetime)):
             raised.at = error.at
+        if isinstance(error, RateLimited) and isinstance(error.budget, str):
+            raised.budget = clean(error.budget)
         wrong = error.delay if raised.delay is None else error.at if raised.at is None else None
         if wrong is not None:  # the rule says when, and the reason why, as where the handler runs in the worker
             return pack(InvalidInput("delay", f"RetryLater takes seconds or a moment, not {wrong!r:.80}"))
@@ -114,6 +117,11 @@ def _retry_later(kind: Any, raised: Raised) -> BaseException:
     return error
 
 
+def _rate_limited(kind: Any, raised: Raised) -> BaseException:
+    error: BaseException = kind(raised.delay, at=raised.at, budget=raised.budget, reason=raised.text)
+    return error
+
+
 def _text_only(kind: Any, raised: Raised) -> BaseException:
     error: BaseException = kind(raised.text)
     return error
@@ -150,6 +158,7 @@ def _errors_of(module: Any) -> list[type[BaseException]]:
 
 
 _BUILDERS: dict[Any, Callable[[Any, Raised], BaseException]] = {
+    RateLimited: _rate_limited,
     RetryLater: _retry_later,
     BuryJob: _text_only,
     InvalidInput: _invalid_input,
@@ -167,7 +176,7 @@ def _can_be_base(kind: Any) -> bool:
     """Whether it can stand beside RemoteError: it is made without arguments."""
     try:
         _named("Probe", RemoteError, kind)()
-    except TypeError:
+    except (TypeError, InvalidInput):
         return False
     return True
 

@@ -99,6 +99,9 @@ class Talk:
                 self._next()
             case wire.Follow(id=id, job=job):
                 self._follow(id, job)
+            case wire.Noted(note=note):
+                if self.run.batch.notes is not None:
+                    self.run.batch.notes.hear(note)
             case wire.Over(raised=raised):
                 self._end(raised)
 

@@ -1,7 +1,7 @@
 """What a worker and its child processes say to each other, in msgpack over a socket of their own.
 
 worker → child    Hello · Work · Note                        the end of the stream: the child must end
-child → worker    Ready or Broken · Began · Said, Follow, Skipped · Over
+child → worker    Ready or Broken · Began · Said, Follow, Noted, Skipped · Over
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from accoda.model import Job, NewJob
 from accoda.retry import Failed, Finished, Result
+from accoda.runtime.notes import Note as BudgetNote
 from accoda.runtime.runners.raised import Raised, pack, unpack
 
 
@@ -70,6 +71,12 @@ class Follow(Struct, tag=True):
     job: NewJob
 
 
+class Noted(Struct, tag=True):
+    """What the handler said of its queue's budgets."""
+
+    note: BudgetNote
+
+
 class Skipped(Struct, tag=True):
     """A job that was not begun, because it was lost before."""
 
@@ -83,7 +90,7 @@ class Over(Struct, tag=True):
 
 
 ToChild = Hello | Work | Note
-ToWorker = Ready | Broken | Began | Said | Follow | Skipped | Over
+ToWorker = Ready | Broken | Began | Said | Follow | Noted | Skipped | Over
 
 encode = msgspec.msgpack.Encoder().encode
 _for_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode

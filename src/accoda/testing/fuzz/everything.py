@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from accoda.testing.fuzz import contracts, documents, payloads, sources, wires
+from accoda.testing.fuzz import contracts, demands, documents, payloads, sources, wires
 from accoda.testing.fuzz.target import Target
 
 
 def all_targets() -> list[Target]:
-    return [*payloads.targets(), *contracts.targets(), *documents.targets(), *sources.targets(), *wires.targets()]
+    parts = (payloads, contracts, documents, demands, sources, wires)
+    return [target for part in parts for target in part.targets()]

@@ -12,6 +12,7 @@ import msgspec
 
 from accoda.model import Job, Lease, NewJob
 from accoda.retry import Failed, Finished
+from accoda.runtime.notes import Note
 from accoda.runtime.runners import wire
 from accoda.testing.fuzz.target import Target
 
@@ -112,6 +113,7 @@ def _from_child() -> Target:
         *(wire.said(7, Failed(error)) for error in errors),
         wire.said(7, Finished(b"result"), final=True),
         wire.Follow(7, NewJob("emails", b"x", rank=1.0, key="k")),
+        wire.Noted(Note(at=0, budget="keepa", left=12, refill_in=30.0)),
         wire.Skipped(3),
         wire.Broken("why"),
         wire.Began(),
