@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check fuzz simulate power-cuts chaos bench bench-peers bench-contract fire-peers clean
+.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand fire-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -29,9 +29,10 @@ check: setup  ## types and style
 fuzz: setup  ## a million hostile inputs for every decoder (about 2 minutes)
 	$(BIN)/python -m accoda.testing.fuzz --decodes 1000000
 
-bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 15 minutes)
+bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 20 minutes)
 	$(BIN)/python -m benchmarks
 	$(BIN)/python -m benchmarks.postgres_rot
+	$(BIN)/python -m benchmarks.demand
 
 power-cuts: setup  ## cut the power of SQLite stores, CUTS=2000 times in each mode (about a minute)
 	$(BIN)/python -m accoda.testing.powercut --cuts $(or $(CUTS),2000)
@@ -42,11 +43,21 @@ bench-peers: setup servers  ## beside other queues for Python, each in an enviro
 bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
 	@$(BIN)/python -m benchmarks.contract
 
+bench-demand: setup servers  ## requests that share a fetch, beside plain enqueues; 100,000 on one key (about 2 minutes)
+	$(BIN)/python -m benchmarks.demand
+
 fire-peers: setup servers  ## ten kills in 2,000 jobs, for Accoda and for others (about 6 minutes)
 	$(BIN)/python -m benchmarks.peers.fire
 
 STORAGE ?= redis
 MINUTES ?= 5
+
+chaos-demand: setup servers  ## a crowd before one key, its worker killed KILLS=20 times, on every storage (about 10 minutes)
+	$(BIN)/python -m chaos.demand --kills $(or $(KILLS),20)
+
+deals: setup  ## the simulated day and hour of the deals example, into examples/deals/results/ (about a minute)
+	$(BIN)/python -m examples.deals.day
+	$(BIN)/python -m examples.deals.hour
 
 chaos: setup servers  ## real processes under fire, then a verdict: STORAGE=redis MINUTES=5, and SEED, FAULTS, BESIDE
 	$(BIN)/python -m chaos --storage $(STORAGE) --minutes $(MINUTES) \

@@ -105,7 +105,7 @@ async def producers(store: Store, count: int, seconds: float) -> float:
     async def produce() -> None:
         await store.enqueue([NewJob("produced", PAYLOAD)])
 
-    return await _together(produce, count, seconds)
+    return await together(produce, count, seconds)
 
 
 async def processors(store: Store, count: int, seconds: float) -> float:
@@ -119,12 +119,13 @@ async def processors(store: Store, count: int, seconds: float) -> float:
         assert jobs, "the queue ran empty: the sample would measure nothing"
         await store.settle([Done(jobs[0].lease)])
 
-    rate = await _together(process, count, seconds)
+    rate = await together(process, count, seconds)
     await store.purge(queue, "ready")
     return rate
 
 
-async def _together(step: Callable[[], Awaitable[None]], count: int, seconds: float) -> float:
+async def together(step: Callable[[], Awaitable[None]], count: int, seconds: float) -> float:
+    """Steps a second that so many callers make, each one after another."""
     start = time.perf_counter()
     total = 0
 

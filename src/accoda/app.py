@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast,
 from accoda.budget import Books, Budget, BudgetView
 from accoda.clock import Clock, SystemClock
 from accoda.connections import Connections, lazy_store
-from accoda.demand.demand import Demand, DemandOptions
+from accoda.demand.demand import Demand
+from accoda.demand.options import DemandOptions
 from accoda.enqueue import EnqueueOptions, Line, new_job, new_jobs
 from accoda.errors import InvalidInput
 from accoda.model import Enqueued, JobInfo, NewJob, check_count, check_queue

@@ -402,3 +402,22 @@ async def test_a_huge_crowd_is_delivered_by_way_of_bundles(
     assert (await shop.app.storage.stats()).queues["deals.deliver"].ready == 4, "three of seven, one of four"
     await shop.app.run_until_idle()
     assert sorted(shop.got) == sorted((f"w{n}", 1) for n in range(25))
+
+
+def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
+    from accoda import Done, Lease, NewJob, Retry
+    from accoda.model import Outcome
+    from accoda.runtime.processor import _portions
+
+    def done(id: int, follow_ups: int) -> Done:
+        return Done(Lease("q", id, 0), (NewJob("q.x"),) * follow_ups)
+
+    outcomes: list[Outcome] = [
+        done(1, 600),
+        done(2, 400),
+        done(3, 1),
+        done(4, 5000),
+        Retry(Lease("q", 5, 0)),
+        done(6, 9),
+    ]
+    assert [[outcome.lease.id for outcome in part] for part in _portions(outcomes)] == [[1, 2], [3], [4], [5, 6]]

@@ -27,6 +27,7 @@ async def test_the_page_tells_who_waits_and_what_was_answered() -> None:
         await worker.init()
         await app.storage.pause("deals")
         await worker._see_to(deals)
+        await worker.graceful_stop()
         await worker._leave()
     page = metrics.page().decode()
     assert 'queue_demand_waiting_jobs{band="normal",queue="deals"} 3.0' in page

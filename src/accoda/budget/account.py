@@ -218,8 +218,9 @@ def measure(account: Account, seen: Observation) -> Account:
     """Find out how much a step, or a reset, really brings.
 
     The last one was reckoned to raise what is left from `low` to `high`. What the API has left, and what was spent
-    `since` then, and what calls under way may have taken off already, is the most that it can have raised it to. If that
-    is less, so is the pace. It is raised again, never above what the code says, when the API has more than `high` left.
+    `since` then, and what calls under way may have taken off already, is the most that it can have raised it to. If
+    that is less, so is the pace. It is raised again, never above what the code says, when the API has more than `high`
+    left.
     """
     gain = account.high - account.low
     if flows_evenly(account) or gain <= TINY:

@@ -14,22 +14,20 @@ answer = await deals.request("Informatica", Waiter("automation-7", tier="pro", d
 from __future__ import annotations
 
 import asyncio
-import inspect
 import secrets
 import time
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, Unpack, cast, get_args, get_origin, overload
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
-from msgspec import Struct
-
 from accoda.demand import delivering, fetching
-from accoda.demand.counters import Counters, Counts, read_counts
-from accoda.demand.prefetch import Prefetch
+from accoda.demand.counters import Counters, read_counts
+from accoda.demand.functions import Anything, checked, data_type, named, parameters_of
+from accoda.demand.options import Answer, DemandOptions, DemandView, Left, What
 from accoda.demand.records import Cached, Delivery, Errand, deliveries, read_cached, write
-from accoda.demand.score import SEED, URGENT, Weights, crowd_of, score
-from accoda.demand.standing import QueueMetrics, Standing, read_metrics
+from accoda.demand.score import SEED, URGENT, crowd_of, score
+from accoda.demand.standing import Standing, read_metrics
 from accoda.demand.waiters import (
     ASKS,
     JOINS,
@@ -42,7 +40,7 @@ from accoda.demand.waiters import (
     read_entries,
     write_entry,
 )
-from accoda.enqueue import Cost, cost_of
+from accoda.enqueue import cost_of
 from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
 from accoda.model import Enqueued, NewJob, check_queue
 from accoda.payload import Codec
@@ -55,50 +53,9 @@ if TYPE_CHECKING:
     from accoda.app import App
 
 F = TypeVar("F", bound=Callable[..., Any])
-What = Literal["cached", "stale", "attached", "created"]
-Left = Literal["left", "cancelled", "absent"]
 
 KEPT_LEAST = 3600.0
 """Seconds for which a result is kept for its deliveries, also where nothing is cached."""
-
-
-class Answer(Struct, frozen=True):
-    """What became of a request. `id` is the job that serves it: the delivery of a result that is there, else the fetch.
-
-    `waiters` is how many entries the fetch job has, those who left included; `fetched_at` is that of a result that is
-    there.
-    """
-
-    what: What
-    id: int
-    waiters: int = 0
-    fetched_at: int | None = None
-
-
-class DemandView(Struct, frozen=True):
-    """A demand in numbers: its waiting jobs as the last upkeep found them, and what was counted since its first use."""
-
-    queue: str
-    waiting: QueueMetrics
-    counts: Counts
-
-
-class DemandOptions(TypedDict, total=False):
-    """What may be said of a demand.
-
-    `fresh_for`: how long a result is as good as new; `keep_for`: how long it is given, as stale, while a new one is
-    fetched (never less than `fresh_for`). `cost` (a number, or a function of the key) is taken from `budget`, one name
-    or several. `weights` make the score, `prefetch` fetches ahead when nothing else is to do. Every `upkeep` seconds
-    the ranks that time has made wrong are put right.
-    """
-
-    fresh_for: float | timedelta
-    keep_for: float | timedelta | None
-    cost: Cost
-    budget: str | tuple[str, ...] | None
-    weights: Weights
-    prefetch: Prefetch | None
-    upkeep: float | timedelta
 
 
 class Demand:
@@ -147,14 +104,14 @@ class Demand:
         return self._fetch(function, cast(HandlerOptions, options))
 
     def _fetch(self, function: F, options: HandlerOptions) -> F:
-        _check_parameters(function, "fetch", "key")
+        parameters_of(function, "fetch", "key")
         self._result = Codec(hints_of(function).get("return", Any))
         codec = fetching.FetchCodec()
-        merged = _checked(options)
+        merged = checked(options)
         if self.budgets:
             merged["budget"] = self.budgets
             merged.setdefault("urgent", URGENT)
-        handler = self.app._add(self.queue, _named(fetching.runner(self, function), function), merged)
+        handler = self.app._add(self.queue, named(fetching.runner(self, function), function), merged)
         handler.codec, handler.rites = codec, fetching.Fetching(self, codec)
         self._serve_cache()
         return function
@@ -171,11 +128,11 @@ class Demand:
         return self._deliver(function, cast(HandlerOptions, options))
 
     def _deliver(self, function: F, options: HandlerOptions) -> F:
-        waiter, result = _check_parameters(function, "deliver", "waiter", "result")
+        waiter, result = parameters_of(function, "deliver", "waiter", "result")
         hints = hints_of(function)
-        codec = delivering.DeliveryCodec(_data_type(hints.get(waiter, Any)), hints.get(result, Any))
-        run = _named(delivering.runner(self, function), function)
-        handler = self.app._add(self.deliver_queue, run, _checked(options))
+        codec = delivering.DeliveryCodec(data_type(hints.get(waiter, Any)), hints.get(result, Any))
+        run = named(delivering.runner(self, function), function)
+        handler = self.app._add(self.deliver_queue, run, checked(options))
         handler.codec, handler.rites = codec, delivering.Delivering(self, codec)
         return function
 
@@ -410,38 +367,3 @@ class Demand:
 
             handler = self.app._add(self.cache_queue, forget, HandlerOptions(batch=100))
             handler.codec = Anything()
-
-
-class Anything(Codec[Any]):
-    """Reads nothing: for jobs whose content does not matter."""
-
-    def decode(self, data: bytes) -> Any:
-        return b""
-
-
-def _checked(options: HandlerOptions) -> HandlerOptions:
-    if options.get("run_in") == "process":
-        raise InvalidInput("run_in", "a demand's functions run on the loop or in a thread, not in a process")
-    return options
-
-
-def _named(run: Callable[[Any], Any], function: Callable[..., Any]) -> Callable[[Any], Any]:
-    """Let logs and errors speak of the user's function. Not functools.wraps: its signature is not the handler's."""
-    run.__name__ = getattr(function, "__name__", "fetch")
-    run.__module__, run.__doc__ = function.__module__, function.__doc__
-    return run
-
-
-def _check_parameters(function: Callable[..., Any], what: str, *wanted: str) -> list[str]:
-    """The names of a function's parameters, if there are as many as wanted."""
-    if not callable(function):
-        raise InvalidInput(what, f"decorates a function of {' and '.join(wanted)}, not {function!r:.60}")
-    found = [p for p in inspect.signature(function).parameters.values() if p.default is p.empty]
-    if len(found) != len(wanted) or any(p.kind is p.KEYWORD_ONLY for p in found):
-        name = getattr(function, "__name__", repr(function))
-        raise InvalidInput(what, f"{name} must take {' and '.join(wanted)}, and nothing else without a default")
-    return [p.name for p in found]
-
-
-def _data_type(hint: Any) -> Any:
-    return (get_args(hint) or (Any,))[0] if get_origin(hint) is Waiter else Any

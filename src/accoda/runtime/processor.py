@@ -31,6 +31,9 @@ from accoda.storage.backoff import Backoff
 
 T = TypeVar("T")
 
+FOLLOW_UPS = 1000
+"""How many follow-ups are settled in one call, unless one job alone has more."""
+
 ALONE = "given back while a job that may be poison runs alone"
 
 log = logging.getLogger("accoda.worker")
@@ -297,7 +300,7 @@ class Processor:
             ready = await self._insist("read the waiters", partial(self._endings, rites, outcomes))
             if ready is None:
                 return refused + _lost(outcomes)
-            answer = await self._settle(ready)
+            answer = [refusal for part in _portions(ready) for refusal in await self._settle(part)]
             grown = {refusal.lease for refusal in answer if refusal.why == "grown"}
             refused += [refusal for refusal in answer if refusal.why != "grown"]
             gone = {refusal.lease for refusal in answer}
@@ -372,6 +375,20 @@ class Processor:
             tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
         )
         self.room.audience.batch_ended(report)
+
+
+def _portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
+    """The outcomes in parts of about a thousand follow-ups each: no store stands still for a batch that has many."""
+    parts: list[list[Outcome]] = [[]]
+    many = 0
+    for outcome in outcomes:
+        follow_ups = len(outcome.then) if isinstance(outcome, Done) else 0
+        if parts[-1] and many + follow_ups > FOLLOW_UPS:
+            parts.append([])
+            many = 0
+        parts[-1].append(outcome)
+        many += follow_ups
+    return parts
 
 
 async def _done(call: Awaitable[None]) -> bool:

@@ -23,7 +23,8 @@ from msgspec import Struct
 
 from accoda.budget import BudgetView
 from accoda.clock import SystemClock
-from accoda.demand.demand import Demand, DemandView
+from accoda.demand.demand import Demand
+from accoda.demand.options import DemandView
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.model import Stats, check_queue
 from accoda.runtime import heartbeat
