@@ -1,6 +1,7 @@
 """The ranks of shared jobs: right after every join and leave, and as time passes."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
@@ -10,8 +11,8 @@ from accoda import App, Retry
 from accoda.clock import ManualClock
 from accoda.demand import Demand, Waiter, crowd_of, score
 from accoda.demand.standing import read_metrics
-from accoda.demand.waiters import present, read_entries
-from accoda.model import Peek, Rank
+from accoda.demand.waiters import JOINS, Entry, present, read_entries
+from accoda.model import Enqueued, NewJob, Peek, Rank
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import Store
 
@@ -117,8 +118,6 @@ async def test_a_process_that_dies_between_joining_and_the_rank_is_put_right_by_
         store = await app.connections.get()
         await deals.request("k", Waiter("a"))
         await deals.upkeep_once(store, "w")
-        from accoda.demand.waiters import JOINS, Entry
-
         await store.enqueue([deals._errand("k", Entry(JOINS, "b", "business"), 0.0)])  # and then it is gone
         assert await wrong_ranks(deals, store) != []
         trial.advance(5)
@@ -141,6 +140,23 @@ async def test_who_joined_while_it_ran_counts_when_it_comes_back() -> None:
         assert (await store.take("deals", 1))[0].rank == 16.0
 
 
+async def test_an_entry_that_another_has_read_before_its_writer_was_told_counts_once() -> None:
+    """Else the log would seem longer than it is: the next one's entry would never be read, and his job dropped."""
+    app = App("memory://")
+    deals = declared(app)
+    with app.testing():
+        store = await app.connections.get()
+        entry = Entry(JOINS, "a", "free")
+        (answer,) = await store.enqueue([deals._errand("k", entry, 28.0)])
+        assert await deals._standing.look(store, "k") is not None
+        await deals._standing.joined(store, "k", entry, answer, 0)
+        (other,) = await store.enqueue([deals._errand("k", Entry(JOINS, "b", "free"), 28.0)])
+        log = await deals._standing.look(store, "k")
+        assert log is not None and (log.seen, log.crowd.count) == (other.waiters, 2)
+        await deals.withdraw("k", "a")
+        assert (await store.peek("deals", "k")).job is not None
+
+
 class Jittery(MemoryStorage):
     """A store whose answers come in any order: each call waits for a few turns of the loop, before and after."""
 
@@ -155,6 +171,11 @@ class Jittery(MemoryStorage):
         found = await super().peek(queue, key, after=after)
         await self._wait()
         return found
+
+    async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        answers = await super().enqueue(jobs)
+        await self._wait()  # others may look at what was stored before we are told
+        return answers
 
     async def rerank(self, ranks: list[Rank]) -> int:  # type: ignore[override]
         await self._wait()
@@ -191,6 +212,12 @@ def test_joins_and_leaves_that_overlap_never_leave_a_rank_that_ignores_a_waiter(
 
         await asyncio.gather(*(come(n, *waiter) for n, waiter in enumerate(waiters)))
         assert await wrong_ranks(sides[0], store) == []
+        stay = {f"w{n}" for n, (_, _, leaves) in enumerate(waiters) if not leaves}
+        look = await store.peek("deals", "k", after=0)
+        assert stay == set(present(read_entries(look.waiters))), "who did not leave still waits"
+        for side in sides:
+            log = await side._standing.look(store, "k")
+            assert log is None or (log.seen, log.crowd.count) == (len(look.waiters), len(stay))
         await store.close()
 
     asyncio.run(run())

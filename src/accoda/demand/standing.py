@@ -74,37 +74,40 @@ class Standing:
 
     async def look(self, store: Store, key: str) -> Log | None:
         """The log of the job that holds a key, as it is now; None: nobody holds it."""
-        log = self._logs.get(key)
-        after = 0 if log is None else log.seen
-        look = await store.peek(self.queue, key, after=after)
-        if look.job is not None and log is not None and log.id != look.job.id:
-            after = 0  # it is another job by now
-            look = await store.peek(self.queue, key, after=0)
-        if look.job is None:
-            self._logs.pop(key, None)
-            return None
-        log = self._log(key, look.job.id)
-        if log.seen >= after:  # others on this loop may have added a part of it while we waited
-            log.add(look.waiters[log.seen - after :])
+        while True:
+            log = self._logs.get(key)
+            after = 0 if log is None else log.seen
+            look = await store.peek(self.queue, key, after=after)
+            if look.job is None:
+                self._logs.pop(key, None)
+                return None
+            if log is not None and log.id != look.job.id and self._logs.get(key) is log:
+                del self._logs[key]  # it is another job by now
+                continue
+            log = self._log(key, look.job.id)
+            if log.seen < after:
+                continue  # others on this loop began it anew while we waited, and the first entries are missing here
+            log.add(look.waiters[log.seen - after :])  # they may have added a part of it, too
             log.rank = look.job.rank
-        return log
+            return log
 
     async def joined(self, store: Store, key: str, entry: Entry, enqueued: Enqueued, at: int) -> None:
         """This process has stored an entry of a key; see that the job's rank heeds it."""
         log = self._logs.get(key)
-        if enqueued.what == "created" or (
-            log is not None and log.id == enqueued.id and enqueued.waiters == log.seen + 1
-        ):
+        if enqueued.what == "created" and (log is None or log.id != enqueued.id):
             log = self._log(key, enqueued.id)
-            log.join(entry)
-            if enqueued.what == "created":
-                log.rank = score(log.crowd, at, self._weights)
-                return
-        elif log is None or log.id != enqueued.id or enqueued.waiters > log.seen:
+        if log is None or log.id != enqueued.id or enqueued.waiters > log.seen + 1:
             await self._catch_up(store, key, enqueued)
+        elif enqueued.waiters == log.seen + 1:
+            log.join(entry)
         else:
-            return  # somebody on this loop has read it, and sees to the rank
-        await self.put_right(store, key, at)
+            # Somebody on this loop has read it before we were told of it, and sees to the rank. To count it again would
+            # be to pass over the next one's entry, and to believe him gone.
+            return
+        if enqueued.what == "created" and log is not None and log.seen == 1:
+            log.rank = score(log.crowd, at, self._weights)
+        else:
+            await self.put_right(store, key, at)
 
     async def _catch_up(self, store: Store, key: str, enqueued: Enqueued) -> None:
         """Read the log up to an entry that is stored, in one look for all on this loop who want that."""
