@@ -63,9 +63,9 @@ class Notes:
         """What the API itself said: so many tokens are `left`.
 
         `refill_in`: seconds until the next step of the refill, then every `per`. `reset_at`: the moment at which all
-        are back. Without either they flow in evenly. A queue with several budgets names the one that is meant. `job`:
-        it was the answer to this job's call. Jobs of the batch that tell nothing of their own are then taken to be
-        unknown to the API yet; without it, all of them are known to it.
+        are back. Without either the rhythm stays as it is known. A queue with several budgets names the one that is
+        meant. `job`: it was the answer to this job's call. Jobs of the batch that tell nothing of their own are then
+        taken to be unknown to the API yet; without it, all of them are known to it.
         """
         if refill_in is not None and reset_at is not None:
             raise InvalidInput("reset_at", "give either refill_in or reset_at, not both")
