@@ -147,13 +147,26 @@ class Retry(Struct, frozen=True, gc=False):
 
 
 class Bury(Struct, frozen=True, gc=False):
-    """The job goes to the dead letters, with the reason."""
+    """The job goes to the dead letters, with the reason; `then` is enqueued in the same atomic step.
+
+    A burial frees the job's key, so a follow-up may have it.
+    """
 
     lease: Lease
     reason: str
+    then: Sequence[NewJob] = ()
 
 
 Outcome = Done | Retry | Bury
+
+
+def follow_ups(outcome: Outcome) -> Sequence[NewJob]:
+    """What is enqueued with the outcome if it is accepted.
+
+    >>> follow_ups(Bury(Lease("emails", 7, 0), "no such address", [NewJob("complaints")]))[0].queue
+    'complaints'
+    """
+    return () if isinstance(outcome, Retry) else outcome.then
 
 
 class Refused(Struct, frozen=True, gc=False):

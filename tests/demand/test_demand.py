@@ -405,7 +405,7 @@ async def test_a_huge_crowd_is_delivered_by_way_of_bundles(
 
 
 def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
-    from accoda import Done, Lease, NewJob, Retry
+    from accoda import Bury, Done, Lease, NewJob, Retry
     from accoda.model import Outcome
     from accoda.runtime.processor import _portions
 
@@ -419,5 +419,8 @@ def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
         done(4, 5000),
         Retry(Lease("q", 5, 0)),
         done(6, 9),
+        Bury(Lease("q", 7, 0), "x", (NewJob("q.x"),) * 991),
+        Bury(Lease("q", 8, 0), "x", (NewJob("q.x"),)),
     ]
-    assert [[outcome.lease.id for outcome in part] for part in _portions(outcomes)] == [[1, 2], [3], [4], [5, 6]]
+    parts = [[outcome.lease.id for outcome in part] for part in _portions(outcomes)]
+    assert parts == [[1, 2], [3], [4], [5, 6, 7], [8]]

@@ -25,6 +25,8 @@ DUE_BEFORE_A_LOOK = "TestPeek::test_a_delayed_job_is_the_head_once_its_time_has_
 AS_IT_IS = "TestStorm::test_a_look_at_a_key_and_a_drop_see_that_job_as_it_is"
 COUNTED = "TestDrop::test_is_refused_if_more_wait_than_were_seen"
 THE_REST = "TestPeekAtWaiters::test_gives_the_rest_in_the_order_in_which_they_joined"
+AND_WHAT_FOLLOWS = "TestBury::test_enqueues_what_follows"
+NOT_OF_REFUSED = "TestBury::test_that_is_refused_enqueues_nothing"
 
 # What is broken: the storage, the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -36,6 +38,16 @@ MUTANTS = {
     "redis-peek-before-its-time": ("redis", "peek.lua", "apply_due(base)", "", DUE_BEFORE_A_LOOK),
     "redis-peek-in-a-storm": ("redis", "parts/present.lua", "till and till <= now", "false", AS_IT_IS),
     "redis-drop-unseen": ("redis", "drop.lua", " or waiters_of(base, id) > seen", "", COUNTED),
+    "redis-bury-drops-follow-ups": (
+        "redis", "settle.lua", "outcome.follow_ups = tonumber(ARGV[at + 4])", "", AND_WHAT_FOLLOWS,
+    ),
+    "redis-follow-ups-of-refused": (
+        "redis", "settle.lua", "(outcomes[n].why and 0 or outcomes[n].follow_ups)", "outcomes[n].follow_ups",
+        NOT_OF_REFUSED,
+    ),
+    "tarantool-follow-ups-of-refused": (
+        "tarantool", "verbs/settle.lua", "if not is_refused[each[1]] then", "do", NOT_OF_REFUSED,
+    ),
     "tarantool-unbounded": (
         "tarantool", "shared/1_transaction.lua", "may_move = app.DUE_AT_ONCE", "may_move = 1e9", BOUNDED,
     ),

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 from collections.abc import AsyncIterator, Iterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncpg
@@ -326,6 +327,55 @@ class TestConcurrency:
 
 
 class TestNotifications:
+    @pytest.fixture
+    def looks(self, store: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[None]:
+        """An entry for each look that has ended. All takes that find nothing count as two in a moment."""
+        monkeypatch.setattr("accoda.storage.postgres.storage.VAIN_FOR", 600.0)
+        ended: asyncio.Queue[None] = asyncio.Queue()
+        fetch = store._client.fetch
+
+        async def noting(query: str, *args: Any, repeat: bool) -> Any:
+            answer = await fetch(query, *args, repeat=repeat)
+            if query == "look":
+                ended.put_nowait(None)
+            return answer
+
+        monkeypatch.setattr(store._client, "fetch", noting)
+        return ended
+
+    @pytest.mark.parametrize("end", ["COMMIT", "ROLLBACK"])
+    async def test_a_job_that_was_locked_is_seen_though_nobody_tells_that_it_is_free(
+        self,
+        store: PostgresStorage,
+        schema: str,
+        sql: asyncpg.Connection,
+        looks: asyncio.Queue[None],
+        monkeypatch: pytest.MonkeyPatch,
+        end: str,
+    ) -> None:
+        monkeypatch.setattr("accoda.storage.postgres.storage.LOOK_EVERY", 600_000)
+        (answer,) = await store.enqueue([NewJob("q", b"x")])
+        assert not await store.wait(["other"], 0)  # it listens now, so nothing else makes it look
+        await looks.get()
+        await sql.execute(f"BEGIN; SELECT FROM {schema}.jobs WHERE id = {answer.id} FOR UPDATE")  # as a rerank does
+        assert await store.take("q", 1) == await store.take("q", 1) == []
+        waiting = asyncio.create_task(store.wait(["q"], 600))
+        async with asyncio.timeout(20):
+            await looks.get()
+            await sql.execute(end)
+            assert await waiting
+        assert [job.id for job in await store.take("q", 1)] == [answer.id]
+
+    async def test_a_lock_that_stays_is_looked_at_less_and_less(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection, looks: asyncio.Queue[None]
+    ) -> None:
+        (answer,) = await store.enqueue([NewJob("q", b"x")])
+        await sql.execute(f"BEGIN; SELECT FROM {schema}.jobs WHERE id = {answer.id} FOR UPDATE")
+        assert await store.take("q", 1) == await store.take("q", 1) == []
+        assert not await store.wait(["q"], 1)
+        await sql.execute("ROLLBACK")
+        assert 3 < looks.qsize() < 20  # it would be a hundred
+
     async def test_a_lost_one_delays_a_job_by_seconds_only(
         self, store: PostgresStorage, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -131,12 +131,10 @@ class TestALostReply:
             await store.enqueue([NewJob(Q)] * 3)
             one, two, three = await store.take(Q, 3)
             cutter.cutting = True
-            assert (
-                await store.settle([Done(one.lease, then=[NewJob("next")]), Retry(two.lease), Bury(three.lease, "x")])
-                == []
-            )
+            then = [NewJob("next")]
+            assert await store.settle([Done(one.lease, then), Retry(two.lease), Bury(three.lease, "x", then)]) == []
             stats = (await store.stats()).queues
-            assert (stats[Q].done, stats[Q].retried, stats[Q].buried, stats["next"].ready) == (1, 1, 1, 1)
+            assert (stats[Q].done, stats[Q].retried, stats[Q].buried, stats["next"].ready) == (1, 1, 1, 2)
             assert [each.why for each in await store.settle([Done(one.lease)])] == ["lost"]
             assert cutter.cuts == 1
 

@@ -176,6 +176,8 @@ class TestAFullServer:
                 assert len(expiring) == 500
                 with pytest.raises(StorageFull):
                     await store.settle([Done(expiring[0].lease, then=[NewJob(Q)])])
+                with pytest.raises(StorageFull):
+                    await store.settle([Bury(expiring[0].lease, "x", then=[NewJob(Q)])])
                 done: dict[int, int] = {}
                 while jobs_taken := await store.take(Q, 100):
                     assert await store.extend([job.lease for job in jobs_taken], 60) == []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from accoda import Done, Job, Lease, ManualClock, NewJob, Rank, Retry, open_storage
+from accoda import Bury, Done, Job, Lease, ManualClock, NewJob, Rank, Retry, open_storage
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.encode import unseal
 from accoda.storage.redis.keys import family, slot_of
@@ -228,6 +228,27 @@ class TestJobsForOtherShards:
         keys = [key for master in servers.masters for key in master.ask("KEYS", "*outbox*")]
         assert keys == []
         assert {name: each.ready for name, each in (await store.stats()).queues.items()} == {"a": 1, "b": 2, "c": 1}
+
+    async def test_follow_a_burial_as_they_follow_an_end(self, store: RedisStorage, servers: ClusterSet) -> None:
+        await store.enqueue([NewJob("a", b"1"), NewJob("a", b"2"), NewJob("b", b"3")])
+        one, late = await store.take("a", 2)
+        (other,) = await store.take("b", 1)
+        assert await store.remove([late.id]) == 1
+        outcomes = [
+            Bury(one.lease, "x", [NewJob("b", b"of one"), NewJob("c", b"of one"), NewJob("a", b"of one")]),
+            Bury(late.lease, "x", [NewJob("c", b"of the late")]),
+            Bury(other.lease, "x", [NewJob("c", b"of the other"), NewJob("b", b"of the other")]),
+        ]
+        assert [(each.lease, each.why) for each in await store.settle(outcomes)] == [(late.lease, "lost")]
+        keys = [key for master in servers.masters for key in master.ask("KEYS", "*outbox*")]
+        assert keys == []
+        found = {queue: [job.data for job in await store.take(queue, 9)] for queue in "abc"}
+        assert found == {
+            "a": [b"of one"],
+            "b": [b"of one", b"of the other"],
+            "c": [b"of one", b"of the other"],
+        }
+        assert {name: each.dead for name, each in (await store.stats()).queues.items()} == {"a": 1, "b": 1, "c": 0}
 
     async def test_arrive_once_though_their_sender_died_and_several_move_them(
         self, store: RedisStorage, servers: ClusterSet

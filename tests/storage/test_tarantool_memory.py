@@ -101,6 +101,8 @@ class TestAFullServer:
                     await store.write("doc", b"x")
                 with pytest.raises(StorageFull):
                     await store.settle([Done(first.lease, then=[NewJob(Q)])])
+                with pytest.raises(StorageFull):
+                    await store.settle([Bury(first.lease, "x", then=[NewJob(Q)])])
                 assert await store.settle([Done(first.lease), *(Retry(job.lease) for job in others)]) == []
                 done = {first.id}
                 while taken := await store.take(Q, 500):

@@ -382,7 +382,7 @@ def _portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
     parts: list[list[Outcome]] = [[]]
     many = 0
     for outcome in outcomes:
-        follow_ups = len(outcome.then) if isinstance(outcome, Done) else 0
+        follow_ups = 0 if isinstance(outcome, Retry) else len(outcome.then)
         if parts[-1] and many + follow_ups > FOLLOW_UPS:
             parts.append([])
             many = 0

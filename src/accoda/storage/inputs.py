@@ -72,8 +72,11 @@ def _check_outcome(outcome: object) -> None:
             too_large("result", len(outcome.result), "result")
     elif not isinstance(outcome, (Retry, Bury)):
         raise InvalidInput("outcomes", f"must hold Done, Retry or Bury, not {type(outcome).__name__}")
-    elif type(outcome.reason) is not str:
-        raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
+    else:
+        if type(outcome.reason) is not str:
+            raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
+        if isinstance(outcome, Bury) and (outcome.then or type(outcome.then) is not tuple):  # seldom
+            check_jobs(outcome.then, "then")
     _check_held(outcome.lease)
 
 

@@ -72,7 +72,7 @@ class Storage(Protocol):
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         """Apply each outcome whose lease is current; give back the others. Empty: all were applied.
 
-        All outcomes are applied first, then the follow-ups of the accepted `Done`s are enqueued in order, all in one
+        All outcomes are applied first, then the follow-ups of those accepted are enqueued in their order, all in one
         atomic step: a job may enqueue a follow-up under its own key. `Retry` keeps the rank, sets attempts + 1,
         prev_start_time to the old start time and start_time to the new one.
         """

@@ -70,11 +70,11 @@ class StoreMachine(RuleBasedStateMachine):
 
     def outcome(self, draft: drafts.DraftOutcome) -> Outcome:
         lease = self.lease(draft.lease)
+        then = [job.at(self.model.now) for job in draft.then]
         if draft.kind == "done":
-            then = [job.at(self.model.now) for job in draft.then]
             return Done(lease, then, draft.result, draft.seen)
         if draft.kind == "bury":
-            return Bury(lease, draft.reason)
+            return Bury(lease, draft.reason, then)
         kind, length = draft.start
         if kind in ("at", "past"):
             return Retry(lease, at=self.model.now + (length if kind == "at" else -length), reason=draft.reason)
@@ -140,14 +140,22 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.enqueue([second._replace(queue=queue, key=key).at(self.model.now) for key in keys])
         self.pair.settle([Done(lease, waiters=seen) for lease in leases])
 
-    @rule(queue=drafts.queues, max_cost=st.sampled_from((None, 1, 2)), then=st.lists(drafts.jobs, max_size=3))
-    def take_and_finish(self, queue: str, max_cost: int | None, then: list[drafts.DraftJob]) -> None:
+    @rule(
+        queue=drafts.queues,
+        max_cost=st.sampled_from((None, 1, 2)),
+        then=st.lists(drafts.jobs, max_size=3),
+        bury=st.sampled_from((False, False, True)),
+    )
+    def take_and_finish(self, queue: str, max_cost: int | None, then: list[drafts.DraftJob], bury: bool) -> None:
         leases = [job.lease for job in self.pair.take(queue, 4, 60.0, max_cost, "")]
         self.leases += leases
         if leases and then:  # the first follows under the key of the batch's last, which must be free by then
             then = [then[0]._replace(queue=queue, key=self.model.jobs[leases[-1].id].new.key), *then[1:]]
         follow_ups = [job.at(self.model.now) for job in then]
-        self.pair.settle([Done(lease, follow_ups if n == 0 else ()) for n, lease in enumerate(leases)])
+        ends: list[Outcome] = [Done(lease) for lease in leases]
+        if leases:
+            ends[0] = Bury(leases[0], "x", follow_ups) if bury else Done(leases[0], follow_ups)
+        self.pair.settle(ends)
 
     @precondition(lambda self: self.leases)
     @rule(outcomes=st.lists(drafts.outcomes, min_size=1, max_size=4))

@@ -18,6 +18,7 @@ from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 from accoda.testing import broken
 from accoda.testing.mutant import Mutant
+from accoda.testing.mutants_bury import BURY
 from accoda.testing.mutants_peek import PEEK
 from accoda.testing.mutants_sqlite import SQLITE
 from accoda.testing.world import ManualWorld, World
@@ -117,6 +118,7 @@ MUTANTS: dict[str, Mutant] = {
         "TestDone::test_applies_all_outcomes_before_any_follow_up",
         broken.FollowUpsFirst,
     ),
+    **BURY,
     "head-skipped": Mutant(
         7,
         "a cheaper job overtakes a head that costs too much",

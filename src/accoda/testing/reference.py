@@ -189,7 +189,7 @@ class Reference:
                 refused.append(Refused(outcome.lease, "grown"))
             else:
                 self._apply(job, outcome)
-                then += outcome.then if isinstance(outcome, Done) else ()
+                then += () if isinstance(outcome, Retry) else outcome.then
         self.enqueue(then)
         return refused
 

@@ -100,7 +100,7 @@ class MemoryStorage(Closing):
                     refused.append(why)
                     continue
                 touched.add(outcome.lease.queue)
-                if type(outcome) is Done and outcome.then:
+                if (type(outcome) is Done or type(outcome) is Bury) and outcome.then:
                     follow_ups.extend(outcome.then)
             for job in follow_ups:
                 self._add(job, now)

@@ -28,6 +28,7 @@ from accoda.model import (
     check_document_name,
     check_queue,
     clean,
+    follow_ups,
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
@@ -41,6 +42,7 @@ from accoda.storage.signal import Signal
 UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
 VAIN_FOR = 0.05  # seconds within which two takes that find nothing make the next look a careful one
 LOOK_EVERY = 5_000  # ms: the longest that a lost notification can delay a job
+LOOK_SOON = 10  # ms from the first careful look to the second
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
 
 
@@ -163,7 +165,7 @@ class PostgresStorage(Closing):
         leases = rows.lease_columns(outcome.lease for outcome in outcomes)
         verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=False)
         self._bell.tell({outcome.lease.queue for outcome in outcomes if type(outcome) is Retry})
-        self._bell.tell(news_of(job for outcome in outcomes if type(outcome) is Done for job in outcome.then))
+        self._bell.tell(news_of(job for outcome in outcomes for job in follow_ups(outcome)))
         return rows.refused(outcomes, verdicts)
 
     async def _finish(self, outcomes: Sequence[Done]) -> list[Refused]:
@@ -210,9 +212,10 @@ class PostgresStorage(Closing):
 
         filled = self._bell.filled
         heard: dict[str, int] | None = None  # what was heard before the last look, if that saw no pause
+        careful_since: int | None = None
 
         async def look() -> tuple[bool, int | None]:
-            nonlocal heard
+            nonlocal heard, careful_since
             # Who looked, and then hears that a job is ready in a queue that is open, need not look again: that is one
             # round trip less from an enqueue to a take. Perhaps another took the job: then the next wait looks.
             if heard is not None and any(filled[name] > count for name, count in heard.items()):
@@ -221,11 +224,20 @@ class PostgresStorage(Closing):
             # Listening begins before the look, so that nothing falls between the two.
             await self._bell.listen()
             before, asked = {name: filled[name] for name in names}, self._timer.now()
-            args = (self._at(), names, self._in_vain(names))
+            if careful_since is None and self._in_vain(names):
+                careful_since = asked
+            args = (self._at(), names, careful_since is not None)
             ((takable, now, due, closed),) = await self._client.fetch("look", *args, repeat=True)
             heard = None if closed else before
             # A duration by the server's clock: how far this machine's clock is off does not matter.
             nap = LOOK_EVERY if due is None else min(LOOK_EVERY, due - now)
+            if careful_since is not None:
+                # Takes have passed over what is locked, and so did this look. Whoever has it locked need not tell when
+                # he lets go of it: a rerank does not, nor does a rollback, and the news of a commit can be heard a
+                # moment before its locks are gone. So look again soon, and then after as long as it has been by now: a
+                # job is seen when it has waited twice as long as it was locked, and a lock that stays for hours costs
+                # one look in five seconds.
+                nap = min(nap, max(LOOK_SOON, asked - careful_since))
             return takable, asked + nap
 
         return await self._signal.wait(self._timer, names, timeout, look)

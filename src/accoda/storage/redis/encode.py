@@ -142,7 +142,10 @@ def outcome_arguments(outcome: Outcome, queue: int, args: list[Argument]) -> Non
         start = f"+{round(outcome.delay * 1000)}" if outcome.at is None else f"@{outcome.at}"
         args += (f"{queue}r", id, attempts, start, clean(outcome.reason))
     elif isinstance(outcome, Bury):
-        args += (f"{queue}b", id, attempts, clean(outcome.reason))
+        if outcome.then:
+            args += (f"{queue}p", id, attempts, clean(outcome.reason), len(outcome.then))
+        else:
+            args += (f"{queue}b", id, attempts, clean(outcome.reason))
 
 
 # -- what comes back

@@ -8,7 +8,22 @@ from contextlib import suppress
 from typing import TypeVar, cast
 
 from accoda.errors import InvalidInput, StorageError
-from accoda.model import Done, Enqueued, Job, Lease, NewJob, Outcome, QueueStats, Rank, Refused, Stats, Why, clean
+from accoda.model import (
+    Bury,
+    Done,
+    Enqueued,
+    Job,
+    Lease,
+    NewJob,
+    Outcome,
+    QueueStats,
+    Rank,
+    Refused,
+    Stats,
+    Why,
+    clean,
+    follow_ups,
+)
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.connection import Argument
 from accoda.storage.redis.encode import (
@@ -182,15 +197,15 @@ class Jobs:
             tags = {
                 tag
                 for outcome, source in zip(outcomes, sources, strict=True)
-                if isinstance(outcome, Done) and outcome.then
-                for tag in self._shards.tags_of_jobs(outcome.then, source)
+                if (then := follow_ups(outcome))
+                for tag in self._shards.tags_of_jobs(then, source)
             }
             shard = sources[0]
             if tags:
                 shard = await self._shards.registered(tags.pop())
             if tags or any(source.root != shard.root for source in sources):
                 return await self._settle_apart(outcomes, sources)
-        if any(type(outcome) is Done and outcome.then for outcome in outcomes):
+        if any((type(outcome) is Done or type(outcome) is Bury) and outcome.then for outcome in outcomes):
             places = await self._settle_in(shard, outcomes)
         else:
             place = shard
@@ -218,16 +233,16 @@ class Jobs:
         queues: dict[str, int] = {}
         names: list[str] = []
         args: list[Argument] = []
-        follow_ups: list[NewJob] = []
+        following: list[NewJob] = []
         for outcome in outcomes:
             number = queues.setdefault(outcome.lease.queue, len(queues) + 1)
             outcome_arguments(outcome, number, args)
-            if type(outcome) is Done and outcome.then:
-                follow_ups += outcome.then
+            if (type(outcome) is Done or type(outcome) is Bury) and outcome.then:
+                following += outcome.then
         if posted is not None:
             args += posted
-        elif follow_ups:
-            jobs_arguments(follow_ups, names, args)
+        elif following:
+            jobs_arguments(following, names, args)
         bases = [self._keys.base(name, shard.partition) for name in (*queues, *names)]
         head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes))
         keys = [shard.ids, shard.queues, shard.outbox, *bases]
@@ -271,7 +286,7 @@ class Jobs:
         runs: list[tuple[Run, Shard]] = []
         run_of: dict[int, list[tuple[Run, NewJob]]] = {}
         for place, outcome in enumerate(outcomes):
-            then = outcome.then if isinstance(outcome, Done) else ()
+            then = follow_ups(outcome)
             for job, tag in zip(then, self._shards.tags_of_jobs(then, sources[place]), strict=True):
                 if not runs or runs[-1][0].tag != tag or runs[-1][1].root != sources[place].root:
                     runs.append((Run(self._caller.new_name(), tag), sources[place]))

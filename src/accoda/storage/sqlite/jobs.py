@@ -266,6 +266,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
                 done.append((row[1], lease.id))
         else:
             _put_back(tx, row[1], outcome)
+            if isinstance(outcome, Bury) and outcome.then:
+                follow_ups.extend(outcome.then)
     if done:
         tx.run("delete_jobs", carried([id for _, id in done]))
         for queue, count in Counter([queue for queue, _ in done]).items():

@@ -257,6 +257,8 @@ def rows_of_outcomes(names: Names, outcomes: Iterable[Outcome]) -> tuple[list[Ro
             case Retry():
                 rows.append((*head, _RETRY, milliseconds(outcome.delay), outcome.at, clean(outcome.reason)))
             case Bury():
+                if outcome.then:
+                    follow_ups.append((len(rows) + 1, rows_of_jobs(names, outcome.then)))
                 rows.append((*head, _BURY, clean(outcome.reason)))
     return rows, follow_ups
 

@@ -62,6 +62,7 @@ BAD: dict[str, Call] = {
     "settle with a result that is text": lambda s: s.settle([Done(LEASE, result=WRONG)]),
     "retry with a reason that is no text": lambda s: s.settle([Retry(LEASE, reason=WRONG)]),
     "bury without a reason": lambda s: s.settle([Bury(LEASE, WRONG)]),
+    "bury with follow-ups that are none": lambda s: s.settle([Bury(LEASE, "x", [WRONG])]),
     "extend for no time": lambda s: s.extend([LEASE], 0),
     "extend what is no lease": lambda s: s.extend([1], 60),
     "rerank what is no rank": lambda s: s.rerank([(Q, 1, 1)]),

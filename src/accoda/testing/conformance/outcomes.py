@@ -1,8 +1,8 @@
-"""What each outcome does: Done and what follows, kept results, Retry, Bury."""
+"""What each outcome does: Done and what follows, kept results, Retry, Bury and what follows."""
 
 from __future__ import annotations
 
-from accoda.model import Bury, Done, NewJob, Retry
+from accoda.model import Bury, Done, NewJob, Outcome, Retry
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -217,3 +217,69 @@ class TestBury(Suite):
         assert await state_of(store, job.id) == "dead"
         stats = await stats_of(store)
         assert (stats.dead, stats.buried, stats.total, stats.expired) == (1, 1, 1, 0)
+
+    async def test_enqueues_what_follows(self, store: Store, world: World) -> None:
+        first, second = await taken(store, 2)
+        then = [NewJob("next", b"1", rank=2), NewJob("next", b"2", rank=1), NewJob("later", delay=5)]
+        assert (
+            await store.settle([Bury(first.lease, "x", then), Bury(second.lease, "y", (NewJob("next", b"3"),))]) == []
+        )
+        assert [(await info_of(store, job.id)).reason for job in (first, second)] == ["x", "y"]
+        assert [job.data for job in await store.take("next", 9)] == [b"3", b"2", b"1"]
+        assert await take_ids(store, "later") == []
+        await world.advance(5)
+        assert len(await take_ids(store, "later")) == 1
+        stats = await stats_of(store)
+        assert (stats.dead, stats.buried, stats.total) == (2, 2, 2)
+
+    async def test_has_its_follow_ups_in_line_with_those_of_other_outcomes(self, store: Store) -> None:
+        jobs = await taken(store, 5)
+        outcomes: list[Outcome] = [
+            Bury(jobs[4].lease, "x", [NewJob("n", b"1"), NewJob("n", b"2")]),
+            Retry(jobs[3].lease),
+            Done(jobs[2].lease, then=[NewJob("n", b"3")]),
+            Bury(jobs[1].lease, "no more"),
+            Bury(jobs[0].lease, "x", [NewJob("n", b"4")]),
+        ]
+        assert await store.settle(outcomes) == []
+        assert [job.data for job in await store.take("n", 9)] == [b"1", b"2", b"3", b"4"]
+        states = ["dead", "dead", "gone", "ready", "dead"]
+        assert [await state_of(store, job.id) for job in jobs] == states
+
+    async def test_lets_a_job_follow_itself_under_its_own_key(self, store: Store) -> None:
+        id = await add_one(store, NewJob(Q, b"1", key="k", waiter=b"w"))
+        job = await take_one(store)
+        again = NewJob(Q, b"2", key="k", on_duplicate="attach", waiter=b"v")
+        assert await store.settle([Bury(job.lease, "x", [again])]) == []
+        following = await take_one(store)
+        assert (following.data, following.key, following.attempts) == (b"2", "k", 0)
+        assert following.id > id
+        assert await store.waiters(following.lease) == [b"v"]
+        assert await store.revive([id]) == 0, "the key is another's by now"
+
+    async def test_applies_all_outcomes_before_any_follow_up(self, store: Store) -> None:
+        await add(store, NewJob(Q, key="a"), NewJob(Q, key="b"))
+        a, b = await store.take(Q, 2)
+        assert await store.settle([Bury(a.lease, "x", [NewJob(Q, b"new", key="b")]), Bury(b.lease, "y")]) == []
+        assert [(job.key, job.data) for job in await store.take(Q, 9)] == [("b", b"new")]
+
+    async def test_lets_a_follow_up_attach_to_a_job_that_waits(self, store: Store) -> None:
+        (job,) = await taken(store)
+        await add_one(store, NewJob("shared", key="k", waiter=b"1"))
+        then = [NewJob("shared", key="k", on_duplicate="attach", waiter=b"2")]
+        assert await store.settle([Bury(job.lease, "x", then)]) == []
+        assert await store.waiters((await take_one(store, "shared")).lease) == [b"1", b"2"]
+
+    async def test_that_is_refused_enqueues_nothing(self, store: Store, world: World) -> None:
+        await add(store, NewJob(Q), NewJob(Q))
+        late = await take_one(store, lease=10)
+        good = await take_one(store, lease=HOUR)
+        await world.advance(10)
+        outcomes = [
+            Bury(late.lease, "x", [NewJob("next", b"of the late"), NewJob("next", b"of the late")]),
+            Bury(good.lease, "x", [NewJob("next", b"of the good")]),
+            Bury(good.lease, "x", [NewJob("next", b"of the second")]),
+        ]
+        assert await store.settle(outcomes) == lost(late.lease, good.lease)
+        assert [job.data for job in await store.take("next", 9)] == [b"of the good"]
+        assert [await state_of(store, job.id) for job in (late, good)] == ["ready", "dead"]

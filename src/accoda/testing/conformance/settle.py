@@ -81,7 +81,7 @@ class TestSettle(Suite):
         outcomes: dict[str, list[Outcome]] = {
             "done": [Done(lease, then=[NewJob("next")]) for lease in wrong],
             "retry": [Retry(lease) for lease in wrong],
-            "bury": [Bury(lease, "x") for lease in wrong],
+            "bury": [Bury(lease, "x", then=[NewJob("next")]) for lease in wrong],
         }
         assert await store.settle(outcomes[kind]) == lost(*wrong)
         assert await info_of(store, job.id) == before

@@ -42,7 +42,8 @@ def _told(outcome: Outcome) -> r.Told:
     if type(outcome) is Retry:
         return r.Told(lease.queue, lease.id, lease.attempts, "retry", outcome.delay, outcome.at)
     if type(outcome) is Bury:
-        return r.Told(lease.queue, lease.id, lease.attempts, "bury")
+        then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
+        return r.Told(lease.queue, lease.id, lease.attempts, "bury", then=then)
     raise TypeError("no outcome")
 
 

@@ -138,7 +138,9 @@ class Ledger(Struct):
     takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))  # answered
     unknown_takes: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     maybe_asked: list[tuple[Call, Asked]] = field(default_factory=list)  # of unknown enqueues
-    follow_ups: list[tuple[Call, Asked, bool]] = field(default_factory=list)  # of accepted (True) and unknown Dones
+    follow_ups: list[tuple[Call, Asked, bool]] = field(
+        default_factory=list
+    )  # of what was accepted (True) or is unknown
     maybe_replaced: dict[tuple[str, str | None], list[Placing]] = field(default_factory=lambda: defaultdict(list))
     pauses: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     purges: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Peek, QueueStats, Refused, Retry
+from accoda.testing.history.mutants_bury import EnqueuesThoughRefused, LosesFollowUpsOfTheDead
 from accoda.testing.history.toy import Toy
 from accoda.testing.history.trial import Client, Plan, Run, judge
 from accoda.testing.reference import Record, Reference
@@ -28,10 +29,7 @@ class LosesAJob(Reference):
 
 class LosesFollowUps(Reference):
     def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        bare = [
-            Done(each.lease, (), each.result, each.waiters) if isinstance(each, Done) else each for each in outcomes
-        ]
-        return super().settle(bare)
+        return super().settle([replace(each, then=()) if isinstance(each, Done) else each for each in outcomes])
 
 
 class LosesDeadLetters(Reference):
@@ -328,10 +326,12 @@ class Mutant(Struct, frozen=True):
 MUTANTS = (
     Mutant("lost", LosesAJob),
     Mutant("lost", LosesFollowUps),
+    Mutant("lost", LosesFollowUpsOfTheDead),
     Mutant("lost", LosesDeadLetters),
     Mutant("lost", LosesOnExpiry),
     Mutant("from nowhere", MakesJobsUp),
     Mutant("from nowhere", StoresTwice),
+    Mutant("from nowhere", EnqueuesThoughRefused),
     Mutant("double lease", LeasesTwice),
     Mutant("double lease", EndsLeasesSoon),
     Mutant("double lease", ForgetsExtensions),

@@ -127,9 +127,10 @@ async def _decide(client: Client, job: Job, number: int) -> Outcome:
         return Retry(job.lease, client.seconds(0.0, 0.5, 3.0))
     if kind < 0.2:
         return Retry(job.lease, at=client.moment(0.0, 1.5))
+    then = [NewJob(client.random.choice(QUEUES), f"{client.name} then {number}".encode())]
     if kind < 0.3:
-        return Bury(job.lease, "no use")
-    then = [NewJob(client.random.choice(QUEUES), f"{client.name} then {number}".encode())] if kind < 0.45 else []
+        return Bury(job.lease, "no use", then if kind < 0.25 else ())
+    then = then if kind < 0.45 else []
     if job.key is None:
         return Done(job.lease, then)
     seen = await client.store.waiters(job.lease)

@@ -148,10 +148,13 @@ class Workload:
             case 0:
                 return Retry(lease, delay=rng.choice((0.0, 0.7)), reason="once more")
             case 1:
-                return Bury(lease, "no use")
+                return Bury(lease, "no use", self._follow_ups(0, 0, 1, 2))
             case 2:
-                return Done(lease, then=[self._new_job() for _ in range(rng.choice((1, 2, 5)))], result=b"r")
+                return Done(lease, self._follow_ups(1, 2, 5), result=b"r")
         return Done(lease)
+
+    def _follow_ups(self, *counts: int) -> list[NewJob]:
+        return [self._new_job() for _ in range(self._rng.choice(counts))]
 
     def _extend(self) -> Call:
         some = self._some_leases()

@@ -102,9 +102,9 @@ _OWN = {
 }
 _MUTANTS = (
     "attempts-stay", "late-done", "lease-lasts-too-long", "rank-ignored", "retry-to-the-back", "delay-ignored", "deaf",
-    "follow-ups-dropped", "follow-ups-of-refused", "head-skipped", "waiter-forgotten", "counter-drift",
-    "pause-ignored", "versions-begin-again", "crashes-uncounted", "retry-is-a-crash", "attach-is-a-start",
-    "take-tells-no-crashes",
+    "follow-ups-dropped", "follow-ups-of-refused", "bury-drops-follow-ups", "follow-ups-of-a-refused-bury",
+    "head-skipped", "waiter-forgotten", "counter-drift", "pause-ignored", "versions-begin-again", "crashes-uncounted",
+    "retry-is-a-crash", "attach-is-a-start", "take-tells-no-crashes",
 )  # fmt: skip
 """Those whose damage shows in a run. The others need bad input or a stopwatch, or spoil the store's own records."""
 BREAKS: dict[str, Break] = {

@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from accoda.errors import StorageError
-from accoda.model import Done, Job, NewJob, Outcome, Rank, Retry
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Rank, Retry
 from accoda.payload import encode
 from accoda.storage.protocol import Store
 from accoda.testing.simulation.workload import HANDLED, PAYLOADS, POISON, RAW
@@ -114,8 +114,13 @@ async def spend(process: Process) -> None:
 
 
 def _outcome(job: Job, random: Random, calm: bool) -> Outcome:
-    if not calm and random.random() < 0.1:
+    chance = 1.0 if calm else random.random()
+    if chance < 0.1:
         return Retry(job.lease, delay=random.random())
+    if chance < 0.13:  # what follows joins a shared fetch, and another stands in line for the one that is buried
+        key, waiter = f"k{random.randrange(10)}", b"%d" % random.randrange(1 << 40)
+        wish = NewJob("deals", PAYLOADS[random.randrange(1024)], key=key, on_duplicate="attach", waiter=waiter)
+        return Bury(job.lease, "no use", [wish, NewJob("costly", PAYLOADS[random.randrange(1024)])])
     return Done(job.lease)
 
 

@@ -8,6 +8,7 @@
 --   f          done: the number of waiters seen (or empty), result ('=' and bytes, or empty), number of follow-ups
 --   r          retry: start ("+ms" or "@moment"), reason
 --   b          bury: reason
+--   p          bury, with follow-ups: reason, number of follow-ups
 -- `names` are the queues of the follow-ups, with commas, when they are stored here: each is the arguments of a job (see
 -- parts/add.lua). Else each is two texts, a run and a sealed job: runs go to the outbox, to be moved on to other shards.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
@@ -35,8 +36,12 @@ for n = 1, count do
     at = at + 6
   elseif kind == 'r' then
     at = at + 5
-  else
+  elseif kind == 'b' then
     at = at + 4
+  else
+    outcome.follow_ups = tonumber(ARGV[at + 4])
+    follow_ups = follow_ups + outcome.follow_ups
+    at = at + 5
   end
 end
 
