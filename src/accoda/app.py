@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from accoda.schedules import Schedule, ScheduledDecorator, ScheduledOptions
+    from accoda.schedules.lengths import Length
     from accoda.sync import SyncFace
     from accoda.trial import Trial
 
@@ -70,6 +72,7 @@ class App:
         self.url = url or os.environ.get("ACCODA_URL") or DEFAULT_URL
         self.handlers: dict[str, Handler[Any, Any, Any]] = {}
         self.demands: dict[str, Demand] = {}
+        self.schedules: dict[str, Schedule] = {}
         self.middleware = tuple(middleware)
         self.connections = Connections(self.url, clock)
         self._lines: dict[str, Line] = {}
@@ -106,6 +109,24 @@ class App:
             raise InvalidInput("queue", f"{queue!r} is a demand already")
         demand = self.demands[queue] = Demand(self, queue, options)
         return demand
+
+    def every(self, every: Length, /, **options: Unpack[ScheduledOptions]) -> ScheduledDecorator:
+        """Run a function at intervals: `@app.every("5m")`, or seconds, or a timedelta.
+
+        See `ScheduledOptions` for what may be said; workers store the schedule when they start.
+        """
+        from accoda.schedules import declare
+
+        return declare(self, {"every": every}, options)
+
+    def cron(self, expression: str, /, *, tz: str = "UTC", **options: Unpack[ScheduledOptions]) -> ScheduledDecorator:
+        """Run a function by a cron expression in a time zone: `@app.cron("0 7 * * MON-FRI", tz="Europe/Rome")`.
+
+        Five fields, or six with seconds first.
+        """
+        from accoda.schedules import declare
+
+        return declare(self, {"cron": expression, "tz": tz}, options)
 
     def budget(
         self,

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypedDict
+from typing import Any, TypedDict, get_args
 
 from msgspec import Struct
 
+from accoda.envelope import NOTHING, Event, Extras, Hook, check_extras, wrap
 from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import NewJob, OnDuplicate
@@ -21,7 +22,9 @@ class EnqueueOptions(TypedDict, total=False):
 
     `delay` (seconds or a timedelta) or `at` (a datetime with a time zone, or milliseconds) say when it may start.
     `key` makes it one of a kind in its queue; `on_duplicate` says what happens to a second one. `keep_for` keeps the
-    finished job and its result that many seconds; without it, the handler's own `keep_for` holds.
+    finished job and its result that many seconds; without it, the handler's own `keep_for` holds. `name` is for people,
+    `max_attempts` wins over the queue's own limit, and `webhook` (a URL, or a `Hook` that says after which ends) is
+    called when the job is done or dead.
     """
 
     priority: Priority
@@ -32,6 +35,9 @@ class EnqueueOptions(TypedDict, total=False):
     waiter: bytes | None
     cost: int
     keep_for: float | timedelta | None
+    name: str | None
+    max_attempts: int | None
+    webhook: str | Hook | None
 
 
 Cost = int | str | Callable[[Any], int]
@@ -46,6 +52,7 @@ class Line(Struct, frozen=True):
     encode: Callable[[object], bytes] = encode
     keep_for: float = 0.0
     cost: Cost = 0
+    secret: tuple[str, ...] = ()
 
 
 def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> NewJob:
@@ -63,7 +70,7 @@ def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> N
     since = start_at if start_at is not None else now + round((delay or 0.0) * 1000)
     return NewJob(
         line.queue,
-        line.encode(payload),
+        wrap(line.encode(payload), _extras(line, options)),
         rank=line.policy(_level(options.get("priority", Priority.NORMAL)), max(now, since)),
         delay=delay,
         start_at=start_at,
@@ -106,9 +113,36 @@ def cost_of(cost: Cost, payload: object) -> int:
     return found
 
 
+def _extras(line: Line, options: EnqueueOptions) -> Extras:
+    """What travels with the payload: nothing at all for nearly every job."""
+    if not line.secret and options.keys().isdisjoint(_EXTRAS):
+        return NOTHING
+    webhook = options.get("webhook")
+    if webhook is not None:
+        webhook = _hook(webhook)
+    name, most = options.get("name"), options.get("max_attempts")
+    return check_extras(Extras(name=name, max_attempts=most, hook=webhook, secret=line.secret))
+
+
+def _hook(given: object) -> Hook:
+    from accoda.webhooks.urls import check_url
+
+    hook = Hook(given) if isinstance(given, str) else given
+    if not isinstance(hook, Hook) or not hook.on or not set(hook.on) <= set(get_args(Event)):
+        raise InvalidInput("webhook", f"must be a URL, or Hook(url, on=('done', 'dead')), not {given!r:.80}")
+    try:
+        check_url(hook.url)
+    except InvalidInput as error:
+        raise InvalidInput("webhook", str(error).removeprefix(f"{error.field}: ")) from error
+    return hook
+
+
 def _level(priority: object) -> Priority:
     try:
         return Priority(priority)  # type: ignore[arg-type]
     except ValueError:
         names = ", ".join(f"Priority.{level.name}" for level in Priority)
         raise InvalidInput("priority", f"must be one of {names}, not {priority!r}") from None
+
+
+_EXTRAS = frozenset({"name", "max_attempts", "webhook"})

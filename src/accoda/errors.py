@@ -4,6 +4,10 @@
     ├── InvalidInput            what was passed in cannot be used (also a ValueError); carries `field`
     │   └── TooLarge            it is over a limit; carries `size`, `limit`
     ├── JobNotFound             no such job is stored: finished and not kept, removed, or never there; carries `id`
+    ├── NotFound                no queue, replay, … of that name; carries `kind`, `name`
+    ├── Conflict                the state of things does not allow it; the message says which it is
+    │   ├── KeyReused           an idempotency key was used before, with other content; carries `key`
+    │   └── InFlight            a request with the same idempotency key is being done; carries `key`
     ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
@@ -64,6 +68,35 @@ class JobNotFound(AccodaError):
             f"job {id} is not stored: it finished and its queue keeps no results (set keep_for), or it was removed"
         )
         self.id = id
+
+
+class NotFound(AccodaError):
+    """There is no such thing: `kind` says what ("queue"), `name` which."""
+
+    def __init__(self, kind: str, name: str, advice: str = "") -> None:
+        super().__init__(f"there is no {kind} {name!r}" + (f"; {advice}" if advice else ""))
+        self.kind = kind
+        self.name = name
+
+
+class Conflict(AccodaError):
+    """It cannot be done in the present state, which the message names. Nothing was changed."""
+
+
+class KeyReused(Conflict):
+    """The idempotency key belongs to another request: the same key, other content. Nothing was changed."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"idempotency key {key!r:.80} was used before with other content; use a new key for this")
+        self.key = key
+
+
+class InFlight(Conflict):
+    """Somebody does the same request, with the same idempotency key, at this moment. Ask again soon."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"a request with idempotency key {key!r:.80} is being done; ask again in a moment")
+        self.key = key
 
 
 class JobFailed(AccodaError):

@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from accoda.envelope import MARK, payload_of
 from accoda.errors import InvalidInput
 from accoda.limits import ARRAY_KEYS, MOST, allowed, too_large
 from accoda.model import Job
@@ -54,6 +55,8 @@ class Codec(Generic[T]):
     def decode(self, data: bytes) -> T:
         """The payload, or `UnreadablePayload` with the name of the field that is wrong."""
         try:
+            if data and data[0] == MARK:
+                data = payload_of(data)
             if len(data) > ARRAY_KEYS:
                 _check_readable(data)
             return self._decoder.decode(data)  # type: ignore[no-any-return]
@@ -92,8 +95,8 @@ def encode_result(value: object) -> bytes:
 
 
 def decode(data: bytes) -> Any:
-    """Msgpack as plain values."""
-    return _plain.decode(data)
+    """Msgpack as plain values: a payload, or a result."""
+    return _plain.decode(payload_of(data))
 
 
 def read_json(data: bytes, type: type[T]) -> T | None:

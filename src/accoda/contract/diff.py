@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from accoda.contract.model import Contract, Field, Queue
 from accoda.contract.wire import Wire, shape_of
+from accoda.envelope import payload_of
 from accoda.model import State
 from accoda.storage.protocol import Store
 
@@ -176,7 +177,7 @@ async def _broken_in(name: str, queue: Queue | None, store: Store) -> int:
                 continue
             for job in jobs:
                 try:
-                    decode(job.data)
+                    decode(payload_of(job.data))
                 except Exception:  # whatever it is, the new worker could not read it
                     broken += 1
     return broken

@@ -15,6 +15,7 @@ from msgspec import Meta, Struct, field
 from msgspec.inspect import type_info
 
 from accoda.contract.model import Queue
+from accoda.envelope import payload_of
 from accoda.errors import ContractError, InvalidInput
 from accoda.limits import allowed, too_large
 from accoda.model import Job
@@ -147,12 +148,12 @@ class RecordCodec(Codec[R], Generic[R]):
 
     def decode(self, data: bytes) -> R:
         try:
-            return self._unpack(data)  # type: ignore[no-any-return]
+            return self._unpack(payload_of(data))  # type: ignore[no-any-return]
         except ContractError as error:
             raise UnreadablePayload(str(error)) from error
 
     def open(self, job: Job) -> R:
         try:
-            return self._unpack(job.data, job.id, job.attempts, job.prev_start_time)  # type: ignore[no-any-return]
+            return self._unpack(payload_of(job.data), job.id, job.attempts, job.prev_start_time)  # type: ignore[no-any-return]
         except ContractError as error:
             raise UnreadablePayload(str(error)) from error

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Generic, TypeVar, Unpack
 
 from accoda.enqueue import EnqueueOptions
+from accoda.envelope import unwrap
 from accoda.errors import BuryJob, InvalidInput, RetryLater
 from accoda.model import Job, NewJob
 from accoda.retry import PLAIN, Failed, Finished, Result, finished
@@ -46,6 +47,21 @@ class Running(Generic[T]):
     def prev_start_time(self) -> int | None:
         """When the run before this one could start, in milliseconds; None on the first."""
         return self.job.prev_start_time
+
+    @property
+    def name(self) -> str | None:
+        """What the job was called when it was enqueued, for people."""
+        return unwrap(self.job.data)[0].name
+
+    @property
+    def schedule(self) -> str | None:
+        """The schedule whose tick this job is; None for any other job."""
+        return unwrap(self.job.data)[0].schedule
+
+    @property
+    def tick(self) -> int | None:
+        """The moment (milliseconds) of its schedule that this job stands for, however late it runs."""
+        return unwrap(self.job.data)[0].tick
 
     @property
     def lost(self) -> bool:

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from accoda.enqueue import EnqueueOptions
+from accoda.envelope import MARK
 from accoda.errors import RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, JobInfo, NewJob, Outcome, Retry
 from accoda.payload import UnreadablePayload
 from accoda.priority import Priority
 from accoda.retry import PLAIN, Failed, Limits, Result, decide, describe, give_up
 from accoda.runtime.batch import Batch, Running
+from accoda.runtime.endings import limits_of, with_call
 from accoda.runtime.events import HandlerStats
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import Runner
@@ -97,11 +99,11 @@ class Desk:
             try:
                 payloads[job.id] = self.handler.codec.open(job)
             except UnreadablePayload as error:
-                buried.append(Bury(job.lease, describe(error)))
+                buried.append(self.ending(job, Bury(job.lease, describe(error))))
                 continue
-            hopeless = give_up(job, limits) if job.attempts else None
+            hopeless = give_up(job, limits_of(job, limits)) if job.attempts else None
             if hopeless is not None:
-                buried.append(hopeless)
+                buried.append(self.ending(job, hopeless))
             elif job.crashes:
                 suspects.append(job)
             else:
@@ -131,15 +133,21 @@ class Desk:
         found: list[Outcome] = []
         for job in jobs:
             result = batch.result_of(job)
-            if result is PLAIN and not batch.settled:  # nearly all, and nothing to decide
-                found.append(Done(job.job.lease))
-            elif result is not None and job.job.id not in batch.settled:
-                found.append(decide(job.job, result, limits))
+            if result is None or (batch.settled and job.job.id in batch.settled):
+                continue
+            # Nearly all went well and left nothing: nothing to decide.
+            outcome = Done(job.job.lease) if result is PLAIN else decide(job.job, result, limits_of(job.job, limits))
+            found.append(self.ending(job.job, outcome))
         return found
 
     def decide(self, job: Running[Any], result: Result) -> Outcome:
         """What becomes of one job."""
-        return decide(job.job, result, self.limits)
+        return self.ending(job.job, decide(job.job, result, limits_of(job.job, self.limits)))
+
+    def ending(self, job: Job, outcome: Outcome) -> Outcome:
+        """The outcome, with the call of the job's webhook if it asks for one."""
+        data = job.data
+        return outcome if not data or data[0] != MARK else with_call(outcome, job, self.handler.options.secret)
 
     def _batch(self, jobs: Sequence[Job], payloads: dict[int, Any]) -> Batch[Any]:
         return Batch(self.queue, jobs, [payloads[job.id] for job in jobs], self._new_job)

@@ -49,6 +49,7 @@ class HandlerOptions(TypedDict, total=False):
     timeout: float | timedelta | None
     run_in: RunIn | None
     cost: Cost
+    secret: Sequence[str]
     budget: str | Sequence[str] | None
     urgent: float | None
     log_for: float | timedelta
@@ -69,6 +70,7 @@ class Options(Struct, frozen=True, kw_only=True):
     timeout: float | None = None
     run_in: RunIn
     cost: Cost = 0
+    secret: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
     urgent: float | None = None
     log_for: float = LOG_FOR
@@ -94,9 +96,8 @@ class Handler(Generic[T, A, R]):
         self.options = check_options(function, options)
         self.rites: Rites | None = None
         """What a queue of ours does around the runs; a user's handler has none."""
-        self.line = Line(
-            queue, policy(self.options.policy), self.codec.encode, self.options.keep_for, self.options.cost
-        )
+        told = self.options
+        self.line = Line(queue, policy(told.policy), self.codec.encode, told.keep_for, told.cost, told.secret)
 
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         return self.function(*args, **kwargs)
@@ -158,6 +159,7 @@ def check_options(function: Callable[..., Any], given: HandlerOptions) -> Option
         timeout=_length("timeout", given.get("timeout")),
         run_in=_where(function, given.get("run_in")),
         cost=_cost(given.get("cost", 0)),
+        secret=_secret(given.get("secret", ())),
         budgets=_budgets(given.get("budget")),
         urgent=_number("urgent", given.get("urgent")),
         log_for=seconds("log_for", given.get("log_for", LOG_FOR)),
@@ -172,6 +174,14 @@ def _budgets(given: object) -> tuple[str, ...]:
     if len(set(names)) < len(names):
         raise InvalidInput("budget", f"must name each budget once, not {given!r:.60}")
     return tuple(names)
+
+
+def _secret(given: object) -> tuple[str, ...]:
+    if not isinstance(given, (tuple, list)) or not all(isinstance(name, str) and name for name in given):
+        raise InvalidInput(
+            "secret", f"must be a tuple of names of payload fields, such as ('card',), not {given!r:.60}"
+        )
+    return tuple(given)
 
 
 def _number(field: str, given: object) -> float | None:

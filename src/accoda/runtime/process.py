@@ -44,6 +44,7 @@ class ProcessOptions(Struct, frozen=True, kw_only=True):
     name: str = "default"
     burst: bool = False
     managed: bool = True
+    errands: bool = True
     settings_files: tuple[str, ...] = ()
     overrides: dict[str, object] = {}
     metrics_port: int | None = None
@@ -73,6 +74,7 @@ async def _main(app: App, options: ProcessOptions, settings: Settings, stack: Ex
             name=options.name,
             burst=options.burst,
             managed=options.managed,
+            errands=options.errands,
             settings=settings,
             monitors=(logs,) if metrics is None else (logs, metrics),
             on_stats=show,

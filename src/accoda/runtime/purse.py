@@ -196,7 +196,7 @@ class Purse:
         """Take the head alone, to bury it. Another job may have come before it meanwhile, which is then paid for."""
         jobs = await self._room.store.take(desk.queue, 1, lease=desk.lease, worker=self._room.worker)
         if not jobs or jobs[0].id == head.id:
-            return Paid(buried=[Bury(job.lease, never.reason) for job in jobs])
+            return Paid(buried=[desk.ending(job, Bury(job.lease, never.reason)) for job in jobs])
         job = jobs[0]
         try:
             answer = await self.books.reserve(self._ask(desk, job, 1))
@@ -206,7 +206,7 @@ class Purse:
             self._pin(desk, answer, jobs)
             return Paid(jobs)
         if isinstance(answer, Never):
-            return Paid(buried=[Bury(job.lease, answer.reason)])
+            return Paid(buried=[desk.ending(job, Bury(job.lease, answer.reason))])
         await self._room.store.settle([Retry(job.lease, reason=OVERTAKEN)])
         return Paid()
 

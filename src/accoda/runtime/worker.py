@@ -28,6 +28,7 @@ from accoda.demand.options import DemandView
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.model import Stats, check_queue
 from accoda.runtime import heartbeat
+from accoda.runtime.clerk import Clerk, run_ticks
 from accoda.runtime.desk import Desk
 from accoda.runtime.events import Audience, Monitor
 from accoda.runtime.heartbeat import Heartbeat
@@ -57,14 +58,16 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What may be said of a worker; what may change while it runs is in its settings instead.
 
     `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
-    start. `on_stats` is told the store's counters at each heartbeat, `on_budgets` the state of the budgets and what
-    this worker counts of them, and `on_demand`, at each upkeep of a demand, its numbers.
+    start. Without `errands`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` is told
+    the store's counters at each heartbeat, `on_budgets` the state of the budgets and what this worker counts of them,
+    and `on_demand`, at each upkeep of a demand, its numbers.
     """
 
     queues: tuple[str, ...] = ()
     name: str = "default"
     burst: bool = False
     managed: bool = True
+    errands: bool = True
     settings: Settings | None = None
     monitors: tuple[Monitor, ...] = ()
     on_stats: Callable[[Stats], None] | None = None
@@ -201,6 +204,8 @@ class Worker:
             upkeep.add(self._stop_when_idle())
             return upkeep
         upkeep.add(self._sleeper.run())
+        if self.options.errands:
+            upkeep.add(Clerk(self.app).run())
         upkeep.every(every, self._beat, at_once=True)
         if self.settings.files:
             upkeep.add(self.settings.watch(changed=self._apply_settings))
@@ -378,9 +383,14 @@ async def run_until_idle(app: App, queues: Iterable[str] | None = None) -> int:
     """What `App.run_until_idle` does."""
     if not app.handlers:
         return 0
-    worker = Worker(app, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
-    await worker.run()
-    return worker.jobs_run
+    jobs_run = 0
+    while True:
+        ticks = await run_ticks(app) if app.schedules else 0
+        worker = Worker(app, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
+        await worker.run()
+        jobs_run += worker.jobs_run
+        if not ticks:
+            return jobs_run
 
 
 def _served(app: App, asked: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,216 @@
+"""Jobs, one by one and in pages: create, look at, cancel, retry, delete, change."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from accoda.admin import idempotency
+from accoda.admin.creating import prepare
+from accoda.admin.fingerprint import fingerprint as fingerprint_of
+from accoda.admin.idempotency import Once, OnceAnswer
+from accoda.admin.levels import LEVELS, level_of, new_rank
+from accoda.admin.pages import Fits, Where
+from accoda.admin.pages import page as page_of
+from accoda.admin.queues import SCHEDULES
+from accoda.admin.requests import Level, NewJobRequest
+from accoda.admin.views import JobView, Page
+from accoda.errors import Conflict, InvalidInput, JobNotFound
+from accoda.model import STATES, Enqueued, JobInfo, Rank, State, check_duration, clean
+from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progress, read_progress
+
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.storage.protocol import Store
+
+__all__ = [
+    "cancel",
+    "create",
+    "create_once",
+    "delete",
+    "get",
+    "page",
+    "prepare",
+    "retry",
+    "set_priority",
+    "set_progress",
+    "wait_result",
+]
+
+WAITING = ("ready", "delayed")
+ENDED = ("dead", "done")
+
+
+async def create(
+    app: App,
+    requests: Sequence[NewJobRequest],
+    idempotency_key: str | None = None,
+    who: str = "",
+    *,
+    batch: bool | None = None,
+) -> list[Enqueued]:
+    """Store all jobs that are asked for, or none; one answer for each.
+
+    With an idempotency key, the same request again gets the same answer; see `accoda.admin.idempotency` for what that
+    promises. `batch`: errors name the field with its job (`jobs[3].priority`); None: where there are several jobs.
+    """
+    jobs = prepare(app, requests, _where(requests, batch))
+    if not jobs:
+        return []
+    store = await app.connections.get()
+    if idempotency_key is None:
+        return await store.enqueue(jobs)
+    return (await idempotency.enqueue_once(store, jobs, Once.of(who, idempotency_key, requests))).items
+
+
+async def create_once(
+    app: App, requests: Sequence[NewJobRequest], key: str, who: str = "", *, batch: bool | None = None
+) -> OnceAnswer:
+    """`create` with an idempotency key; the answer says whether it was given before."""
+    jobs = prepare(app, requests, _where(requests, batch))
+    return await idempotency.enqueue_once(await app.connections.get(), jobs, Once.of(who, key, requests))
+
+
+async def page(
+    app: App,
+    *,
+    queue: str | None = None,
+    state: State | None = None,
+    priority: Level | None = None,
+    fingerprint: str | None = None,
+    limit: int = 50,
+    cursor: str | None = None,
+    system: bool = False,
+) -> Page[JobView]:
+    """Jobs by queue name, state and id. A page may be shorter than `limit` and still have a next one: no more than
+    2,000 records are looked at for it."""
+    if priority is not None and priority not in LEVELS:
+        raise InvalidInput("priority", f"must be one of {', '.join(LEVELS)}, not {priority!r:.60}")
+    states = STATES if state is None else (state,)
+    where = Where(queue=queue, states=states, system=system, fits=_filter(app, priority, fingerprint))
+    return await page_of(app, where, limit, cursor)
+
+
+async def get(app: App, id: int) -> JobView:
+    """Everything about one job, with how far it is."""
+    store = await app.connections.get()
+    return JobView.of(app, await _find(store, id), await read_progress(store, id))
+
+
+async def cancel(app: App, id: int) -> None:
+    """Take a job back that waits or runs. One that runs is told within about a second, and its outcome is refused."""
+    job = await _find(await app.connections.get(), id)
+    _check_not_schedule(job)
+    if not await app.cancel(id):
+        now = await _find(await app.connections.get(), id)
+        raise Conflict(f"job {id} is {now.state}: only a job that waits or runs can be cancelled")
+
+
+async def retry(app: App, id: int) -> JobView:
+    """Make a dead job ready again. Others are refused, with the reason."""
+    store = await app.connections.get()
+    job = await _find(store, id)
+    if job.state != "dead":
+        raise Conflict(f"job {id} {_WHY_NOT_RETRIED[job.state]}")
+    if not await store.revive([id]):
+        job = await _find(store, id)
+        if job.state == "dead":
+            raise Conflict(f"job {id} stays dead: another job holds its key {job.key!r}")
+    return await get(app, id)
+
+
+async def delete(app: App, id: int) -> None:
+    """Delete a job in whatever state. A running one loses its lease."""
+    store = await app.connections.get()
+    _check_not_schedule(await _find(store, id))
+    if not await store.remove([id]):
+        raise JobNotFound(id)
+
+
+async def set_priority(app: App, id: int, level: Level) -> JobView:
+    """Give a job that waits another level."""
+    if level not in LEVELS:
+        raise InvalidInput("priority", f"must be one of {', '.join(LEVELS)}, not {level!r:.60}")
+    store = await app.connections.get()
+    job = await _find(store, id)
+    _check_not_schedule(job)
+    if job.state in WAITING:
+        await store.rerank([Rank(job.queue, id, new_rank(app, job, level))])
+        # It may have been taken meanwhile, and then nothing was changed: the job itself tells.
+        job = await _find(store, id)
+    if job.state not in WAITING:
+        raise Conflict(f"job {id} is {job.state}: only a job that waits (ready or delayed) has a place in the line")
+    return JobView.of(app, job, await read_progress(store, id))
+
+
+async def set_progress(app: App, id: int, fraction: float | None = None, message: str = "") -> None:
+    """Say how far a job is: a fraction from 0 to 1, and a line for people."""
+    if fraction is not None and not 0 <= fraction <= 1:
+        raise InvalidInput("fraction", f"must be from 0 to 1, not {fraction!r}")
+    store = await app.connections.get()
+    job = await _find(store, id)
+    if job.state in ENDED:
+        raise Conflict(f"job {id} is {job.state}: it gets no further")
+    value = msgspec.json.encode(Progress(fraction, clean(message)))
+    await store.write(f"progress/{id}", value, ttl=PROGRESS_KEPT)
+
+
+async def wait_result(app: App, id: int, timeout: float = 0.0) -> JobView:
+    """The job when it has ended (`state` done or dead, with its result or reason), or as it is after `timeout` seconds.
+
+    A job that is not kept vanishes when it is done, and nobody could see its result: that is a Conflict at once.
+    """
+    check_duration("timeout", timeout)
+    store = await app.connections.get()
+    deadline, pause = time.monotonic() + timeout, FIRST_LOOK
+    while True:
+        job = await _find(store, id)
+        left = deadline - time.monotonic()
+        if job.state in ENDED or left <= 0:
+            return JobView.of(app, job, await read_progress(store, id))
+        if not job.keep_for:
+            raise Conflict(f"job {id} will not be kept when it is done: enqueue it with keepFor to see its result")
+        await asyncio.sleep(min(pause, left))
+        pause = min(LAST_LOOK, pause * 1.5)
+
+
+def _where(requests: Sequence[NewJobRequest], batch: bool | None) -> str | None:
+    return "jobs" if (len(requests) != 1 if batch is None else batch) else None
+
+
+async def _find(store: Store, id: int) -> JobInfo:
+    if type(id) is not int or not 0 <= id < 1 << 63:
+        raise InvalidInput("id", f"must be the number of a job, not {id!r:.60}")
+    job = await store.find(id)
+    if job is None:
+        raise JobNotFound(id)
+    return job
+
+
+def _check_not_schedule(job: JobInfo) -> None:
+    if job.queue == SCHEDULES:
+        raise Conflict(f"job {job.id} is the schedule {job.key!r} itself; change or delete it as a schedule")
+
+
+def _filter(app: App, priority: Level | None, fingerprint: str | None) -> Fits | None:
+    if priority is None and fingerprint is None:
+        return None
+
+    def fits(job: JobInfo) -> bool:
+        return (priority is None or level_of(app, job) == priority) and (
+            fingerprint is None or (bool(job.reason) and fingerprint_of(job.reason or "") == fingerprint)
+        )
+
+    return fits
+
+
+_WHY_NOT_RETRIED = {
+    "ready": "is ready: it runs as soon as a worker is free",
+    "taken": "is taken: it runs now",
+    "done": "is done: enqueue it anew to run it again",
+    "delayed": "is delayed: it starts at its time; to run it sooner, cancel it and enqueue it anew",
+}

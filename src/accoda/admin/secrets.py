@@ -1,0 +1,63 @@
+"""What is shown of a job's payload and result, and what is not: fields that its producer or handler calls secret."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from accoda.admin.plain import decoded, has_hidden_names, plain, unreadable
+from accoda.envelope import hidden, secret_texts
+from accoda.payload import UnreadablePayload
+from accoda.runtime.handler import Handler
+
+
+class Shown(Struct, frozen=True):
+    """A payload and a result without their secrets, and the secrets themselves, to keep them out of other texts."""
+
+    payload: Any
+    result: Any
+    secrets: tuple[str, ...] = ()
+
+
+def show(handler: Handler[Any, Any, Any] | None, secret: Sequence[str], payload: bytes, result: bytes | None) -> Shown:
+    """What people see of the bytes."""
+    own = () if handler is None else getattr(handler.options, "secret", ())
+    names = tuple(dict.fromkeys((*secret, *own)))
+    codec = None if handler is None else handler.codec
+    try:
+        value = decoded(payload, codec) if payload else None
+    except UnreadablePayload as error:
+        by_name = codec is not None and has_hidden_names(codec)
+        return Shown(_shown_raw(payload, names, error, by_name), _shown_result(result, names))
+    return Shown(_safe(value, names), _shown_result(result, names), secret_texts(value, names))
+
+
+def _shown_raw(payload: bytes, names: Sequence[str], error: Exception, by_name: bool) -> Any:
+    """Bytes in which nobody can tell what is secret are not shown where anything is."""
+    if names:
+        return {"$unreadable": "it has secret fields and cannot be read, so it is not shown"}
+    if by_name:  # the handler's record does not fit, so its values are shown without names
+        try:
+            return plain(decoded(payload))
+        except UnreadablePayload:
+            pass
+    return unreadable(payload, error)
+
+
+def _shown_result(result: bytes | None, names: Sequence[str]) -> Any:
+    if result is None:
+        return None
+    try:
+        return _safe(decoded(result), names)
+    except UnreadablePayload as error:
+        return {"$unreadable": str(error)} if names else unreadable(result, error)
+
+
+def _safe(value: Any, names: Sequence[str]) -> Any:
+    if not names:
+        return plain(value)
+    # Before, because keys that collide as text become a list of pairs, through which no path goes; and after, because
+    # a path names keys as text, and some are text only then.
+    return hidden(plain(hidden(value, names)), names)

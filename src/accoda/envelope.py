@@ -1,0 +1,162 @@
+"""What a job carries beside its payload: a name for people, its own limit of attempts, whom to call when it ends.
+
+It stands in front of the payload's bytes, and only where there is something to say: most jobs have none of it.
+
+    0xC1 · length of the extras (4 bytes) · extras (msgpack map) · payload
+
+0xC1 is the one byte that msgpack never uses, so no payload begins with it, and a look at one byte tells the two apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from accoda.errors import InvalidInput
+from accoda.model import clean
+
+Event = Literal["done", "dead"]
+
+MARK = 0xC1
+HEAD = 5
+NAME_LENGTH = 200
+URL_LENGTH = 2000
+SECRET_FIELDS = 50
+SHORTEST = 4
+"""Characters of a secret that is looked for in other texts: of shorter ones half of every text would be hidden."""
+HIDDEN = "•••"
+"""What is shown in the place of a secret."""
+
+
+class Hook(Struct, frozen=True, omit_defaults=True):
+    """Where to call when the job has ended, and after which ends."""
+
+    url: str
+    on: tuple[Event, ...] = ("done", "dead")
+
+
+class Extras(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What travels with a payload. `secret` names fields of it that nobody is shown (`card`, `customer.phone`).
+
+    `schedule` and `tick` tell which schedule made the job, and for which moment.
+    """
+
+    name: str | None = None
+    max_attempts: int | None = None
+    hook: Hook | None = None
+    secret: tuple[str, ...] = ()
+    schedule: str | None = None
+    tick: int | None = None
+
+
+NOTHING = Extras()
+
+
+def wrap(payload: bytes, extras: Extras) -> bytes:
+    """The payload with its extras in front of it; the payload itself where there are none.
+
+    >>> unwrap(wrap(b"x", Extras(name="Report"))) == (Extras(name="Report"), b"x")
+    True
+    """
+    if extras is NOTHING or extras == NOTHING:
+        return payload
+    head = _encoder.encode(extras)
+    return b"".join((_MARK, len(head).to_bytes(HEAD - 1, "big"), head, payload))
+
+
+def unwrap(data: bytes) -> tuple[Extras, bytes]:
+    """The extras and the payload. Of an envelope that cannot be read, nothing and the data as they are: whoever decodes
+    them will say that they are unreadable."""
+    if not data or data[0] != MARK:
+        return NOTHING, data
+    end = HEAD + int.from_bytes(data[1:HEAD], "big")
+    try:
+        return _decoder.decode(data[HEAD:end]), data[end:]
+    except (ValueError, RecursionError):  # msgspec's and Unicode's are both ValueErrors
+        return NOTHING, data
+
+
+def payload_of(data: bytes) -> bytes:
+    """The payload alone."""
+    return data if not data or data[0] != MARK else unwrap(data)[1]
+
+
+def check_extras(extras: Extras) -> Extras:
+    """Refuse what could not be kept or used; the field is named as `EnqueueOptions` names it."""
+    if extras.name is not None and (
+        type(extras.name) is not str or not 0 < len(extras.name) <= NAME_LENGTH or clean(extras.name) != extras.name
+    ):
+        raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} characters of valid text, not {extras.name!r:.60}")
+    if extras.max_attempts is not None and (type(extras.max_attempts) is not int or extras.max_attempts < 1):
+        raise InvalidInput("max_attempts", f"must be an integer >= 1, not {extras.max_attempts!r:.60}")
+    if len(extras.secret) > SECRET_FIELDS or not all(type(field) is str and field for field in extras.secret):
+        raise InvalidInput("secret", f"must be at most {SECRET_FIELDS} names of fields, not {extras.secret!r:.60}")
+    return extras
+
+
+def hidden(value: Any, secret: Sequence[str]) -> Any:
+    """Plain values with what is secret replaced; a path goes through maps by name, and through lists into each element.
+
+    >>> hidden({"card": "4111", "lines": [{"iban": "IT60", "sum": 3}]}, ["card", "lines.iban"])
+    {'card': '•••', 'lines': [{'iban': '•••', 'sum': 3}]}
+    """
+    for path in secret:
+        value = _without(value, path.split("."))
+    return value
+
+
+def secret_texts(value: Any, secret: Sequence[str]) -> tuple[str, ...]:
+    """What stands in the secret fields of a payload, longest first: an error's text may quote it.
+
+    >>> secret_texts({"card": "4111 1111", "to": {"name": "Anna"}}, ["card"])
+    ('4111 1111',)
+    """
+    found = {text for path in secret for inner in _at(value, path.split(".")) for text in _leaves(inner)}
+    return tuple(sorted(found, key=len, reverse=True))
+
+
+def without_secrets(text: str, secrets: Sequence[str]) -> str:
+    """A text that came out of a run, with the secrets in it replaced.
+
+    >>> without_secrets("card 4111 1111 refused", ["4111 1111"])
+    'card ••• refused'
+    """
+    for secret in secrets:
+        text = text.replace(secret, HIDDEN)
+    return text
+
+
+def _at(value: Any, path: Sequence[str]) -> Iterator[Any]:
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _at(one, path)
+    elif isinstance(value, dict) and path[0] in value:
+        if len(path) == 1:
+            yield value[path[0]]
+        else:
+            yield from _at(value[path[0]], path[1:])
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _leaves(one)
+    elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and len(str(value)) >= SHORTEST:
+        yield str(value)
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_without(one, path) for one in value]
+    if not isinstance(value, dict) or path[0] not in value:
+        return value
+    inner = HIDDEN if len(path) == 1 else _without(value[path[0]], path[1:])
+    return {**value, path[0]: inner}
+
+
+_MARK = bytes((MARK,))
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(Extras)

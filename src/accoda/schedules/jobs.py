@@ -1,0 +1,45 @@
+"""The user's job of a tick. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from accoda.enqueue import EnqueueOptions
+from accoda.envelope import unwrap, wrap
+from accoda.model import NewJob
+from accoda.priority import Priority
+from accoda.schedules.model import Schedule
+
+MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
+"""`app.new_job`: it knows the handler of the queue, its type, policy and cost."""
+
+
+def overlap_key(name: str) -> str:
+    """The key that the jobs of a schedule share, where they must not overlap."""
+    return f"schedule/{name}"
+
+
+def job_for(schedule: Schedule, tick: int | None, make_job: MakeJob) -> NewJob:
+    """The job of one tick; without a tick, one that somebody asked for."""
+    options: EnqueueOptions = {"priority": Priority[schedule.priority]}
+    if schedule.cost is not None:
+        options["cost"] = schedule.cost
+    if schedule.keep_for is not None:
+        options["keep_for"] = float(schedule.keep_for)
+    if schedule.overlap != "allow":
+        options["key"] = overlap_key(schedule.name)
+        options["on_duplicate"] = "keep" if schedule.overlap == "skip" else "replace"
+    job = make_job(schedule.queue, schedule.payload, options)
+    theirs, payload = unwrap(job.data)  # the handler may have said something of its jobs, such as what is secret
+    ours = schedule.extras
+    extras = replace(
+        theirs,
+        name=ours.name if ours.name is not None else theirs.name,
+        max_attempts=ours.max_attempts if ours.max_attempts is not None else theirs.max_attempts,
+        hook=ours.hook if ours.hook is not None else theirs.hook,
+        schedule=schedule.name,
+        tick=tick,
+    )
+    return replace(job, data=wrap(payload, extras))

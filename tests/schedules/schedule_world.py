@@ -1,0 +1,55 @@
+"""A store in memory whose clock the tests move, and what they ask of it."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from accoda import App
+from accoda.clock import ManualClock
+from accoda.envelope import Extras, unwrap
+from accoda.model import JobInfo
+from accoda.payload import decode
+from accoda.schedules import Schedule, Scheduler
+from accoda.storage.protocol import Store
+
+START = round(datetime(2026, 3, 2, 12, 0, tzinfo=UTC).timestamp() * 1000)
+"""A Monday at noon."""
+MINUTE = 60_000
+
+
+class World:
+    """An app in memory."""
+
+    def __init__(self) -> None:
+        self.clock = ManualClock(START)
+        self.app = App("memory://", clock=self.clock)
+        self.scheduler = Scheduler(self.app.new_job)
+
+    @property
+    def store(self) -> Store:
+        return self.app.storage
+
+    async def tick(self, seconds: float = 0.0) -> int:
+        """Let time pass, then let a scheduler do what is due."""
+        self.clock.advance(seconds)
+        return await self.scheduler.run_once(self.store)
+
+    async def jobs(self, queue: str = "reports") -> list[JobInfo]:
+        found = [job for state in ("ready", "taken") for job in await self.store.browse(queue, state)]
+        return sorted(found, key=lambda job: job.id)
+
+    async def ticks(self, queue: str = "reports") -> list[int | None]:
+        """The ticks whose jobs are there, in seconds since the start."""
+        moments = [extras_of(job).tick for job in await self.jobs(queue)]
+        return [None if moment is None else (moment - START) // 1000 for moment in moments]
+
+
+def extras_of(job: JobInfo) -> Extras:
+    return unwrap(job.data)[0]
+
+
+def payload_of(job: JobInfo) -> Any:
+    return decode(unwrap(job.data)[1])
+
+
+def every(seconds: float | str, **more: Any) -> Schedule:
+    return Schedule(**{"name": "report", "queue": "reports", "every": seconds, **more})

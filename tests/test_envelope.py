@@ -1,0 +1,109 @@
+"""What travels with a payload: stored in front of it, and seen by nobody who does not look for it."""
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from accoda import App, InvalidInput
+from accoda.envelope import HIDDEN, NOTHING, Extras, Hook, hidden, payload_of, unwrap, wrap
+from accoda.payload import Codec, UnreadablePayload, decode
+
+texts = st.text(max_size=20)
+extras = st.builds(
+    Extras,
+    name=st.none() | texts,
+    max_attempts=st.none() | st.integers(1, 100),
+    hook=st.none() | st.builds(Hook, texts),
+    secret=st.lists(texts, max_size=3).map(tuple),
+    schedule=st.none() | texts,
+    tick=st.none() | st.integers(0, 2**50),
+)
+
+
+@given(st.binary(max_size=50).filter(lambda data: data[:1] != b"\xc1"), extras)
+def test_what_was_put_in_comes_out(payload, told):
+    assert unwrap(wrap(payload, told)) == (told, payload)
+
+
+def test_a_job_with_nothing_to_say_is_its_payload_and_nothing_else():
+    assert wrap(b"payload", NOTHING) == b"payload"
+    assert wrap(b"payload", Extras(name=None)) is not None
+    assert unwrap(b"payload") == (NOTHING, b"payload")
+
+
+@given(st.binary(max_size=60))
+def test_no_bytes_whatever_make_it_raise(data):
+    unwrap(b"\xc1" + data)
+    payload_of(data)
+
+
+def test_a_damaged_envelope_is_an_unreadable_payload():
+    damaged = bytearray(wrap(msgspec.msgpack.encode({"a": 1}), Extras(name="Report")))
+    damaged[6] ^= 0xFF
+    with pytest.raises(UnreadablePayload):
+        Codec(dict[str, int]).decode(bytes(damaged))
+
+
+def test_codecs_see_the_payload_alone():
+    data = wrap(msgspec.msgpack.encode({"a": 1}), Extras(name="Report"))
+    assert Codec(dict[str, int]).decode(data) == {"a": 1}
+    assert decode(data) == {"a": 1}
+
+
+def test_secret_fields_are_hidden_wherever_the_path_leads():
+    value = {"card": "4111", "customer": {"phone": "055", "name": "Anna"}, "lines": [{"iban": "IT60"}, {"sum": 2}, 7]}
+    assert hidden(value, ("card", "customer.phone", "lines.iban", "nobody.here")) == {
+        "card": HIDDEN,
+        "customer": {"phone": HIDDEN, "name": "Anna"},
+        "lines": [{"iban": HIDDEN}, {"sum": 2}, 7],
+    }
+    assert value["card"] == "4111", "the value itself is left alone"
+
+
+async def test_a_job_is_enqueued_with_a_name_a_limit_and_secrets():
+    app = App("memory://")
+
+    @app.handler("pay", secret=("card",))
+    async def pay(order: dict[str, str]) -> None: ...
+
+    await pay.enqueue({"card": "4111"}, name="Order 17", max_attempts=3)
+    job = (await app.storage.browse("pay", "ready"))[0]
+    assert unwrap(job.data) == (
+        Extras(name="Order 17", max_attempts=3, secret=("card",)),
+        msgspec.msgpack.encode({"card": "4111"}),
+    )
+    await app.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"name": ""}, "name: must be 1 to 200 characters of valid text, not ''"),
+        ({"name": "a\0b"}, "name: must be 1 to 200 characters of valid text, not 'a\\x00b'"),
+        ({"max_attempts": 0}, "max_attempts: must be an integer >= 1, not 0"),
+        ({"webhook": 7}, "webhook: must be a URL, or Hook(url, on=('done', 'dead')), not 7"),
+        ({"webhook": Hook("https://example.com", ())}, "webhook: must be a URL, or Hook(url, on=('done', 'dead'))"),
+    ],
+)
+def test_what_cannot_be_used_is_refused(options, problem):
+    with pytest.raises(InvalidInput) as refusal:
+        App("memory://").new_job("emails", {}, options)
+    assert str(refusal.value).startswith(problem)
+
+
+async def test_a_jobs_own_limit_of_attempts_wins_over_its_queues():
+    app, runs = App("memory://"), []
+
+    @app.handler("fragile", max_attempts=1, retry=0)
+    async def fragile(payload: str) -> None:
+        runs.append((payload, app.current.name))
+        raise ValueError("no")
+
+    await fragile.enqueue("once")
+    await fragile.enqueue("thrice", max_attempts=3, name="Three tries")
+    await app.run_until_idle()
+    assert sorted(runs) == [("once", None), *[("thrice", "Three tries")] * 3]
+    dead = await app.storage.browse("fragile", "dead")
+    assert [job.reason for job in dead] == [f"failed {n} times, the last time with ValueError: no" for n in (1, 3)]
+    await app.close()
