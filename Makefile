@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand fire-peers clean
+.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand bench-http chaos-schedules contract-http fire-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,17 @@ bench-contract: setup  ## records of contracts beside pydantic and msgspec by ha
 
 bench-demand: setup servers  ## requests that share a fetch, beside plain enqueues; 100,000 on one key (about 2 minutes)
 	$(BIN)/python -m benchmarks.demand
+
+bench-http: setup  ## the HTTP API beside a bare Starlette endpoint in the same run (about a minute)
+	$(BIN)/python -m benchmarks.http
+
+chaos-schedules: setup servers  ## TICKS=200 of a one-second schedule, its schedulers killed again and again, STORAGE=sqlite
+	$(BIN)/python -m chaos.schedules --ticks $(or $(TICKS),200) --every 1 \
+		--storage $(if $(filter command environment,$(origin STORAGE)),$(STORAGE),sqlite)
+
+contract-http: setup  ## schemathesis over every operation of the HTTP API, in memory and on SQLite (about 10 minutes)
+	$(BIN)/python tests/http/contract.py --examples $(or $(EXAMPLES),100)
+	$(BIN)/python tests/http/contract.py --examples $(or $(EXAMPLES),100) --store sqlite
 
 fire-peers: setup servers  ## ten kills in 2,000 jobs, for Accoda and for others (about 6 minutes)
 	$(BIN)/python -m benchmarks.peers.fire

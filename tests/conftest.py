@@ -1,6 +1,7 @@
 """What all tests share."""
 
 import logging
+import os
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -16,6 +17,13 @@ def untouched_logging() -> Iterator[None]:
     yield
     LOGGER.handlers[:], LOGGER.propagate = before[0], before[2]
     LOGGER.setLevel(before[1])
+
+
+@pytest.fixture(autouse=True)
+def width_of_a_pipe() -> None:
+    """Commands fold their lines where COLUMNS is set, and readline sets it behind Python's back for child processes."""
+    os.environ.pop("COLUMNS", None)
+    os.unsetenv("COLUMNS")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import AsyncIterator
 from io import StringIO
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -354,6 +357,39 @@ def test_the_whole_demo_runs_without_a_terminal_and_leaves_nothing_behind(tmp_pa
     check_the_end(end.returncode, end.stdout, end.stderr, tmp_path)
 
 
+def test_the_api_runs_beside_the_demo(tmp_path: Path) -> None:
+    arguments, environment = command(tmp_path, "30")
+    process = subprocess.Popen(
+        [arguments[0], "-u", *arguments[1:]],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stdout is not None
+        while not (found := re.search(r"http://[0-9.:]+", process.stdout.readline())):
+            pass
+        address = found[0]
+        job = call(f"{address}/api/v1/jobs", {"queue": "hello", "payload": "Anna"})
+        result = call(f"{address}/api/v1/jobs/{job['id']}/result?wait=20")
+        while "done" not in process.stdout.readline():
+            pass
+        queues = [queue["name"] for queue in call(f"{address}/api/v1/queues")["items"]]
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=30)
+    assert result["result"] == "hello, Anna"
+    assert {"demo", "hello"} <= set(queues)
+    check_the_end(process.returncode, output, errors, tmp_path)
+
+
+def call(url: str, body: object = None) -> Any:
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return json.load(answer)
+
+
 @pytest.mark.parametrize("wish", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_demo_with_its_summary(tmp_path: Path, wish: signal.Signals) -> None:
     arguments, environment = command(tmp_path, "4")
@@ -367,8 +403,8 @@ def test_a_signal_ends_the_demo_with_its_summary(tmp_path: Path, wish: signal.Si
     )
     with process:
         assert process.stdout is not None
-        lines = [process.stdout.readline(), process.stdout.readline()]
-        assert "ready" in lines[1]
+        while "ready" not in process.stdout.readline():
+            pass
         process.send_signal(wish)
         output, errors = process.communicate(timeout=30)
     check_the_end(process.returncode, output, errors, tmp_path)

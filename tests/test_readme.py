@@ -5,8 +5,9 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from accoda import Done, NewJob, open_storage
+from accoda import App, Done, NewJob, open_storage
 from accoda.testing.servers.pytest import need
 from accoda.testing.servers.redis import RedisServer
 
@@ -62,14 +63,29 @@ def test_the_example_of_demand_delivers_to_all_thirty(tmp_path: Path) -> None:
     assert sorted(printed) == sorted(f"user-{n} ['computers: keyboard -30%']" for n in range(30))
 
 
+async def test_the_example_of_schedules_ticks() -> None:
+    scope: dict[str, Any] = {"__name__": "example"}
+    exec(compile(PYTHON[3], "README.md", "exec"), scope)
+    app: App = scope["app"]
+    async with app.testing() as trial:
+        await app.run_until_idle()
+        trial.advance(minutes=5)
+        await app.run_until_idle()
+        assert len(trial.runs("sync_stock")) == 1
+        trial.advance(days=7)
+        await app.run_until_idle()
+        assert len(trial.runs("sync_stock")) == 2
+        assert len(trial.runs("morning_report")) == 1
+
+
 def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[3])
+    (tmp_path / "example.py").write_text(PYTHON[4])
     assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[4].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[5].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == [b"anna", b"ben"]

@@ -1,72 +1,82 @@
-"""Accoda: a job queue that knows who waits for a job, what it costs and by when it is wanted."""
+"""Accoda: a job queue that knows who waits for a job, what it costs and by when it is wanted.
+
+A name is imported when it is first asked for: who uses the records alone loads no runtime, and the command line starts
+at once. `_WHERE` says where each name is; type checkers and editors read the imports beneath it.
+"""
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from accoda.app import App
-from accoda.budget import Budget, BudgetView, Observation
-from accoda.clock import Clock, ManualClock, SystemClock
-from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
-from accoda.enqueue import EnqueueOptions
-from accoda.errors import (
-    AccodaError,
-    BuryJob,
-    CannotListen,
-    CannotStart,
-    ContractError,
-    HandlerLost,
-    HandlerTimeout,
-    InvalidInput,
-    JobFailed,
-    JobNotFound,
-    LeaseLost,
-    MissingDriver,
-    NotADatabase,
-    ProcessDied,
-    RateLimited,
-    RemoteError,
-    ResultTimeout,
-    RetryLater,
-    SchemaMismatch,
-    SettingsError,
-    StorageClosed,
-    StorageError,
-    StorageFull,
-    StorageReadOnly,
-    StorageUnavailable,
-    TooLarge,
-    VersionConflict,
-    WorkerStopped,
-)
-from accoda.limits import set_limits
-from accoda.model import (
-    Bury,
-    Document,
-    Done,
-    Enqueued,
-    Job,
-    JobInfo,
-    Lease,
-    NewJob,
-    Outcome,
-    Peek,
-    QueueStats,
-    Rank,
-    Refused,
-    Retry,
-    State,
-    Stats,
-)
-from accoda.priority import Policy, Priority, aging, policy, strict
-from accoda.retry import Exponential, Fixed, RetryRule
-from accoda.runtime.batch import Batch, Running
-from accoda.runtime.events import BatchReport, HandlerStats, Monitor
-from accoda.runtime.handler import Handler
-from accoda.runtime.middleware import Middleware
-from accoda.runtime.results import Progress
-from accoda.runtime.usage import Usage
-from accoda.runtime.worker import Worker, WorkerOptions
-from accoda.storage.open import migrate, open_storage
-from accoda.storage.protocol import Inspector, Storage, Store
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.budget import Budget, BudgetView, Observation
+    from accoda.clock import Clock, ManualClock, SystemClock
+    from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
+    from accoda.enqueue import EnqueueOptions
+    from accoda.errors import (
+        AccodaError,
+        BuryJob,
+        CannotListen,
+        CannotStart,
+        Conflict,
+        ContractError,
+        HandlerLost,
+        HandlerTimeout,
+        InvalidInput,
+        JobFailed,
+        JobNotFound,
+        KeyReused,
+        LeaseLost,
+        MissingDriver,
+        NotADatabase,
+        NotFound,
+        ProcessDied,
+        RateLimited,
+        RemoteError,
+        ResultTimeout,
+        RetryLater,
+        SchemaMismatch,
+        SettingsError,
+        StorageClosed,
+        StorageError,
+        StorageFull,
+        StorageReadOnly,
+        StorageUnavailable,
+        TooLarge,
+        VersionConflict,
+        WorkerStopped,
+    )
+    from accoda.limits import set_limits
+    from accoda.model import (
+        Bury,
+        Document,
+        Done,
+        Enqueued,
+        Job,
+        JobInfo,
+        Lease,
+        NewJob,
+        Outcome,
+        Peek,
+        QueueStats,
+        Rank,
+        Refused,
+        Retry,
+        State,
+        Stats,
+    )
+    from accoda.priority import Policy, Priority, aging, policy, strict
+    from accoda.retry import Exponential, Fixed, RetryRule
+    from accoda.runtime.batch import Batch, Running
+    from accoda.runtime.events import BatchReport, HandlerStats, Monitor
+    from accoda.runtime.handler import Handler
+    from accoda.runtime.middleware import Middleware
+    from accoda.runtime.results import Progress
+    from accoda.runtime.usage import Usage
+    from accoda.runtime.worker import Worker, WorkerOptions
+    from accoda.storage.open import migrate, open_storage
+    from accoda.storage.protocol import Inspector, Storage, Store
 
 # Whoever configures no logging is not shouted at by Python's handler of last resort.
 logging.getLogger("accoda").addHandler(logging.NullHandler())
@@ -84,6 +94,7 @@ __all__ = [
     "CannotListen",
     "CannotStart",
     "Clock",
+    "Conflict",
     "ContractError",
     "Demand",
     "Document",
@@ -102,6 +113,7 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobNotFound",
+    "KeyReused",
     "Lease",
     "LeaseLost",
     "ManualClock",
@@ -110,6 +122,7 @@ __all__ = [
     "Monitor",
     "NewJob",
     "NotADatabase",
+    "NotFound",
     "Observation",
     "Outcome",
     "Peek",
@@ -155,3 +168,51 @@ __all__ = [
     "set_limits",
     "strict",
 ]
+
+_WHERE = {
+    name: module
+    for module, names in {
+        "accoda.app": "App",
+        "accoda.budget": "Budget BudgetView Observation",
+        "accoda.clock": "Clock ManualClock SystemClock",
+        "accoda.demand": "Answer Demand Prefetch Waiter Weights",
+        "accoda.enqueue": "EnqueueOptions",
+        "accoda.errors": (
+            "AccodaError BuryJob CannotListen CannotStart Conflict ContractError HandlerLost HandlerTimeout "
+            "InvalidInput JobFailed JobNotFound KeyReused LeaseLost MissingDriver NotADatabase NotFound "
+            "ProcessDied RateLimited RemoteError ResultTimeout RetryLater SchemaMismatch SettingsError "
+            "StorageClosed StorageError StorageFull StorageReadOnly StorageUnavailable TooLarge VersionConflict "
+            "WorkerStopped"
+        ),
+        "accoda.limits": "set_limits",
+        "accoda.model": (
+            "Bury Document Done Enqueued Job JobInfo Lease NewJob Outcome Peek QueueStats Rank Refused Retry "
+            "State Stats"
+        ),
+        "accoda.priority": "Policy Priority aging policy strict",
+        "accoda.retry": "Exponential Fixed RetryRule",
+        "accoda.runtime.batch": "Batch Running",
+        "accoda.runtime.events": "BatchReport HandlerStats Monitor",
+        "accoda.runtime.handler": "Handler",
+        "accoda.runtime.middleware": "Middleware",
+        "accoda.runtime.results": "Progress",
+        "accoda.runtime.usage": "Usage",
+        "accoda.runtime.worker": "Worker WorkerOptions",
+        "accoda.storage.open": "migrate open_storage",
+        "accoda.storage.protocol": "Inspector Storage Store",
+    }.items()
+    for name in names.split()
+}
+
+
+def __getattr__(name: str) -> Any:
+    module = _WHERE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'accoda' has no attribute {name!r}")
+    # Kept, so that the next look finds it without coming here. Two threads that look at once find the same object.
+    value = globals()[name] = getattr(import_module(module), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -34,6 +34,9 @@ class Connections:
     async def get(self) -> Store:
         """This loop's store."""
         loop = asyncio.get_running_loop()
+        opened = self._opened.get(loop)
+        if opened is not None and opened.done() and self._pid == os.getpid():  # nearly always
+            return opened.result()
         self._tidy()
         opened = self._opened.get(loop)
         if opened is None:

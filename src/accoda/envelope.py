@@ -92,8 +92,10 @@ def check_extras(extras: Extras) -> Extras:
         raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} characters of valid text, not {extras.name!r:.60}")
     if extras.max_attempts is not None and (type(extras.max_attempts) is not int or extras.max_attempts < 1):
         raise InvalidInput("max_attempts", f"must be an integer >= 1, not {extras.max_attempts!r:.60}")
-    if len(extras.secret) > SECRET_FIELDS or not all(type(field) is str and field for field in extras.secret):
-        raise InvalidInput("secret", f"must be at most {SECRET_FIELDS} names of fields, not {extras.secret!r:.60}")
+    if len(extras.secret) > SECRET_FIELDS:
+        raise InvalidInput("secret", f"must be at most {SECRET_FIELDS} names of fields, not {len(extras.secret)}")
+    if not all(type(field) is str and field for field in extras.secret):
+        raise InvalidInput("secret", f"must be names of fields, none of them empty, not {extras.secret!r:.60}")
     return extras
 
 
@@ -106,6 +108,11 @@ def hidden(value: Any, secret: Sequence[str]) -> Any:
     for path in secret:
         value = _without(value, path.split("."))
     return value
+
+
+def has_names(value: Any) -> bool:
+    """Whether fields can be found in it by name: it is a map, or a list of maps."""
+    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) for one in value))
 
 
 def secret_texts(value: Any, secret: Sequence[str]) -> tuple[str, ...]:

@@ -143,7 +143,9 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
     tries = job.attempts - job.fresh_at
     limited = isinstance(error, RateLimited)  # the API's doing, not the job's: never a reason to give it up
     if limits.max_attempts is not None and tries + 1 >= limits.max_attempts and not limited:
-        return Bury(job.lease, f"failed {tries + 1} times, the last time with {reason}")
+        return Bury(
+            job.lease, f"failed {tries + 1} times, the last time with {reason}" if tries else f"failed: {reason}"
+        )
     try:
         if isinstance(error, RetryLater) and error.at is not None:
             return Retry(job.lease, at=milliseconds("at", error.at), reason=reason)

@@ -145,5 +145,5 @@ async def test_no_jobs_are_no_trouble(app: App) -> None:
 
 async def test_a_demand_is_no_queue_to_enqueue_to(app: App) -> None:
     app.demand("deals")
-    with pytest.raises(InvalidInput, match="'deals' is a demand"):
+    with pytest.raises(InvalidInput, match="'deals' belongs to a demand"):
         prepare(app, [request(queue="deals")])

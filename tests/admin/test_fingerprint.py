@@ -20,6 +20,7 @@ SAME = [
     ("<Thing object at 0x7f12ab>", "<Thing object at 0x55d0>"),
     ("order ord_9aF3kk20xQ81 is closed", "order ord_1bb3kk20xQ99zz is closed"),
     ("failed 3 times, the last time with ValueError: bad", "ValueError: bad"),
+    ("failed: ValueError: bad", "ValueError: bad"),
     ("no such file: /srv/a/1.txt", "no such file: /srv/b/c/2.txt"),
     ("disk   full", "disk full"),
 ]

@@ -68,18 +68,28 @@ async def test_retry_brings_a_dead_job_back(app: App) -> None:
     assert (view.state, view.attempts) == ("ready", 1)
 
 
-async def test_retry_of_any_other_says_why_not(app: App, clock: ManualClock) -> None:
+async def test_retry_of_a_delayed_job_runs_it_now(app: App, clock: ManualClock) -> None:
+    id = await one(app)
+    [job] = await app.storage.take("q", 1)
+    await app.storage.settle([Retry(job.lease, delay=600, reason="busy")])
+    clock.advance(10)
+    view = await jobs.retry(app, id)
+    assert (view.state, view.attempts, view.reason) == ("ready", 1, "busy")
+    [job] = await app.storage.take("q", 1)
+    assert (job.id, job.start_time) == (id, clock.now())
+    with pytest.raises(Conflict, match="is taken: it runs now"):
+        await jobs.retry(app, id)
+    later = (await app.storage.enqueue([NewJob("q", delay=600)]))[0].id
+    assert (await jobs.retry(app, later)).state == "ready"
+
+
+async def test_retry_of_any_other_says_why_not(app: App) -> None:
     id = await one(app, keep_for=60.0)
     with pytest.raises(Conflict, match="is ready: it runs as soon"):
         await jobs.retry(app, id)
     [job] = await app.storage.take("q", 1)
     with pytest.raises(Conflict, match="is taken: it runs now"):
         await jobs.retry(app, id)
-    await app.storage.settle([Retry(job.lease, delay=10)])
-    with pytest.raises(Conflict, match="is delayed: it starts at its time"):
-        await jobs.retry(app, id)
-    clock.advance(10)
-    [job] = await app.storage.take("q", 1)
     await app.storage.settle([Done(job.lease)])
     with pytest.raises(Conflict, match="is done: enqueue it anew"):
         await jobs.retry(app, id)
@@ -103,9 +113,10 @@ async def test_delete_works_in_any_state(app: App) -> None:
 
 async def test_a_schedule_is_nobodys_to_cancel_as_a_job(app: App) -> None:
     [made] = await app.storage.enqueue([NewJob("accoda.schedules", key="daily", delay=60)])
-    for verb in (jobs.cancel, jobs.delete):
+    for verb in (jobs.cancel, jobs.delete, jobs.retry):
         with pytest.raises(Conflict, match="is the schedule 'daily' itself"):
             await verb(app, made.id)
+    assert (await jobs.get(app, made.id)).state == "delayed"
     with pytest.raises(Conflict, match="schedule"):
         await jobs.set_priority(app, made.id, "LOW")
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from accoda import App, Batch, Done, InvalidInput, JobFailed, NewJob, SettingsError, TooLarge, set_limits
+from accoda import App, Batch, Bury, Done, InvalidInput, JobFailed, NewJob, SettingsError, TooLarge, set_limits
 from accoda import limits as limits_module
 from accoda.limits import LIMITS, MOST, allowed
 from accoda.payload import Codec, UnreadablePayload, encode
@@ -80,6 +80,10 @@ async def test_documents_and_calls_over_their_limits_are_refused() -> None:
         (job,) = await store.take("q", 1)
         with pytest.raises(TooLarge, match="result: has"):
             await store.settle([Done(job.lease, result=bytes(MOST.result + 1))])
+        for end in (Done(job.lease, [NewJob("q")] * 100_001), Bury(job.lease, "x", [NewJob("q")] * 100_001)):
+            with pytest.raises(TooLarge, match=r"then: has 100,001 jobs"):
+                await store.settle([end])
+        assert (await store.stats()).queues["q"].taken == (await store.stats()).queues["q"].total == 1
 
 
 def nested(depth: int) -> list[Any]:

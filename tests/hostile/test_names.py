@@ -71,7 +71,7 @@ def test_a_worker_refuses_to_serve_it(name: str, tmp_path: Path, monkeypatch: py
     (tmp_path / "names_app.py").write_text("from accoda import App\napp = App('memory://')\napp.handler('q')(print)\n")
     monkeypatch.syspath_prepend(tmp_path)
     answer = CliRunner().invoke(command, ["worker", "names_app:app", "-q", name])
-    assert answer.exit_code == 1
+    assert answer.exit_code == 2
     assert queue_words(name) in answer.output
 
 
@@ -87,7 +87,7 @@ def test_a_worker_refuses_it(name: str) -> None:
         Worker(app, WorkerOptions(name=name))
     assert str(caught.value) == words
     answer = CliRunner().invoke(command, ["settings", "--worker", name])
-    assert answer.exit_code == 1
+    assert answer.exit_code == 2
     assert answer.output == f"Error: {words}\n"
 
 

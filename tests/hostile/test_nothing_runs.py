@@ -31,7 +31,19 @@ YAML_LOADS = frozenset(("load", "load_all", "full_load", "full_load_all"))
 SUSPICIOUS = re.compile(rf"(?<!re\.)\b({'|'.join((*FORBIDDEN_MODULES, *FORBIDDEN_CALLS, 'yaml'))})\b")
 
 ALLOWED = {
+    ("__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",
+    ("cli/commands.py", "import_module"): "imports a command of ours, by a table, when it is run",
     ("cli/loading.py", "import_module"): "imports what the user typed on the command line",
+    ("doctor/examine.py", "import_module"): "imports the module of ours that looks at this kind of store, by a table",
+    ("doctor/tarantool.py", "eval"): "asks the server for its settings with an expression of ours",
+    ("http/__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",
+    ("http/extra.py", "import_module"): "looks whether the libraries of the extra are there",
+    ("http/table.py", "import_module"): "imports the resources, by a table",
+    (
+        "webhooks/__init__.py",
+        "import_module",
+    ): "imports a module of ours, by a table, when one of its names is asked for",
+    ("webhooks/caller.py", "import_module"): "imports a module of ours beside the event loop, at the first call",
     (
         "runtime/runners/child.py",
         "import_module",

@@ -313,7 +313,8 @@ def test_what_is_wrong_with_the_app_is_one_line(tmp_path: Path) -> None:
 
     def told(*words: str) -> str:
         command = [sys.executable, "-m", "accoda", "worker", *words]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        environ = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60)
         assert done.returncode in (1, 2)
         assert "Traceback" not in done.stderr
         return done.stderr

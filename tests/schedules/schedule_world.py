@@ -1,5 +1,6 @@
 """A store in memory whose clock the tests move, and what they ask of it."""
 
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -53,3 +54,24 @@ def payload_of(job: JobInfo) -> Any:
 
 def every(seconds: float | str, **more: Any) -> Schedule:
     return Schedule(**{"name": "report", "queue": "reports", "every": seconds, **more})
+
+
+class Meddled:
+    """A store to which something happens right before its calls of a verb, one thing before each."""
+
+    def __init__(self, world: World, **meddle: list[Callable[[], Awaitable[Any]]]) -> None:
+        self._store, self._meddle = world.store, meddle
+
+    def __getattr__(self, verb: str) -> Any:
+        call = getattr(self._store, verb)
+        if not self._meddle.get(verb):
+            return call
+
+        async def meddled(*args: Any, **given: Any) -> Any:
+            await self._meddle[verb].pop(0)()
+            return await call(*args, **given)
+
+        return meddled
+
+
+async def nothing() -> None: ...

@@ -1,16 +1,19 @@
 """`accoda schedules`, as somebody types it."""
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from schedule_world import START
+from schedule_world import START, extras_of, payload_of
 
+from accoda import App
 from accoda.cli.commands import accoda
 from accoda.cli.draw import Surroundings
 from accoda.clock import ManualClock
+from accoda.model import JobInfo
 
 REPORT = ("add", "report", "--cron", "0 7 * * MON-FRI", "--tz", "Europe/Rome", "--queue", "reports")
 
@@ -179,3 +182,36 @@ def test_an_empty_list_says_how_to_begin(shell: Shell) -> None:
     shell.run("add", "sweep", "--every", "5m")
     shell.run("delete", "sweep", "--yes")
     assert "accoda schedules add --help" in shell.run().stderr
+
+
+def test_what_the_app_knows_of_the_queue_is_stored_and_its_secrets_are_hidden_without_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (shell.folder / "cli_cards.py").write_text(
+        "from accoda import App\n"
+        "app = App()\n"
+        "@app.handler('cards', secret=('number',), cost=5)\n"
+        "async def charge(card: dict) -> None: ...\n"
+    )
+    monkeypatch.syspath_prepend(str(shell.folder))
+    app = ("--app", "cli_cards:app")
+    words = ("add", "daily", "--every", "1h", "--queue", "cards", "--payload")
+    assert shell.json(*words, '{"number": "4111"}', *app)["payload"] == {"number": "•••"}
+    assert shell.json("show", "daily")["payload"] == {"number": "•••"}
+    assert "4111" not in shell.run("show", "daily").stdout + shell.run("list", "--json").stdout
+    assert shell.run(*words, '{"number": "•••", "sum": 3}', "--replace").exit_code == 0
+    assert shell.run("trigger", "daily").exit_code == 0  # by an app that knows nothing
+    [job] = asyncio.run(jobs_of(shell, "cards"))
+    assert (payload_of(job), job.cost, extras_of(job).secret) == ({"number": "4111", "sum": 3}, 5, ("number",))
+    (shell.folder / "cards.toml").write_text(
+        '[schedules.weekly]\nevery = "7d"\nqueue = "cards"\npayload = {number = "4222"}'
+    )
+    assert "created: weekly" in shell.run("apply", str(shell.folder / "cards.toml"), *app).stdout
+    assert shell.json("show", "weekly")["payload"] == {"number": "•••"}
+    refused = shell.run("add", "new", *words[2:], '{"number": "•••"}', *app)
+    assert refused.exit_code == 2 and "give the value itself" in " ".join(refused.stderr.split())
+
+
+async def jobs_of(shell: Shell, queue: str) -> list[JobInfo]:
+    async with App(f"sqlite:///{shell.folder}/jobs.db") as app:
+        return list(await app.storage.browse(queue, "ready"))

@@ -11,10 +11,9 @@ from schedule_world import MINUTE, START, World, every, extras_of, payload_of
 from accoda import NewJob, Priority
 from accoda.enqueue import EnqueueOptions
 from accoda.envelope import Extras, Hook
-from accoda.errors import InvalidInput, MissingDriver, StorageClosed
+from accoda.errors import InvalidInput, StorageClosed
 from accoda.model import Done
 from accoda.schedules import QUEUE, Schedule, Scheduler, create, delete, get, list_all, pause, put, resume
-from accoda.schedules import cron as cron_module
 from accoda.schedules.record import KEEP_ENDED
 
 
@@ -35,6 +34,31 @@ async def test_ticks_do_not_drift_however_late_they_are_done(world: World) -> No
     for _ in range(5):
         await world.tick(67)
     assert await world.ticks() == [60, 120, 180, 240, 300]
+
+
+@pytest.mark.parametrize("catch_up", ["skip", "once", "all"])
+async def test_a_schedule_that_somebody_starts_early_gives_no_job_before_its_time(world: World, catch_up: str) -> None:
+    await create(world.store, every(60, catch_up=catch_up))
+    for seconds in (0, 20, 39):
+        world.clock.advance(seconds)
+        [waiting] = await world.store.browse(QUEUE, "delayed")
+        assert await world.store.start_now([waiting.id]) == 1
+        assert await world.tick() == 1  # it goes back to its tick
+        assert await world.tick() == 0
+        assert await world.ticks() == []
+        assert (await get(world.store, "report")).next_at == START + MINUTE
+    await world.tick(1)
+    assert await world.ticks() == [60]
+
+
+async def test_a_paused_schedule_that_somebody_starts_stays_paused(world: World) -> None:
+    await create(world.store, every(60))
+    await pause(world.store, "report")
+    [waiting] = await world.store.browse(QUEUE, "delayed")
+    assert await world.store.start_now([waiting.id]) == 1
+    await world.tick(300)
+    assert (await get(world.store, "report")).state == "paused"
+    assert (await world.ticks(), len(await world.store.browse(QUEUE, "delayed"))) == ([], 1)
 
 
 async def test_a_cron_schedule_ticks_in_its_own_zone(world: World) -> None:
@@ -290,26 +314,6 @@ async def test_a_job_that_cannot_be_made_loses_no_tick(world: World, caplog: pyt
     await put(world.store, every(60, payload=12, catch_up="all"))
     await world.tick(80)
     assert await world.ticks() == [60, 120]
-
-
-async def test_without_cronsim_intervals_tick_and_cron_is_left_to_others(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    await create(world.store, every(60))
-    await create(world.store, Schedule(name="daily", queue="reports", cron="1 12 * * *"))
-
-    def missing() -> Any:
-        raise MissingDriver("cron schedules need an extra: pip install 'accoda[schedules]'")
-
-    with monkeypatch.context() as patch:
-        cron_module.read_cron.cache_clear()
-        patch.setattr(cron_module, "cronsim", missing)
-        await world.tick(60)
-        assert await world.ticks() == [60]
-        with pytest.raises(MissingDriver, match=r"pip install 'accoda\[schedules\]'"):
-            Schedule(name="daily", queue="reports", cron="1 12 * * *")
-    await world.tick(10)
-    assert sorted(map(str, await world.ticks())) == ["60", "60"]
 
 
 # -- the loop

@@ -1,11 +1,10 @@
 """Stored schedules: created, changed and deleted, also in the very moment of a tick."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from schedule_world import MINUTE, START, World, every, extras_of, payload_of
+from schedule_world import MINUTE, START, Meddled, World, every, extras_of, nothing, payload_of
 
 from accoda import NewJob
 from accoda.errors import Conflict, NotFound
@@ -154,27 +153,6 @@ async def test_a_pause_that_meets_a_running_tick_wins(world: World) -> None:
     assert await world.jobs() == [] and (await get(world.store, "report")).state == "paused"
 
 
-class Meddled:
-    """A store to which something happens right before its calls of a verb, one thing before each."""
-
-    def __init__(self, world: World, **meddle: list[Callable[[], Awaitable[Any]]]) -> None:
-        self._store, self._meddle = world.store, meddle
-
-    def __getattr__(self, verb: str) -> Any:
-        call = getattr(self._store, verb)
-        if not self._meddle.get(verb):
-            return call
-
-        async def meddled(*args: Any, **given: Any) -> Any:
-            await self._meddle[verb].pop(0)()
-            return await call(*args, **given)
-
-        return meddled
-
-
-async def nothing() -> None: ...
-
-
 async def test_a_tick_that_is_settled_while_it_is_changed_gets_one_job(world: World) -> None:
     """The change has looked, and means to keep the tick at 60; then that tick is done; then the change is stored."""
     await create(world.store, every(60, payload="old"))
@@ -219,6 +197,21 @@ async def test_a_change_that_meets_tick_after_tick_gives_up_at_last(world: World
     store: Any = Meddled(world, enqueue=[next_tick] * 200)
     with pytest.raises(Conflict, match="ticks too often to be changed: pause the queue"):
         await put(store, every(60, payload="new"))
+
+
+async def test_a_change_that_finds_nothing_does_not_replace_what_is_created_and_ticks_meanwhile(world: World) -> None:
+    """The change saw nothing, and means to begin at 60. Meanwhile the schedule is created, and its tick at 60 done."""
+
+    async def be_first() -> None:
+        await create(world.store, every(60, payload="first"))
+        await world.tick(60)
+
+    store: Any = Meddled(world, enqueue=[be_first])
+    await put(store, every(60, payload="second"))
+    await world.tick()
+    await world.tick(60)
+    found = [(extras_of(job).tick, payload_of(job)) for job in await world.jobs()]
+    assert found == [(START + MINUTE, "first"), (START + 2 * MINUTE, "second")]
 
 
 async def test_a_change_after_a_delete_creates(world: World) -> None:

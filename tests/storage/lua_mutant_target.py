@@ -1,4 +1,7 @@
-"""The suite on a storage whose Lua is changed as `ACCODA_LUA_MUTANT` says. Run by test_lua_mutants.py only."""
+"""The suite on a storage whose Lua is changed as `ACCODA_LUA_MUTANT` says. Run by test_lua_mutants.py only.
+
+For the tests of a Cluster it is a plugin that changes the scripts before they are loaded, and no more.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ def changed(name: str, text: str) -> str:
     return text.replace(OLD, NEW)
 
 
-if STORAGE == "redis":
+if STORAGE != "tarantool":
     # The storage's modules load their scripts when they are imported, which is later: when a store is opened.
     original = scripts._read
     scripts._read = lambda path: changed(path, original(path))

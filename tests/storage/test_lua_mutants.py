@@ -15,6 +15,7 @@ from accoda.testing.servers.process import find_program
 from accoda.testing.servers.pytest import need
 
 TARGET = Path(__file__).with_name("lua_mutant_target.py")
+ON_A_CLUSTER = Path(__file__).with_name("test_redis_shards.py")
 BOUNDED = "TestStorm::test_one_call_applies_a_bounded_part_over_all_its_queues"
 FENCED = "TestStorm::test_no_ended_lease_is_good_though_its_return_is_not_applied"
 GIVEN_BACK = "TestStorm::test_of_leases_gives_every_job_back_once"
@@ -27,6 +28,13 @@ COUNTED = "TestDrop::test_is_refused_if_more_wait_than_were_seen"
 THE_REST = "TestPeekAtWaiters::test_gives_the_rest_in_the_order_in_which_they_joined"
 AND_WHAT_FOLLOWS = "TestBury::test_enqueues_what_follows"
 NOT_OF_REFUSED = "TestBury::test_that_is_refused_enqueues_nothing"
+DUE_BEFORE_A_START = "TestStartNow::test_a_job_whose_time_has_come_is_ready_by_itself"
+ONCE_IN_LINE = "TestStartNow::test_the_old_start_time_passes_without_a_trace"
+WOKEN = "TestStartNow::test_wakes_who_waits"
+STILL_TO_COME = "TestStorm::test_a_start_now_counts_only_what_is_still_to_come"
+NOT_SENT_OF_REFUSED = "TestFollowUpsOfSeveralShards::test_keep_their_order_and_those_of_refused_outcomes_are_not_stored"
+NOT_WHEN_FULL = "TestFollowUpsOfSeveralShards::test_leave_nothing_on_a_full_server"
+LOOKED_AT_FIRST = "TestFollowUpsOfSeveralShards::test_change_nothing_where_the_outbox_is_something_else"
 
 # What is broken: the storage, the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -45,6 +53,25 @@ MUTANTS = {
         "redis", "settle.lua", "(outcomes[n].why and 0 or outcomes[n].follow_ups)", "outcomes[n].follow_ups",
         NOT_OF_REFUSED,
     ),
+    "redis-start-before-its-time": ("redis", "start_now.lua", "apply_due(base)", "", DUE_BEFORE_A_START),
+    "redis-started-twice": ("redis", "start_now.lua", "  unshelve(base, 'delayed', record)", "", ONCE_IN_LINE),
+    "redis-start-in-a-storm": (
+        "redis", "parts/present.lua", "if start and tonumber(start) <= now then", "if false then", STILL_TO_COME,
+    ),
+    "tarantool-start-in-a-storm": (
+        "tarantool", "verbs/start_now.lua", "app.up_to_date(tx, job)", "job", STILL_TO_COME,
+    ),
+    "tarantool-start-wakes-nobody": ("tarantool", "verbs/start_now.lua", ".name] = true", ".name] = nil", WOKEN),
+    "redis-cluster-sends-for-refused": (
+        "redis-cluster", "settle.lua", "if not outcomes[tonumber(ARGV[first])].why then", "do", NOT_SENT_OF_REFUSED,
+    ),
+    "redis-cluster-sends-the-last-part": (
+        "redis-cluster", "settle.lua", "runs[ARGV[first + 1]] or {}", "{}", NOT_SENT_OF_REFUSED,
+    ),
+    "redis-cluster-posts-when-full": (
+        "redis-cluster", "settle.lua", "once(follow_ups + posts > 0)", "once(follow_ups > 0)", NOT_WHEN_FULL,
+    ),
+    "redis-cluster-half-a-step": ("redis-cluster", "settle.lua", "call('HLEN', KEYS[4])", "", LOOKED_AT_FIRST),
     "tarantool-follow-ups-of-refused": (
         "tarantool", "verbs/settle.lua", "if not is_refused[each[1]] then", "do", NOT_OF_REFUSED,
     ),
@@ -62,32 +89,31 @@ MUTANTS = {
     "tarantool-peek-the-last": ("tarantool", "shared/3_jobs.lua", "last[2] <= after", "last[2] <= after + 1", THE_REST),
 }  # fmt: skip
 
+PROGRAMS = {"redis": "redis-server", "redis-cluster": "redis-server", "tarantool": "tarantool"}
+
 
 def run_suite(change: tuple[str, str, str, str], tests: set[str]) -> subprocess.CompletedProcess[str]:
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        *(f"{TARGET}::{test}" for test in sorted(tests)),
-    ]
-    environment = {**os.environ, "ACCODA_LUA_MUTANT": json.dumps(change)}
+    target, options = TARGET, ["-p", "no:cacheprovider"]
+    if change[0] == "redis-cluster":  # tests of its own, with what changes the scripts loaded before them
+        target, options = ON_A_CLUSTER, [*options, "-p", TARGET.stem]
+    command = [sys.executable, "-m", "pytest", *options, *(f"{target}::{test}" for test in sorted(tests))]
+    path = os.pathsep.join([str(TARGET.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "ACCODA_LUA_MUTANT": json.dumps(change), "PYTHONPATH": path}
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_fails_the_test_that_is_said_to_catch_it(name: str) -> None:
     storage, *change, caught_by = MUTANTS[name]
-    need(lambda: find_program("redis-server" if storage == "redis" else "tarantool"))
+    need(lambda: find_program(PROGRAMS[storage]))
     result = run_suite((storage, *change), {caught_by})  # type: ignore[arg-type]
     assert result.returncode == pytest.ExitCode.TESTS_FAILED, result.stdout + result.stderr
     assert re.search(r"\d+ failed", result.stdout), result.stdout
     assert " error" not in result.stdout.splitlines()[-1], result.stdout
 
 
-@pytest.mark.parametrize("storage", ["redis", "tarantool"])
+@pytest.mark.parametrize("storage", PROGRAMS)
 def test_the_same_tests_pass_without_a_mutant(storage: str) -> None:
-    need(lambda: find_program("redis-server" if storage == "redis" else "tarantool"))
+    need(lambda: find_program(PROGRAMS[storage]))
     result = run_suite((storage, "", "", ""), {mutant[4] for mutant in MUTANTS.values() if mutant[0] == storage})
     assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr

@@ -435,7 +435,36 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
     for state in STATES:
         await store.browse("q", state, after=5, limit=3)
     await store.revive([jobs[2].id])
+    assert await store.start_now([jobs[0].id]) == 1
     await store.remove([answers[4].id])
+
+
+class TestStartNow:
+    async def test_lets_a_take_at_the_same_moment_have_what_is_ready(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        """It is named too, but it is not delayed, so it is not locked."""
+        ready, delayed = await store.enqueue([NewJob("q"), NewJob("q", delay=900)])
+        async with sql.transaction():
+            started = await sql.fetchval(f"SELECT {schema}.start_now(NULL, $1)", [ready.id, delayed.id])
+            assert started == ["q"]
+            assert [job.id for job in await store.take("q", 5)] == [ready.id]
+        assert [job.id for job in await store.take("q", 5)] == [delayed.id]
+
+    async def test_waits_for_who_changes_the_job_and_sees_what_he_made_of_it(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        started, still = await store.enqueue([NewJob("q", delay=900), NewJob("q", delay=900)])
+        async with sql.transaction():
+            assert await sql.fetchval(f"SELECT {schema}.start_now(NULL, $1)", [started.id]) == ["q"]
+            second = asyncio.create_task(store.start_now([still.id, started.id]))
+            waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+            async with asyncio.timeout(10):
+                while not await sql.fetchval(waiting):
+                    await asyncio.sleep(0.005)
+        assert await second == 1, "the other was started by somebody else meanwhile"
+        stats = (await store.stats()).queues["q"]
+        assert (stats.ready, stats.delayed) == (2, 0)
 
 
 class TestPeek:

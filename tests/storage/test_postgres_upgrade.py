@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from accoda import Store, open_storage
-from accoda.model import STATES, Bury, Done, Lease, NewJob
+from accoda.model import STATES, Bury, Done, Lease, NewJob, Retry
 from accoda.storage.postgres.client import queries_for
 from accoda.storage.postgres.migrate import MIGRATIONS, migrate
 from accoda.testing.servers.postgres import PostgresServer
@@ -147,9 +147,9 @@ class TestUpgrade:
         async with await open_storage(url):
             after = dict(await old.fetch(settings, schema))
         assert {verb: after.pop(verb) for verb in before} == before
-        assert set(after) == {"peek", "drop_job"}, "verbs that came since"
+        assert set(after) == {"peek", "drop_job", "start_now"}, "verbs that came since"
         assert after["peek"] == before["take"]
-        assert after["drop_job"] == before["remove"]
+        assert after["drop_job"] == after["start_now"] == before["remove"]
         assert len(before) == 21
 
 
@@ -185,3 +185,37 @@ class TestUpgradeToPeek:
         with monkeypatch.context() as patch:
             patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS)
             return await open_storage(url)
+
+
+class TestUpgradeToStartNow:
+    """Of a store as it was before `start_now`, with jobs in it."""
+
+    async def test_jobs_of_before_are_started_while_who_was_there_works_on(
+        self, url: str, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS[:14])
+            async with await open_storage(url) as old:
+                join = NewJob("q", key="k", on_duplicate="attach", waiter=b"w", delay=900)
+                shared, _, retried = await old.enqueue([join, join, NewJob("q")])
+                (job,) = await old.take("q", 1)
+                await old.settle([Retry(job.lease, delay=900)])
+                assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == 14
+                waiting = asyncio.create_task(old.wait(["q"], 60))
+                async with await TestUpgradeToPeek.upgraded(url, monkeypatch) as store:
+                    assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
+                    assert await store.start_now([retried.id, shared.id]) == 2
+                    assert await asyncio.wait_for(waiting, 20)
+                    jobs = await old.take("q", 9)
+                    told = [(job.id, job.attempts, job.waiters) for job in jobs]
+                    assert told == [(shared.id, 0, 2), (retried.id, 1, 0)]
+                    assert await old.settle([Done(job.lease) for job in jobs]) == []
+
+    async def test_a_worker_needs_no_more_than_the_use_of_the_schema(
+        self, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(url):
+            await sql.execute(f"CREATE ROLE starter LOGIN; GRANT USAGE ON SCHEMA {schema} TO starter")
+            async with await open_storage(url.replace("accoda@", "starter@")) as worker:
+                (made,) = await worker.enqueue([NewJob("q", delay=900)])
+                assert await worker.start_now([made.id]) == 1

@@ -263,6 +263,7 @@ async def use_every_verb(store: Store) -> None:
     await store.waiters(one.lease)
     await store.settle([Done(one.lease, then=[NewJob("next")]), Bury(two.lease, "x"), Retry(three.lease)])
     await store.revive([two.id])
+    await store.start_now([two.id])
     await store.wait([Q], 0)
     await store.stats()
     await store.find(two.id)

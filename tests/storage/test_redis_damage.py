@@ -190,6 +190,18 @@ class TestAKeyOfAnotherType:
         stats = (await store.stats()).queues[Q]
         assert stats.ready + stats.taken == stats.total == (2 if name not in ("ready", "ready:ids") else 1)
 
+    @pytest.mark.parametrize("name", ["ready", "ready:ids"])
+    async def test_lets_nobody_be_lost_who_is_started(self, store: Store, server: RedisServer, name: str) -> None:
+        here, other = await store.enqueue([NewJob(Q, delay=3600), NewJob("other", delay=3600)])
+        server.ask("SET", f"{BASE}:{name}", "a string")
+        assert await store.start_now([here.id, other.id]) == 1
+        assert [job.id for job in await store.take("other", 1)] == [other.id]
+        server.ask("DEL", f"{BASE}:{name}")
+        await store.start_now([here.id])
+        assert [job.id for job in await store.take(Q, 5)] == [here.id]
+        stats = (await store.stats()).queues[Q]
+        assert (stats.taken, stats.total) == (1, 1)
+
     async def test_of_the_layout_is_said_when_the_store_is_opened(self, server: RedisServer) -> None:
         server.ask("FLUSHALL")
         server.ask("SET", "accoda:layout", "mine")

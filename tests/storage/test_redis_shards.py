@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from accoda import Bury, Done, Job, Lease, ManualClock, NewJob, Rank, Retry, open_storage
+from accoda import Bury, Done, Job, Lease, ManualClock, NewJob, Outcome, Rank, Retry, open_storage
+from accoda.errors import StorageError, StorageFull
 from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.connection import ConnectionLost
 from accoda.storage.redis.encode import unseal
 from accoda.storage.redis.keys import family, slot_of
-from accoda.storage.redis.outbox import Run
+from accoda.storage.redis.outbox import Outbox, Run
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.storage import RedisStorage
 from accoda.testing.damage.survival import REASON, survive
@@ -85,6 +87,14 @@ class TestPartitions:
         answers = [(await split.enqueue([NewJob(Q, key="k", waiter=b"w", on_duplicate="attach")]))[0] for _ in range(6)]
         assert [answer.what for answer in answers] == ["created"] + ["attached"] * 5
         assert len({answer.id for answer in answers}) == 1
+
+    async def test_delayed_jobs_are_started_in_each(self, split: RedisStorage) -> None:
+        ids = [(await split.enqueue([NewJob(Q, delay=900)]))[0].id for _ in range(6)]
+        assert len({id % 1000 for id in ids}) == 3
+        waiting = asyncio.create_task(split.wait([Q], 60))
+        assert await split.start_now([*ids, ids[0]]) == 6
+        assert await asyncio.wait_for(waiting, 10)
+        assert sorted(job.id for job in await split.take(Q, 9)) == sorted(ids)
 
     async def test_every_verb_finds_its_job(self, split: RedisStorage) -> None:
         ids = [(await split.enqueue([NewJob(Q, str(n).encode(), cost=2)]))[0].id for n in range(6)]
@@ -268,6 +278,140 @@ class TestJobsForOtherShards:
             assert await third._outbox.sweep(left_after=0) == 0
             stats = (await second.stats()).queues
             assert {name: each.ready for name, each in stats.items()} == {"b": 2, "c": 2}
+
+
+async def settle_and_die(store: RedisStorage, outcomes: list[Outcome], patch: pytest.MonkeyPatch) -> None:
+    """A sender that dies after the settle, before it has delivered anything of the outbox."""
+    settled = asyncio.Event()
+
+    async def last_breath(*_: Any) -> None:
+        settled.set()
+        await asyncio.Event().wait()
+
+    with patch.context() as dying:
+        dying.setattr(Outbox, "deliver", last_breath)
+        settling = asyncio.create_task(store.settle(outcomes))
+        await settled.wait()
+        settling.cancel()
+        await asyncio.gather(settling, return_exceptions=True)
+
+
+class TestFollowUpsOfSeveralShards:
+    """Those of the lease's own shard are stored by the step that ends the job; only the others need the outbox."""
+
+    @pytest.mark.parametrize("options", ["", "partitions=3"])
+    async def test_a_job_that_follows_itself_holds_its_key_though_the_sender_died(
+        self, store: RedisStorage, servers: ClusterSet, monkeypatch: pytest.MonkeyPatch, options: str
+    ) -> None:
+        async with await opened(servers, options) as sender, await opened(servers, options) as other:
+            for n in range(6):  # as a schedule does with each tick
+                key = f"k{n}"
+                (first,) = await sender.enqueue([NewJob(Q, key=key)])
+                (job,) = await sender.take(Q, 1)
+                assert job.id == first.id
+                then = [NewJob(Q, b"next", key=key, delay=60), NewJob("elsewhere", key=key)]
+                await settle_and_die(sender, [Done(job.lease, then=then)], monkeypatch)
+                following = (await other.peek(Q, key)).job
+                assert following is not None
+                assert (following.data, following.state) == (b"next", "delayed")
+                assert following.id > first.id
+                assert (await other.peek("elsewhere", key)).job is None
+                assert await other._outbox.sweep(left_after=0) == 1
+                assert (await other.peek("elsewhere", key)).job is not None
+                assert (await other.peek(Q, key)).job == following
+            assert {name: each.total for name, each in (await other.stats()).queues.items()} == {Q: 6, "elsewhere": 6}
+
+    async def test_keep_their_order_and_those_of_refused_outcomes_are_not_stored(
+        self, store: RedisStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.enqueue([NewJob("a")] * 4)
+        one, late, two, again = await store.take("a", 4)
+        assert await store.remove([late.id]) == 1
+        outcomes: list[Outcome] = [
+            Done(one.lease, then=[NewJob("a", b"1"), NewJob("b", b"1"), NewJob("a.x", b"1"), NewJob("b", b"2")]),
+            Done(late.lease, then=[NewJob("a", b"late"), NewJob("b", b"late"), NewJob("c", b"late")]),
+            Bury(two.lease, "x", [NewJob("b", b"3"), NewJob("c", b"1"), NewJob("a", b"2")]),
+            Retry(again.lease, delay=60),
+            Done(again.lease, then=[NewJob("b", b"twice"), NewJob("a", b"twice")]),
+        ]
+        await settle_and_die(store, outcomes, monkeypatch)
+        own = {queue: [job.data for job in await store.take(queue, 9)] for queue in ("a", "a.x", "b", "c")}
+        assert own == {"a": [b"1", b"2"], "a.x": [b"1"], "b": [], "c": []}
+        assert await store._outbox.sweep(left_after=0) == 2
+        others = {queue: [job.data for job in await store.take(queue, 9)] for queue in ("a", "a.x", "b", "c")}
+        assert others == {"a": [], "a.x": [], "b": [b"1", b"2", b"3"], "c": [b"1"]}
+
+    async def test_are_stored_once_though_the_reply_was_lost(
+        self, store: RedisStorage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.enqueue([NewJob("a", key="k"), NewJob("a")])
+        job, late = await store.take("a", 2)
+        assert await store.remove([late.id]) == 1
+        send = Caller._send
+        lost: list[bytes] = []
+
+        async def losing(self: Caller, connection: Any, call: Any) -> Any:
+            reply = await send(self, connection, call)
+            if not lost and call.script is not None and call.script.name == "settle":
+                lost.append(reply)
+                raise ConnectionLost("the cable was cut")
+            return reply
+
+        monkeypatch.setattr(Caller, "_send", losing)
+        then = [NewJob("a", key="k"), NewJob("b"), NewJob("a")]
+        refused = await store.settle([Done(job.lease, then=then), Done(late.lease, then=then)])
+        assert [(each.lease, each.why) for each in refused] == [(late.lease, "lost")]
+        assert lost == [b"1:l"]
+        stats = (await store.stats()).queues
+        assert {name: (each.done, each.ready) for name, each in stats.items()} == {"a": (1, 2), "b": (0, 1)}
+
+    async def test_leave_nothing_on_a_full_server(self, store: RedisStorage, servers: ClusterSet) -> None:
+        await store.enqueue([NewJob("a"), NewJob("b")])
+        (job,) = await store.take("a", 1)
+        owner = servers.owner(slot_of("a"))
+        owner.ask("CONFIG", "SET", "maxmemory", "1mb")
+        try:
+            for then in ([NewJob("b")], [NewJob("a"), NewJob("b")]):
+                with pytest.raises(StorageFull):
+                    await store.settle([Done(job.lease, then=then)])
+        finally:
+            owner.ask("CONFIG", "SET", "maxmemory", "0")
+        stats = (await store.stats()).queues
+        assert {name: (each.taken, each.ready) for name, each in stats.items()} == {"a": (1, 0), "b": (0, 1)}
+        assert await store.settle([Done(job.lease, then=[NewJob("a"), NewJob("b")])]) == []
+
+    async def test_change_nothing_where_the_outbox_is_something_else(
+        self, store: RedisStorage, servers: ClusterSet
+    ) -> None:
+        await store.enqueue([NewJob("a"), NewJob("b")])
+        (job,) = await store.take("a", 1)
+        home = await store._shards.registered("a")
+        owner = servers.owner(home.slot)
+        owner.ask("SET", home.outbox, "a text")
+        end = Done(job.lease, then=[NewJob("a"), NewJob("b")])
+        with pytest.raises(StorageError, match=r"outbox.*RENAME"):
+            await store.settle([end])
+        owner.ask("DEL", home.outbox)
+        assert await store.settle([end]) == []
+        stats = (await store.stats()).queues
+        assert {name: (each.done, each.ready) for name, each in stats.items()} == {"a": (1, 1), "b": (0, 2)}
+
+    async def test_of_many_outcomes_leave_together(self, store: RedisStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+        await store.enqueue([NewJob("a")] * 20)
+        await store.enqueue([NewJob("b")])
+        jobs = await store.take("a", 20)
+        scripts: list[str] = []
+        prepare = Caller._prepare
+
+        def noting(self: Caller, script: Any, *rest: Any) -> Any:
+            if script.name != "collect":
+                scripts.append(script.name)
+            return prepare(self, script, *rest)
+
+        monkeypatch.setattr(Caller, "_prepare", noting)
+        assert await store.settle([Done(job.lease, then=[NewJob("a"), NewJob("b")]) for job in jobs]) == []
+        assert scripts == ["settle", "deliver"]
+        assert {name: each.ready for name, each in (await store.stats()).queues.items()} == {"a": 20, "b": 21}
 
 
 async def test_an_outbox_is_emptied_in_parts_past_what_cannot_be_read(

@@ -153,13 +153,16 @@ async def test_a_call_whose_answer_was_lost_is_carried_out_once(server: Tarantoo
         assert (seen.job and seen.job.id, seen.waiters) == (second.id, (b"w",))
         assert await lose(far.drop(Q, second.id, 1))
         assert not await far.drop(Q, second.id, 1)
+        (later,) = await far.enqueue([NewJob(Q, delay=900)])
+        assert await lose(far.start_now([later.id])) == 1
+        assert await far.start_now([later.id]) == 0
         (second_again,) = await far.enqueue([NewJob(Q)])
         assert await lose(far.remove([second_again.id])) == 1
         assert await lose(far.purge("next", "ready")) == 2
         version = await lose(far.write("lost", b"1"))
         assert await lose(far.write("lost", b"2", version=version)) == version + 1
         assert await lose(far.extend([first.lease], 1)) == [Refused(first.lease, "lost")]
-        assert cutter.cuts == 11
+        assert cutter.cuts == 12
 
 
 async def test_ten_thousand_wait_for_one_job_and_each_gets_a_follow_up(store: Store) -> None:

@@ -49,6 +49,17 @@ TO_REVISION_3 = """
     end
     box.space.accoda_app:replace({1, app.version, app.stamp + 1, parts, 3}) return 0
 """
+# What revision 4 was: no start_now.
+TO_REVISION_4 = """
+    box.schema.func.drop('accoda_start_now')
+    local app, parts = box.space.accoda_app:get(1), {}
+    for _, part in ipairs(app.parts) do
+        if part[1] ~= 'verbs/start_now.lua' then
+            table.insert(parts, part)
+        end
+    end
+    box.space.accoda_app:replace({1, app.version, app.stamp + 1, parts, 4}) return 0
+"""
 TUPLE_SIZES = "local s = {} for i, job in ipairs(box.space.accoda_jobs:select()) do s[i] = #job end return s"
 LUA = sorted((Path(application.__file__).parent / "lua" / "verbs").glob("*.lua"))
 
@@ -226,6 +237,27 @@ async def test_the_jobs_of_revision_3_are_seen_and_dropped_after_an_upgrade(serv
             assert (await newer.peek("old", "k", after=3)).waiters == (b"3",)
             assert await newer.drop("old", id, 4)
         assert [each.why for each in await older.settle([Done(job.lease)])] == ["lost"]
+
+
+async def test_the_jobs_of_revision_4_are_started_after_an_upgrade(server: TarantoolServer) -> None:
+    await administer(server.url, GRANT)
+    async with await open_storage(server.url) as older:
+        await empty(server.url)
+        await administer(server.url, TO_REVISION_4)
+        (first, second) = await older.enqueue([NewJob("old", key="k", delay=900, waiter=b"w"), NewJob("old")])
+        (job,) = await older.take("old", 1)
+        assert await older.settle([Retry(job.lease, delay=900)]) == []
+        with pytest.raises(SchemaMismatch, match="revision 4"):
+            await open_storage(server.worker_url + "?install=no")
+        waiting = asyncio.create_task(older.wait(["old"], 60))
+        await (await open_storage(server.url)).close()
+        # The older client goes on beside the new one, over the connection that it has, and is woken by it.
+        async with await open_storage(server.worker_url) as newer:
+            assert await newer.start_now([first.id, second.id]) == 2
+        assert await asyncio.wait_for(waiting, 20)
+        jobs = await older.take("old", 9)
+        assert [(job.id, job.attempts, job.waiters) for job in jobs] == [(first.id, 0, 1), (second.id, 1, 0)]
+        assert await older.settle([Done(job.lease) for job in jobs]) == []
 
 
 async def test_an_older_client_hears_of_waiters_what_it_understands(server: TarantoolServer) -> None:

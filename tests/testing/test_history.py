@@ -73,6 +73,7 @@ async def use_all(store: Recorded) -> None:
     await store.find(job.id)
     await store.browse("q", "dead")
     await store.revive([job.id])
+    await store.start_now([job.id])
     await store.pause("q")
     await store.resume("q")
     await store.purge("q", "dead")

@@ -103,6 +103,11 @@ class Script:
         if ended is not None:
             self.sink.put(r.End("c", self.number, int(ended * SECOND), int(accepted)))
 
+    def ids(self, began: float, ended: float, verb: str, *ids: int, count: int) -> None:
+        self.number += 1
+        self.sink.put(r.Ids("c", self.number, int(began * SECOND), verb, ids))
+        self.sink.put(r.End("c", self.number, int(ended * SECOND), count))
+
     def note(self, at: float, kind: str, **fields: object) -> None:
         self.at = int(at * SECOND)
         self.recorder.note(kind, **fields)
@@ -316,6 +321,21 @@ def test_a_start_given_as_a_moment_is_counted_from_the_creation() -> None:
 
     assert taken_by(107) == {"early"}
     assert taken_by(108.5) == set()
+
+
+def test_a_start_now_allows_what_comes_after_it() -> None:
+    def taken_at(began: float, delayed: float = 1, count: int = 1) -> set[str]:
+        """Job 1 is enqueued with a delay of a minute, started by a call from 5 to 6, and taken."""
+        script = Script()
+        script.enqueue(delayed, delayed + 0.5, 1, delay=60.0)
+        script.ids(5, 6, "start_now", 1, count=count)
+        script.take(began, began + 0.5, (1, 0))
+        return script.broken()
+
+    assert taken_at(5.2) == taken_at(7) == set()
+    assert taken_at(3) == {"early"}
+    assert taken_at(7, count=0) == {"early"}, "it started nothing"
+    assert taken_at(9, delayed=7) == {"early"}, "it was over when the job came"
 
 
 def test_order_counts_only_where_it_is_certain() -> None:

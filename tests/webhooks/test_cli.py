@@ -120,5 +120,5 @@ async def test_a_test_message_is_signed_and_sent_through_the_guard(
 
 async def test_a_wrong_list_of_what_is_allowed_is_named(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ACCODA_WEBHOOK_ALLOW", "10.0.0.300")
-    shown = (await shell.run("test", "http://example.com/", ends=1)).output
+    shown = (await shell.run("test", "http://example.com/", ends=2)).output
     assert "ACCODA_WEBHOOK_ALLOW: '10.0.0.300' is no network" in shown

@@ -1,25 +1,26 @@
 """From requests to jobs: everything is checked before anything is stored, and errors name the wire's fields.
 
-This is on the way of every job that comes in by HTTP: what a queue's handler says is looked up once for each call, and
-a request that says no more than its queue, payload, priority and cost is made a job in a few steps.
+This is on the way of every job that comes in by HTTP: what is known of a queue is looked up once and kept as a maker,
+and a request that says no more than its queue, payload, priority and cost is made a job in a few steps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from accoda.admin import moments
 from accoda.admin.queues import check_not_system
 from accoda.admin.requests import Level, NewJobRequest
-from accoda.enqueue import EnqueueOptions, Line, cost_of, new_job
+from accoda.enqueue import EnqueueOptions, cost_of, new_job
 from accoda.envelope import Extras, Hook, check_extras, unwrap, wrap
 from accoda.errors import InvalidInput
 from accoda.model import NewJob, check_queue
 from accoda.payload import name_of
-from accoda.priority import Priority
+from accoda.priority import Priority, strict
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -38,64 +39,86 @@ _ON_THE_WIRE = {
 }
 
 
+MOST_MAKERS = 10_000
+_LEVELS: tuple[Level | None, ...] = (None, *get_args(Level))
+
+
 def prepare(app: App, requests: Sequence[NewJobRequest], where: str | None = None) -> list[NewJob]:
     """The jobs that are asked for, or the error of the first that cannot be. With `where` (`jobs`) the error says the
     how manieth it is: `jobs[3].priority`."""
     now = app._now()
-    makers: dict[str | None, _Maker] = {}
+    makers = _makers.get(app)
+    if makers is None:
+        makers = _makers[app] = {}
+    fresh: dict[str | None, _Maker] = {}  # those that were seen to be true in this call
     jobs: list[NewJob] = []
     try:
         for request in requests:
             queue = request.queue
-            maker = makers.get(queue) if request.type is None else None
+            maker = fresh.get(queue) if request.type is None else None
             if maker is None:
-                queue = _queue(app, request)
-                maker = makers.get(queue) or makers.setdefault(queue, _Maker(app._line(queue), now))
-            jobs.append(maker.make(request))
+                maker = makers.get(queue) if request.type is None else None
+                if maker is None or not maker.holds(app):
+                    maker = _new_maker(app, _queue(app, request), makers)
+                fresh[maker.queue] = maker
+            jobs.append(maker.make(request, now))
     except InvalidInput as error:
         _rename(error, "" if where is None else f"{where}[{len(jobs)}].")
         raise
     return jobs
 
 
-class _Maker:
-    """Makes the jobs of one queue, in one call."""
+def _new_maker(app: App, queue: str, makers: dict[str | None, _Maker]) -> _Maker:
+    maker = _Maker(app, queue)
+    if len(makers) >= MOST_MAKERS:  # names come from outside: they must not fill the memory
+        makers.clear()
+    makers[queue] = maker
+    return maker
 
-    def __init__(self, line: Line, now: int) -> None:
-        self.line = line
-        self.now = now
+
+class _Maker:
+    """Makes the jobs of one queue, whose name was checked."""
+
+    __slots__ = ("cost", "handler", "line", "queue", "ranks", "said", "type")
+
+    def __init__(self, app: App, queue: str) -> None:
+        self.queue: str | None = queue
+        self.handler, self.said = app.handlers.get(queue), app._lines.get(queue)
+        line = self.line = app._line(queue)
         self.type = getattr(getattr(line.encode, "__self__", None), "type", Any)
-        self.ranks: dict[Level | None, float] = {}
+        # Of a strict queue the rank is the level's alone; of any other it depends on the moment.
+        self.ranks = {level: strict(Priority[level or "NORMAL"], 0) for level in _LEVELS}
         self.cost = line.cost if isinstance(line.cost, int) else None
 
-    def make(self, request: NewJobRequest) -> NewJob:
+    def holds(self, app: App) -> bool:
+        """Whether the app still says the same of the queue."""
+        queue = self.line.queue
+        same = app.handlers.get(queue) is self.handler and app._lines.get(queue) is self.said
+        return same and queue.partition(".")[0] not in app.demands
+
+    def make(self, request: NewJobRequest, now: int) -> NewJob:
         line = self.line
         payload = request.payload if self.type is Any else self.fitted(request.payload)
         if _says_more(request) or line.secret:
-            return self.make_at_length(request, payload)
+            return self.make_at_length(request, payload, now)
         cost = request.cost if request.cost is not None else self.cost
-        rank = self.ranks.get(request.priority)
+        level = request.priority
         return NewJob(
             line.queue,
             line.encode(payload),
-            rank=self.rank(request.priority) if rank is None else rank,
+            rank=self.ranks[level] if line.policy is strict else line.policy(Priority[level or "NORMAL"], now),
             cost=cost if cost is not None else cost_of(line.cost, payload),
             keep_for=line.keep_for,
         )
 
-    def make_at_length(self, request: NewJobRequest, payload: object) -> NewJob:
+    def make_at_length(self, request: NewJobRequest, payload: object, now: int) -> NewJob:
         """The job of a request that says more than most do."""
-        job = new_job(self.line, payload, self.now, _options(request))
+        job = new_job(self.line, payload, now, _options(request))
         if not request.secret_fields:
             return job
         extras, data = unwrap(job.data)
         secret = tuple(dict.fromkeys((*extras.secret, *request.secret_fields)))
         return msgspec.structs.replace(job, data=wrap(data, check_extras(_with_secret(extras, secret))))
-
-    def rank(self, level: Level | None) -> float:
-        """The rank of all jobs of this call that have this level and start at once."""
-        rank = self.ranks[level] = self.line.policy(Priority.NORMAL if level is None else Priority[level], self.now)
-        return rank
 
     def fitted(self, payload: object) -> object:
         """The payload as the handler's type: what is bytes or a moment there is text in JSON."""
@@ -168,9 +191,14 @@ def _queue(app: App, request: NewJobRequest) -> str:
     except InvalidInput as error:
         raise InvalidInput(field, str(error).removeprefix("queue: ")) from None
     check_not_system(field, queue)
-    if queue in app.demands:
-        raise InvalidInput(field, f"{queue!r} is a demand: its jobs are made by requests of a key, in the app's code")
+    check_not_of_demand(app, field, queue)
     return queue
+
+
+def check_not_of_demand(app: App, field: str, queue: str) -> None:
+    """Refuse the queue of a demand, and its companions (`deals.deliver`)."""
+    if queue.partition(".")[0] in app.demands:
+        raise InvalidInput(field, f"{queue!r} belongs to a demand: its jobs are made by requests of a key, in code")
 
 
 def _rename(error: InvalidInput, prefix: str) -> None:
@@ -178,3 +206,6 @@ def _rename(error: InvalidInput, prefix: str) -> None:
     problem = str(error).removeprefix(f"{error.field}: ")
     error.field = prefix + _ON_THE_WIRE.get(error.field, error.field)
     error.args = (f"{error.field}: {problem}",)
+
+
+_makers: WeakKeyDictionary[App, dict[str | None, _Maker]] = WeakKeyDictionary()

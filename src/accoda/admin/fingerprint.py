@@ -27,7 +27,7 @@ _RULES = tuple(
         (r"\s+", " "),
     )
 )
-_GIVEN_UP = re.compile(r"^failed \d+ times, the last time with ")
+_GIVEN_UP = re.compile(r"^failed(?: \d+ times, the last time with|:) ")
 
 
 def gist(reason: str) -> str:

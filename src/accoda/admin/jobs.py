@@ -111,12 +111,16 @@ async def cancel(app: App, id: int) -> None:
 
 
 async def retry(app: App, id: int) -> JobView:
-    """Make a dead job ready again. Others are refused, with the reason."""
+    """Run a job again, or now: a dead one is ready again, and a delayed one need not wait any longer. Others are
+    refused, with the reason."""
     store = await app.connections.get()
     job = await _find(store, id)
-    if job.state != "dead":
+    _check_not_schedule(job)
+    if job.state == "delayed":
+        await store.start_now([id])  # where that started nothing, its time has come meanwhile: it is what was wanted
+    elif job.state != "dead":
         raise Conflict(f"job {id} {_WHY_NOT_RETRIED[job.state]}")
-    if not await store.revive([id]):
+    elif not await store.revive([id]):
         job = await _find(store, id)
         if job.state == "dead":
             raise Conflict(f"job {id} stays dead: another job holds its key {job.key!r}")
@@ -212,5 +216,4 @@ _WHY_NOT_RETRIED = {
     "ready": "is ready: it runs as soon as a worker is free",
     "taken": "is taken: it runs now",
     "done": "is done: enqueue it anew to run it again",
-    "delayed": "is delayed: it starts at its time; to run it sooner, cancel it and enqueue it anew",
 }

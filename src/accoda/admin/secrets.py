@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from accoda.admin.plain import decoded, has_hidden_names, plain, unreadable
-from accoda.envelope import hidden, secret_texts
+from accoda.envelope import HIDDEN, has_names, hidden, secret_texts
 from accoda.payload import UnreadablePayload
 from accoda.runtime.handler import Handler
 
@@ -31,7 +31,9 @@ def show(handler: Handler[Any, Any, Any] | None, secret: Sequence[str], payload:
     except UnreadablePayload as error:
         by_name = codec is not None and has_hidden_names(codec)
         return Shown(_shown_raw(payload, names, error, by_name), _shown_result(result, names))
-    return Shown(_safe(value, names), _shown_result(result, names), secret_texts(value, names))
+    # Without names of fields in it nobody can tell what is secret: an array of a contract whose handler is not known.
+    shown = _safe(value, names) if not names or has_names(value) else HIDDEN
+    return Shown(shown, _shown_result(result, names), secret_texts(value, names))
 
 
 def _shown_raw(payload: bytes, names: Sequence[str], error: Exception, by_name: bool) -> Any:

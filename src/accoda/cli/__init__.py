@@ -13,4 +13,4 @@ def main() -> None:
         sys.exit("accoda: the command line needs an extra: pip install 'accoda[cli]'")
     from accoda.cli.commands import accoda
 
-    accoda()
+    accoda(prog_name="accoda")  # `python -m accoda` is the same command, and its completion too

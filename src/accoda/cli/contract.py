@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from accoda.cli.draw import say
+
 if TYPE_CHECKING:
     from accoda.contract import Contract
     from accoda.contract.diff import Change
@@ -36,9 +38,9 @@ def generate(file: Path, out: Path, check: bool) -> None:
     stale = [name for name, text in files.items() if _content(out / name) != text]
     if check:
         for name in stale:
-            click.echo(f"{out / name} is out of date", err=True)
+            say(f"{out / name} is out of date", err=True)
         if stale:
-            click.echo(f"Run: accoda generate {file} --out {out}", err=True)
+            say(f"Run: accoda generate {file} --out {out}", err=True)
         sys.exit(1 if stale else 0)
     for name in stale:
         if not _is_ours(_content(out / name)):
@@ -50,7 +52,7 @@ def generate(file: Path, out: Path, check: bool) -> None:
     except OSError as error:
         raise click.ClickException(f"{error.filename or out} cannot be written: {error.strerror or error}") from error
     written = ", ".join(stale) if stale else "nothing: all is up to date"
-    click.echo(f"{out}: wrote {written}")
+    say(f"{out}: wrote {written}")
 
 
 @click.group()
@@ -74,12 +76,12 @@ def check(files: tuple[Path, ...], as_json: bool) -> None:
             problems += error.problems
         else:
             if not as_json:
-                click.echo(f"{file}: {len(queues)} queue{'s' if len(queues) != 1 else ''}, no mistakes")
+                say(f"{file}: {len(queues)} queue{'s' if len(queues) != 1 else ''}, no mistakes")
     if as_json:
         click.echo(json.dumps([_problem(problem) for problem in problems], indent=2, ensure_ascii=False))
     else:
         for problem in problems:
-            click.echo(str(problem), err=True)
+            say(str(problem), err=True)
     sys.exit(1 if problems else 0)
 
 
@@ -109,7 +111,7 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
         click.echo(json.dumps([_change(change) for change in changes], indent=2, ensure_ascii=False))
     else:
         for change in changes:
-            click.echo(str(change))
+            say(str(change))
         if not changes:
             click.echo("nothing that matters has changed")
     worst = max((change.verdict for change in changes), default=Verdict.SAFE)
@@ -127,7 +129,7 @@ def export(app: str) -> None:
 
     text, notes = export_handlers(load_app(app).handlers)
     for note in notes:
-        click.echo(f"Note: {note}", err=True)
+        say(f"Note: {note}", err=True)
     click.echo(text, nl=False)
 
 

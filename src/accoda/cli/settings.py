@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from accoda.cli.draw import say
+
 if TYPE_CHECKING:
     from accoda.settings import Knob, Settings, Value
 
@@ -50,7 +52,7 @@ def settings(
     else:
         _show(found, rows)
     for problem in problems:
-        click.echo(f"Problem: {problem}", err=True)
+        say(f"Problem: {problem}", err=True)
     if check and problems:
         sys.exit(1)
 

@@ -29,6 +29,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address for it.")
 @click.option("--manager/--no-manager", "managed", default=True, help="Share processors out by need (default).")
+@click.option("--errands/--no-errands", default=True, help="Do ticks of schedules and calls of webhooks (default).")
 @click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
 @click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), default="INFO", show_default=True)
 @click.option("--supervised", type=int, hidden=True)
@@ -62,6 +63,7 @@ def _options(given: dict[str, Any]) -> ProcessOptions:
         name=given["name"],
         burst=given["burst"],
         managed=given["managed"],
+        errands=given["errands"],
         settings_files=given["files"],
         overrides={knob: value for knob, value in overrides.items() if value is not None},
         metrics_port=given["metrics_port"],
@@ -88,6 +90,7 @@ def _for_child(given: dict[str, Any]) -> list[str]:
     """What a child's command line says: all but what the supervisor does itself."""
     words = ["--name", given["name"], "--log-format", given["log_format"], "--log-level", given["log_level"]]
     words += ["--manager" if given["managed"] else "--no-manager"]
+    words += ["--errands" if given["errands"] else "--no-errands"]
     if given["burst"]:
         words.append("--burst")
     for option, value in (("-c", given["concurrency"]), ("--grace", given["grace"])):

@@ -21,12 +21,21 @@ try:
 except ModuleNotFoundError:  # rich is an extra: say which one, not where the import failed
     sys.exit("accoda.demo: needs rich; install it with: pip install 'accoda[cli]'")
 
+from accoda.demo.service import service
 from accoda.demo.snapshot import Snapshot
 from accoda.demo.stage import Interrupts, Stage, perform
 from accoda.demo.summary import summary
 from accoda.demo.view import board, progress_line
 
 WITHOUT_TERMINAL = 20.0
+START = """\
+Accoda demo on SQLite: one producer, three workers, one of which crashes.
+The API and its docs: {address}/docs
+While it runs, in another terminal:
+  curl {address}/api/v1/queues
+  curl {address}/api/v1/jobs -H 'Content-Type: application/json' \\
+    -d '{{"queue": "hello", "payload": "Anna"}}'
+"""
 LONGEST = 86_400.0
 Show = Callable[[Snapshot], None]
 
@@ -55,14 +64,14 @@ class DemoConsole(Console):
 
 
 @contextmanager
-def open_view(console: Console, *, live: bool) -> Iterator[Show]:
+def open_view(console: Console, address: str, *, live: bool) -> Iterator[Show]:
     """What draws each snapshot: the whole screen, or one line after another."""
     if not live:
         yield lambda snapshot: console.print(progress_line(snapshot), highlight=False)
         return
     # The alternate screen survives a resize and leaves the terminal as it was. Drawn by our loop, without a thread.
     with Live(console=console, screen=True, auto_refresh=False) as screen:
-        yield lambda snapshot: screen.update(board(snapshot, *console.size), refresh=True)
+        yield lambda snapshot: screen.update(board(snapshot, *console.size, address), refresh=True)
 
 
 @contextmanager
@@ -86,12 +95,12 @@ async def demo(console: Console, seconds: float | None, *, live: bool) -> int:
     clock, interrupts = SystemClock(), Interrupts()
     every = 0.25 if live else min(4.0, (seconds or 4.0) / 2)
     with catch_signals(interrupts), tempfile.TemporaryDirectory(prefix="accoda-demo-") as folder:
-        path = Path(folder, "jobs.db")
-        if not live:
-            console.print("Accoda demo on SQLite: one producer, three workers, one of which crashes.", highlight=False)
+        url = f"sqlite:///{Path(folder, 'jobs.db').as_posix()}"
         started = clock.now()
-        async with await open_storage(f"sqlite:///{path.as_posix()}", clock=clock) as storage:
-            with open_view(console, live=live) as show:
+        async with await open_storage(url, clock=clock) as storage, service(url) as address:
+            if not live:
+                console.print(START.format(address=address), highlight=False, soft_wrap=True)
+            with open_view(console, address, live=live) as show:
                 account = await perform(Stage(storage, clock), show, every, seconds, interrupts)
         elapsed = (clock.now() - started) / 1000
     console.print(summary(account, elapsed, where="SQLite"), highlight=False)

@@ -46,6 +46,7 @@ def _facts(account: Account) -> Table:
 def _next_steps() -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
     table.add_column(style="cyan", no_wrap=True)
+    table.add_row("accoda serve", "the API that ran beside it, for your own queues")
     table.add_row("make test", "the promises shown here, proved")
     table.add_row("src/accoda/demo/work.py", "the worker that you just watched")
     table.add_row("README.md, docs/", "how to use it in your own program")

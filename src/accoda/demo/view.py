@@ -33,8 +33,8 @@ _BLOCKS = "▁▂▃▄▅▆▇█"
 _FIXED_LINES = 16  # everything but the rows of the two lists of jobs
 
 
-def board(snapshot: Snapshot, width: int, height: int) -> RenderableType:
-    """The whole screen, for a terminal of that size."""
+def board(snapshot: Snapshot, width: int, height: int, address: str = "") -> RenderableType:
+    """The whole screen, for a terminal of that size; `address` is where the API is."""
     rows = max(2, height - _FIXED_LINES)
     notable = max(1, rows * 2 // 5)
     stats = snapshot.stats
@@ -43,7 +43,7 @@ def board(snapshot: Snapshot, width: int, height: int) -> RenderableType:
     since = {"enqueued": snapshot.enqueued, **since, "refused": snapshot.refused}
     left, half = width * 2 // 5, width // 2
     return Group(
-        _headline(snapshot),
+        _headline(snapshot, address),
         _beside(left, _counters(now, "In the queue now"), _counters(since, "Since the start")),
         _beside(half, _levels(snapshot, half - 4), _trends(snapshot, width - half - 4)),
         _panel(_events(snapshot.last, rows - notable, heading=True), "Last jobs"),
@@ -69,12 +69,13 @@ def progress_line(snapshot: Snapshot) -> str:
     return f"{snapshot.elapsed:4.0f} s  {counts}"
 
 
-def _headline(snapshot: Snapshot) -> Table:
+def _headline(snapshot: Snapshot, address: str) -> Table:
     line = Table.grid(expand=True, padding=(0, 1))
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(justify="right", no_wrap=True)
     minutes, seconds = divmod(int(snapshot.elapsed), 60)
-    text = Text.assemble(("Accoda demo", "bold"), ("  one SQLite file, one producer, three workers", "dim"))
+    about = f"API and docs at {address}/docs" if address else "one SQLite file, one producer, three workers"
+    text = Text.assemble(("Accoda demo", "bold"), (f"  {about}", "dim"))
     line.add_row(text, f"{snapshot.phase} {minutes}:{seconds:02}")
     return line
 

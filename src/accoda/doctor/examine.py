@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from accoda.doctor import environment
 from accoda.doctor.findings import Finding, Looked, note, problem
 from accoda.errors import AccodaError, InvalidInput
 from accoda.storage.open import read_url
+from accoda.storage.urls import shown_url
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -41,21 +41,11 @@ async def examine(url: str, app: App | None = None) -> list[Finding]:
     findings = environment.look(parts.scheme)
     if parts.scheme == "memory":
         return [*findings, note("store", "memory:// is gone with its process", "use sqlite:///jobs.db, or a server")]
-    looked = await _store(parts, without_password(url))
+    looked = await _store(parts, shown_url(url))
     findings += looked.findings
     if looked.usable:
         findings += await _life(url, app)
     return findings
-
-
-def without_password(url: str) -> str:
-    """A URL as it may be shown.
-
-    >>> without_password("redis://anna:secret@host/0"), without_password("postgresql://h/db?password=x&pool=3")
-    ('redis://anna:•••@host/0', 'postgresql://h/db?password=•••&pool=3')
-    """
-    url = re.sub(r"(://[^/?#@:]*:)[^/?#]*@", r"\1•••@", url, count=1)
-    return re.sub(r"((?:ssl)?password=)[^&#]*", r"\1•••", url, flags=re.IGNORECASE)
 
 
 async def _store(parts: SplitResult, url: str) -> Looked:

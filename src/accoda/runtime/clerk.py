@@ -51,7 +51,7 @@ class Clerk:
         """Begin, on the running event loop."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._do(duty), name=f"accoda-{duty.queue}") for duty in self._duties]
-            if self._app.schedules:
+            if self._app.schedules or self._app.handlers:
                 self._tasks.append(asyncio.create_task(self._store_declared(), name="accoda-declared"))
 
     async def close(self) -> None:
@@ -78,7 +78,8 @@ class Clerk:
             await asyncio.sleep(AGAIN)
 
     async def _store_declared(self) -> None:
-        """Let the schedules that the code declares be in the store, as soon as it answers."""
+        """Store the schedules that the code declares, as soon as the store answers; those that people made for its
+        queues are told what its handlers say."""
         from accoda.schedules import store_declared
 
         trouble = Backoff(0.2, 5.0)

@@ -19,7 +19,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
-from accoda.errors import InvalidInput, MissingDriver
+from accoda.errors import InvalidInput
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -204,11 +204,9 @@ def zone_of(name: object) -> Any:
 
 
 def cronsim() -> ModuleType:
-    """The library, if it is installed."""
-    try:
-        import cronsim as library
-    except ModuleNotFoundError as error:
-        raise MissingDriver("cron schedules need an extra: pip install 'accoda[schedules]'") from error
+    """The library, imported when the first expression is read: most processes read none."""
+    import cronsim as library
+
     return library
 
 

@@ -14,14 +14,17 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
 from msgspec.structs import replace
 
 from accoda.envelope import Event
-from accoda.errors import InvalidInput
+from accoda.errors import InvalidInput, NotFound, StorageError
 from accoda.priority import Priority
+from accoda.retry import describe
 from accoda.runtime.batch import Batch
 from accoda.runtime.handler import Handler, HandlerOptions
 from accoda.schedules.lengths import Length
 from accoda.schedules.model import CatchUp, Overlap, Schedule, names_on_the_wire
 from accoda.schedules.record import fingerprint
-from accoda.schedules.store import Seen, change, list_all, look
+from accoda.schedules.secrets import MISSING, kept
+from accoda.schedules.store import Known, Seen, change, list_all, look
+from accoda.schedules.terms import line_of, terms_from
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -100,29 +103,64 @@ def _add(app: App, handler: Handler[Any, Any, Any], when: dict[str, Any], ours: 
     schedule = Schedule(**given)
     if schedule.name in app.schedules:
         raise InvalidInput("name", f"{schedule.name!r} is declared already; give this schedule a name of its own")
-    handler.line.encode(schedule.payload)  # what the handler could not read is said now, not at the first tick
+    # What the handler could not read, or what has no cost, is said now, not at the first tick.
+    terms_from(handler.line, schedule)
+    kept(schedule.payload, MISSING, handler.line.secret)
     app.schedules[schedule.name] = schedule
     return handler
 
 
 async def store_declared(app: App, store: Store) -> None:
-    """Store what an app declares: what is new, and what was declared otherwise before.
+    """Store what an app declares: what is new, and what was declared otherwise before. What its handlers say of their
+    queues is stored anew also for the schedules that people made.
 
     Many workers may do this at the same moment: what one of them has stored, the others find as they want it.
     """
     for schedule in app.schedules.values():
         try:
-            await _store(store, schedule)
+            await _store(app, store, schedule)
         except InvalidInput as error:  # it has ended
             log.info("schedule %s is declared but not stored: %s", schedule.name, error)
     for view in await list_all(store):
-        stale = view.schedule is not None and view.schedule.source == "code" and view.name not in app.schedules
-        if stale and view.state != "ended":
+        if view.schedule is None or view.state == "ended" or view.name in app.schedules:
+            continue
+        if view.schedule.source == "code":
             log.warning(_STALE, view.name, view.name)
+        elif line_of(app, view.schedule.queue) is not None:
+            await refresh(app, store, view.name)
 
 
-async def _store(store: Store, schedule: Schedule) -> None:
-    mark = fingerprint(schedule)
+async def refresh(app: App, store: Store, name: str) -> bool:
+    """Let a schedule that no code declares go by what the app's handler says of its queue now; whether that is new."""
+    record = (await look(store, name)).record
+    line = None if record is None or record.declared is not None else line_of(app, record.schedule.queue)
+    if record is None or line is None:
+        return False
+
+    def as_it_is(seen: Seen) -> Schedule:
+        if seen.record is None or seen.record.schedule.queue != line.queue:
+            raise NotFound("schedule", name)  # somebody has deleted or moved it meanwhile, and that holds
+        return seen.record.schedule
+
+    try:
+        if terms_from(line, record.schedule) == record.terms and set(line.secret) <= set(record.secret):
+            return False
+        await change(store, name, as_it_is, Known(line))
+    except NotFound:
+        return False
+    except StorageError:
+        raise
+    except Exception as error:  # a cost is the user's function: its trouble must stop no worker
+        log.warning("schedule %s stays as it is, the handler of its queue refuses it: %s", name, describe(error))
+        return False
+    log.info("schedule %s goes by what the handler of %s says now", name, line.queue)
+    return True
+
+
+async def _store(app: App, store: Store, schedule: Schedule) -> None:
+    line = line_of(app, schedule.queue)
+    terms = None if line is None else terms_from(line, schedule)
+    mark = fingerprint(schedule, terms, () if line is None else line.secret)
     seen = await look(store, schedule.name)
     if seen.record is not None and seen.record.declared == mark:
         return  # its tick stays where it is, and so does what people changed
@@ -131,7 +169,7 @@ async def _store(store: Store, schedule: Schedule) -> None:
         paused = seen.record is not None and not seen.record.schedule.enabled
         return replace(schedule, enabled=False) if paused else schedule
 
-    await change(store, schedule.name, wanted, mark)
+    await change(store, schedule.name, wanted, Known(line, mark))
     log.info("schedule %s is %s as the code declares it", schedule.name, "stored" if seen.id is None else "changed")
 
 

@@ -13,16 +13,21 @@ import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.errors import InvalidInput, SettingsError
+from accoda.schedules.declare import refresh
 from accoda.schedules.model import Schedule, ScheduleView, names_on_the_wire, read_schedule
 from accoda.schedules.record import fingerprint
-from accoda.schedules.store import Seen, change, delete, list_all
+from accoda.schedules.store import Known, Seen, change, delete, list_all
+from accoda.schedules.terms import line_of
 from accoda.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from accoda.app import App
 
 LARGEST = 1 << 20
 """Bytes of a file."""
@@ -59,18 +64,21 @@ def read_toml(path: Path | str) -> list[Schedule]:
     return schedules
 
 
-async def apply(store: Store, schedules: Sequence[Schedule], *, prune: bool = False) -> Changes:
+async def apply(store: Store, schedules: Sequence[Schedule], *, prune: bool = False, app: App | None = None) -> Changes:
     """Make the store's schedules those of a file. With `prune`, those that came from a file and are not in it go.
 
-    A schedule that somebody paused stays paused, unless the file itself says `enabled = false`.
+    A schedule that somebody paused stays paused, unless the file itself says `enabled = false`. For `app` see `create`.
     """
-    there = {view.name: view for view in await list_all(store)}
+    there = {view.name: view for view in await list_all(store, secrets=True)}
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "removed": []}
     for schedule in schedules:
         view = there.get(schedule.name)
         what = _difference(schedule, view)
         if what != "unchanged":
-            await change(store, schedule.name, lambda seen, schedule=schedule: _as_paused(schedule, seen))  # type: ignore[misc]
+            known = Known(None if app is None else line_of(app, schedule.queue))
+            await change(store, schedule.name, lambda seen, schedule=schedule: _as_paused(schedule, seen), known)  # type: ignore[misc]
+        elif app is not None and await refresh(app, store, schedule.name):
+            what = "changed"
         done[what].append(schedule.name)
     if prune:
         names = {schedule.name for schedule in schedules}

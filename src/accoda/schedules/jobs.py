@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from accoda.enqueue import EnqueueOptions
+from accoda.enqueue import EnqueueOptions, new_job
 from accoda.envelope import unwrap, wrap
 from accoda.model import NewJob
 from accoda.priority import Priority
-from accoda.schedules.model import Schedule
+from accoda.schedules.record import Record
+from accoda.schedules.terms import line_from
 
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
 """`app.new_job`: it knows the handler of the queue, its type, policy and cost."""
@@ -21,8 +22,12 @@ def overlap_key(name: str) -> str:
     return f"schedule/{name}"
 
 
-def job_for(schedule: Schedule, tick: int | None, make_job: MakeJob) -> NewJob:
-    """The job of one tick; without a tick, one that somebody asked for."""
+def job_for(record: Record, tick: int | None, now: int, make_job: MakeJob) -> NewJob:
+    """The job of one tick that is done `now`; without a tick, one that somebody asked for.
+
+    What is stored with the schedule says how it is made. `make_job` does where nobody who knows the queue told.
+    """
+    schedule = record.schedule
     options: EnqueueOptions = {"priority": Priority[schedule.priority]}
     if schedule.cost is not None:
         options["cost"] = schedule.cost
@@ -31,7 +36,10 @@ def job_for(schedule: Schedule, tick: int | None, make_job: MakeJob) -> NewJob:
     if schedule.overlap != "allow":
         options["key"] = overlap_key(schedule.name)
         options["on_duplicate"] = "keep" if schedule.overlap == "skip" else "replace"
-    job = make_job(schedule.queue, schedule.payload, options)
+    if record.terms is not None:
+        job = new_job(line_from(schedule.queue, record.terms), schedule.payload, now, options)
+    else:
+        job = make_job(schedule.queue, schedule.payload, options)
     theirs, payload = unwrap(job.data)  # the handler may have said something of its jobs, such as what is secret
     ours = schedule.extras
     extras = replace(
@@ -39,6 +47,7 @@ def job_for(schedule: Schedule, tick: int | None, make_job: MakeJob) -> NewJob:
         name=ours.name if ours.name is not None else theirs.name,
         max_attempts=ours.max_attempts if ours.max_attempts is not None else theirs.max_attempts,
         hook=ours.hook if ours.hook is not None else theirs.hook,
+        secret=tuple(dict.fromkeys((*theirs.secret, *record.secret))),
         schedule=schedule.name,
         tick=tick,
     )

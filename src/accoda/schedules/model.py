@@ -112,7 +112,7 @@ class ScheduleView(Struct, frozen=True, kw_only=True, rename="camel"):
 
     `state`: an "ended" one is shown for a week after its end; a "broken" one cannot be read or used, and `problem` says
     why. `next_at` is None where nothing will come. `last_at` is the last tick that got a job; `late` says that the next
-    tick is past and no scheduler has come to it yet.
+    tick is past and no scheduler has come to it yet. `secret` names the fields of the payload that are hidden in it.
     """
 
     schedule: Schedule | None
@@ -126,6 +126,7 @@ class ScheduleView(Struct, frozen=True, kw_only=True, rename="camel"):
     problem: str | None = None
     id: int | None = None
     anchor: int = 0
+    secret: tuple[str, ...] = ()
 
     def upcoming(self, count: int) -> list[int]:
         """Its next ticks, the one that it stands at first."""

@@ -7,6 +7,7 @@ tick, `Done(lease, then=[the jobs, the next record])`, is the only thing that ev
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from msgspec import Struct
 from accoda.errors import InvalidInput
 from accoda.model import NewJob
 from accoda.schedules.model import QUEUE, Schedule, names_on_the_wire, read_schedule
+from accoda.schedules.terms import Terms, mark_of
 from accoda.schedules.ticks import NEVER, Ticks
 
 KEEP_ENDED = 7 * 86_400.0
@@ -25,7 +27,8 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """`tick` is the one that its job stands for; None: it is paused, or `ended`.
 
     `over` is the id of the job that a change was meant to replace: see `store.change`. `declared` is the fingerprint of
-    the declaration in code that it was last made from.
+    the declaration in code that it was last made from. `terms` are what an app told of the queue; without them, the app
+    that does a tick says how its job is made. `secret` names fields of the payload that nobody is shown.
     """
 
     schedule: Schedule
@@ -35,12 +38,14 @@ class Record(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ended: bool = False
     over: int | None = None
     declared: str | None = None
+    terms: Terms | None = None
+    secret: tuple[str, ...] = ()
 
     @property
     def ticks(self) -> Ticks:
         return self.schedule.ticks(self.anchor)
 
-    def is_sure(self, id: int) -> bool:
+    def is_sure(self, id: int | None) -> bool:
         """Whether its tick is known to be still to come: what it replaced is what its writer had seen."""
         return self.over is None or self.over == id
 
@@ -55,6 +60,8 @@ class _Stored(Struct, frozen=True, omit_defaults=True, kw_only=True):
     ended: bool = False
     over: int | None = None
     declared: str | None = None
+    terms: Terms | None = None
+    secret: tuple[str, ...] = ()
 
 
 class UnreadableSchedule(Exception):
@@ -98,11 +105,14 @@ def plain(schedule: Schedule) -> dict[str, Any]:
     return {_WIRE[name]: value for name, value in every.items() if value != _DEFAULTS.get(name, _MISSING)}
 
 
-def fingerprint(schedule: Schedule) -> str:
-    """Of what a declaration says, whoever paused it."""
+def fingerprint(schedule: Schedule, terms: Terms | None = None, secret: Sequence[str] = ()) -> str:
+    """Of what a declaration says, and its handler of the queue, whoever paused it."""
     said = plain(schedule)
     said.pop("enabled", None)
-    return hashlib.sha256(_encoder.encode(dict(sorted(said.items())))).hexdigest()[:16]
+    told: list[Any] = [dict(sorted(said.items()))]
+    if terms is not None:
+        told += [mark_of(terms), list(secret)]
+    return hashlib.sha256(_encoder.encode(told)).hexdigest()[:16]
 
 
 _encoder = msgspec.msgpack.Encoder(order="deterministic")

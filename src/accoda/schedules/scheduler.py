@@ -1,6 +1,6 @@
 """Does the ticks: takes the schedules that are due, makes their jobs, and stores each schedule for its next tick.
 
-    take (lease) ──► plan ──► Done(lease, then=[the tick's jobs, the schedule's next job])
+    take (lease) ──► plan ──► Done(lease, then=[the schedule's next job, the tick's jobs])
 
 The jobs and the next record are follow-ups of one outcome, so they are stored in the same atomic step, or not at all.
 Only the holder of the lease can take that step, and it ends the lease. So however many schedulers there are, and
@@ -17,7 +17,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from accoda.errors import MissingDriver, StorageClosed, StorageError
+from accoda.errors import StorageClosed, StorageError
 from accoda.model import Bury, Done, Job, Outcome, Retry, check_lease, check_name
 from accoda.retry import describe
 from accoda.schedules.jobs import MakeJob, job_for
@@ -98,9 +98,6 @@ def decide(job: Job, now: int, make_job: MakeJob) -> Outcome:
     except UnreadableSchedule as error:
         log.error("schedule %s is broken and ticks no more: %s", job.key, error)
         return Bury(job.lease, f"{error}; delete it (accoda schedules delete {job.key}) and create it again")
-    except MissingDriver as error:  # another process may have what is missing here
-        log.warning("schedule %s is left to other processes: %s", job.key, error)
-        return Retry(job.lease, delay=AGAIN, reason=str(error))
     except Exception as error:  # make_job is the app's: its trouble must stop no other schedule, and lose no tick
         tries = job.attempts - job.fresh_at
         delay = min(LONGEST, AGAIN * 2 ** min(tries, 10))
@@ -121,7 +118,9 @@ def _tick(job: Job, record: Record, now: int, make_job: MakeJob) -> Outcome:
         _tell(record, found)
     last = found.ticks[-1] if found.ticks else record.last
     following = replace(record, tick=found.next, last=last, over=None, ended=found.next is None)
-    return Done(job.lease, [*(job_for(schedule, one, make_job) for one in found.ticks), job_of(following)])
+    # The record comes first: on Redis Cluster follow-ups are moved on one by one, and it should be away no longer than
+    # it must. Everywhere else all of them are there at once.
+    return Done(job.lease, [job_of(following), *(job_for(record, one, now, make_job) for one in found.ticks)])
 
 
 def _standing(job: Job, record: Record) -> int | None:
@@ -129,7 +128,8 @@ def _standing(job: Job, record: Record) -> int | None:
 
     A change may have replaced a later job than its writer had looked at; its tick may then have got its job already, if
     it came before the replacement. That moment is the job's start time, where it is later than the tick: a start in the
-    past is "now". What came before it is left out; the writer has seen the same and is about to write again.
+    past is "now". What came before it is left out; the writer has seen the same and is about to write again. (A tick
+    that was taken, settled and replaced within the one millisecond of its moment would pass for one still to come.)
     """
     if record.tick is None or record.is_sure(job.id) or job.start_time <= record.tick:
         return record.tick

@@ -149,6 +149,9 @@ class Observed(Closing):
     async def revive(self, ids: Sequence[int]) -> int:
         return await self._report("revive", "", _size(ids), self._store.revive(ids), ids)
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        return await self._report("start_now", "", _size(ids), self._store.start_now(ids), ids)
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         await self._report("pause", queue, 1, self._store.pause(queue, until), queue, until)
 

@@ -164,6 +164,14 @@ class Inspector(Protocol):
         """
         ...
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        """Make delayed jobs ready now, whatever they wait for (a start time, a retry's pause), and count them.
+
+        Their start time is now; attempts, rank, key and waiters stay as they are. Jobs in any other state are left
+        alone, and one whose time has come by itself is ready already: it does not count.
+        """
+        ...
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         """Hand out nothing of this queue until the moment `until` (None: until `resume`). Running jobs go on."""
         ...

@@ -1,7 +1,8 @@
-"""What the openers of all storages share: options in a URL's query string."""
+"""What all who have to do with a store's URL share: its options, and how it may be shown."""
 
 from __future__ import annotations
 
+import re
 from urllib.parse import SplitResult, parse_qsl
 
 from accoda.errors import InvalidInput
@@ -18,3 +19,15 @@ def options(parts: SplitResult, **known: tuple[str, ...]) -> dict[str, str]:
             raise InvalidInput("url", f"option {name} must be {' or '.join(known[name])}, not {value!r}")
         chosen[name] = value
     return chosen
+
+
+def shown_url(url: str) -> str:
+    """A store's URL that may be printed: without its passwords, wherever they stand in it.
+
+    >>> shown_url("redis://user:secret@host/0")
+    'redis://user:•••@host/0'
+    >>> shown_url("postgresql://host/db?sslpassword=secret&Password=x&pool=3")
+    'postgresql://host/db?sslpassword=•••&Password=•••&pool=3'
+    """
+    url = re.sub(r"(://[^/?#@:]*:)[^/?#]*@", r"\1•••@", url, count=1)
+    return re.sub(r"(password=)[^&#]*", r"\1•••", url, flags=re.IGNORECASE)

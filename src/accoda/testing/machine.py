@@ -226,6 +226,15 @@ class StoreMachine(RuleBasedStateMachine):
         dead = [job.id for job in self.model.browse(queue, "dead", None, 100)]
         self.pair.revive([*self.ids(picks), *dead])
 
+    @rule(picks=st.lists(drafts.picks, max_size=2), job=drafts.jobs, most=st.integers(1, 2))
+    def start_now(self, picks: list[int], job: drafts.DraftJob, most: int) -> None:
+        """Of jobs in any state, and of the latest that are delayed, one of which just came; one may be named twice."""
+        self.pair.enqueue([job._replace(start=("delay", 5000)).at(self.model.now)])
+        delayed = [each.id for each in self.model.browse(job.queue, "delayed", None, 100)]
+        self.pair.start_now([*self.ids(picks), *delayed[-most:]])
+        self.pair.wait([job.queue])
+        self.pair.peek(job.queue, None, None)
+
     @rule(queue=drafts.queues, state=drafts.states, after=drafts.picks, limit=st.integers(0, 3))
     def browse(self, queue: str, state: State, after: int, limit: int) -> None:
         (id,) = self.ids([after])

@@ -21,6 +21,7 @@ from accoda.testing.mutant import Mutant
 from accoda.testing.mutants_bury import BURY
 from accoda.testing.mutants_peek import PEEK
 from accoda.testing.mutants_sqlite import SQLITE
+from accoda.testing.mutants_start import START
 from accoda.testing.world import ManualWorld, World
 
 MUTANTS: dict[str, Mutant] = {
@@ -275,6 +276,7 @@ MUTANTS: dict[str, Mutant] = {
         broken.PurgeIgnoresLimit,
     ),
     **PEEK,
+    **START,
     **SQLITE,
 }
 

@@ -113,6 +113,9 @@ class Pair:
     def revive(self, ids: Sequence[int]) -> None:
         self._both(self.store.revive([self._real(id) for id in ids]), lambda: self.model.revive(ids))
 
+    def start_now(self, ids: Sequence[int]) -> None:
+        self._both(self.store.start_now([self._real(id) for id in ids]), lambda: self.model.start_now(ids))
+
     def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> None:
         self._both(
             self.store.purge(queue, state, before=before, limit=limit),
@@ -150,7 +153,7 @@ class Pair:
     async def _compare_all(self) -> None:
         places = [(queue, state) for queue in QUEUES for state in STATES]
         pages = {place: await self.store.browse(*place, None, MANY) for place in places}
-        self._match_ids([info.id for page in pages.values() for info in page])
+        self._match_ids({info.id: queue for (queue, _), page in pages.items() for info in page})
         for place, page in pages.items():
             assert self._in_model_ids(page) == [_masked(each) for each in self.model.browse(*place, None, MANY)], place
         for id, real in self._real_ids.items():
@@ -158,14 +161,21 @@ class Pair:
         assert _used(await self.store.stats()) == _used(Stats(self.model.stats()))
         assert await self.store.documents("") == self.model.documents("")
 
-    def _match_ids(self, seen: list[int]) -> None:
-        """Pair the ids that are new on either side: both grow, so the lowest belong together."""
-        new = sorted(id for id in seen if id not in self._model_ids)
-        mine = sorted(id for id in self.model.jobs if id not in self._real_ids)
+    def _match_ids(self, seen: dict[int, str]) -> None:
+        """Pair the ids that are new on either side: both grow, so the lowest belong together. `seen` has the queues."""
+        new = sorted((self._count_of(queue), id) for id, queue in seen.items() if id not in self._model_ids)
+        jobs = self.model.jobs.items()
+        mine = sorted((self._count_of(job.new.queue), id) for id, job in jobs if id not in self._real_ids)
         assert len(new) == len(mine), f"the storage has {len(new)} new jobs, the model {len(mine)}"
-        assert not new or new[0] > max(self._model_ids, default=0), "a new id is not above the older ones"
-        for real, id in zip(new, mine, strict=True):
+        last = max(self._model_ids, default=0)
+        assert all(id > last for _, id in new), "a new id is not above the older ones"
+        for (_, real), (_, id) in zip(new, mine, strict=True):
             self._model_ids[real], self._real_ids[id] = id, real
+
+    def _count_of(self, queue: str) -> str:
+        """Whose ids this queue's are. In a Redis Cluster each family counts for itself, so what one call creates in
+        several of them may have its ids in another order; else they are the store's."""
+        return queue.partition(".")[0] if self.world.url.startswith("redis+cluster:") else ""
 
     def _real(self, id: int) -> int:
         return self._real_ids.get(id, UNKNOWN + id)

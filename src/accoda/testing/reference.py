@@ -327,6 +327,16 @@ class Reference:
         job.begin_afresh()
         return True
 
+    def start_now(self, ids: Sequence[int]) -> int:
+        return sum(map(self._start_one_now, ids))
+
+    def _start_one_now(self, id: int) -> bool:
+        job = self.jobs.get(id)
+        if job is None or job.state != "delayed":
+            return False
+        job.state, job.start_time = "ready", self.now
+        return True
+
     def pause(self, queue: str, until: int | None) -> None:
         self.pauses[queue] = until
         self.advance(0)

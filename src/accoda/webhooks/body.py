@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from accoda.envelope import hidden, secret_texts, without_secrets
+from accoda.envelope import has_names, hidden, secret_texts, without_secrets
 from accoda.payload import Codec
 from accoda.webhooks.records import BODY, REASON, Call, Event, Facts, Subject
 
@@ -115,7 +115,7 @@ def _json(field: str, data: bytes | None, secret: tuple[str, ...], notes: list[s
         return None
     try:
         value = _plain.decode(data)
-        if secret and not _has_names(value) and field == "payload":
+        if secret and not has_names(value) and field == "payload":
             notes.append("payload left out: some fields of it are secret, and in this form it has no names of fields")
             return None
         found = msgspec.json.encode(hidden(value, secret))
@@ -134,16 +134,11 @@ def _reason(facts: Facts) -> str | None:
         try:
             value = _plain.decode(facts.payload)
             # Without names of fields, any value in it may be a secret one.
-            found = secret_texts(value, facts.secret) if _has_names(value) else secret_texts({"all": value}, ["all"])
+            found = secret_texts(value, facts.secret) if has_names(value) else secret_texts({"all": value}, ["all"])
             reason = without_secrets(reason, found)
         except Exception:  # nobody can tell what is secret in it
             reason = "not told: the payload has secret fields and cannot be read"
     return None if reason is None else reason[:REASON]
-
-
-def _has_names(value: Any) -> bool:
-    """Whether fields can be found in it by name: a map, or a list of maps."""
-    return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) for one in value))
 
 
 def _too_large(field: str, size: int, room: int) -> str:

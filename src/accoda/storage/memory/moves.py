@@ -1,4 +1,5 @@
-"""How a record moves from one state of its line to another. The caller holds the lock and knows that the move fits."""
+"""How a record moves from one state of its line to another. The caller holds the lock and knows that the move fits,
+but for those that tell whether it did."""
 
 from __future__ import annotations
 
@@ -83,11 +84,26 @@ def bury(record: Record, reason: str, now: int) -> None:
     line.move(record, "dead")
 
 
-def revive(record: Record, now: int) -> None:
+def revive(record: Record, now: int) -> bool:
+    """A dead job is ready again, unless another holds its key."""
+    if record.state != "dead":
+        return False
+    if record.key is not None and record.line.keys.setdefault(record.key, record) is not record:
+        return False
     give_back(record, now)
     begin_afresh(record)
     record.ended_at = None
     start(record)
+    return True
+
+
+def start_now(record: Record, now: int) -> bool:
+    """A delayed job need not wait any longer. It does not come back from anywhere, so its token stays."""
+    if record.state != "delayed":
+        return False
+    record.start_time = now
+    start(record)
+    return True
 
 
 def keep(record: Record, result: bytes | None, now: int) -> None:

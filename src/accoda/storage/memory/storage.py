@@ -6,7 +6,7 @@ Everything happens under one lock, on the lines of `accoda.storage.memory.line`,
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from accoda.clock import Clock, SystemClock
 from accoda.errors import StorageClosed
@@ -83,9 +83,7 @@ class MemoryStorage(Closing):
             if line.is_paused(now):
                 return []
             records = pick(line, count, max_cost)
-            if not records:
-                return []
-            return lease_out(line, records, now, now + round(lease * 1000), clean(worker))
+            return lease_out(line, records, now, now + round(lease * 1000), clean(worker)) if records else []
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         inputs.check_outcomes(outcomes)
@@ -227,12 +225,18 @@ class MemoryStorage(Closing):
             return sum(self._remove(id, now) for id in ids)
 
     async def revive(self, ids: Sequence[int]) -> int:
+        return self._make_ready(ids, self._revive)
+
+    async def start_now(self, ids: Sequence[int]) -> int:
+        return self._make_ready(ids, self._start_now)
+
+    def _make_ready(self, ids: Sequence[int], step: Callable[[int, int], Record | None]) -> int:
         inputs.check_ids(ids)
         with self._lock:
             now = self._now()
-            revived = [record for id in ids if (record := self._revive(id, now))]
-        self._signal.ring({record.line.name for record in revived})
-        return len(revived)
+            moved = [record for id in ids if (record := step(id, now))]
+        self._signal.ring({record.line.name for record in moved})
+        return len(moved)
 
     async def pause(self, queue: str, until: int | None = None) -> None:
         inputs.check_pause(queue, until)
@@ -381,13 +385,10 @@ class MemoryStorage(Closing):
 
     def _revive(self, id: int, now: int) -> Record | None:
         record = self._jobs.get(id)
-        if record is None or record.state != "dead":
-            return None
-        line = record.line
-        if record.key is not None and line.keys.setdefault(record.key, record) is not record:
-            return None
-        moves.revive(record, now)
-        return record
+        return record if record is not None and moves.revive(record, now) else None
+
+    def _start_now(self, id: int, now: int) -> Record | None:
+        return record if (record := self._up_to_date(id, now)) and moves.start_now(record, now) else None
 
     def _next_moment(self, line: Line, now: int) -> int | None:
         """When something may be takable in this queue; now, if it is."""

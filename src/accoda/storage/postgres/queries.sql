@@ -83,6 +83,9 @@ SELECT accoda.remove($1, $2);
 -- name: revive
 SELECT accoda.revive($1, $2);
 
+-- name: start_now
+SELECT accoda.start_now($1, $2);
+
 -- name: pause
 SELECT accoda.pause($1, $2);
 

@@ -54,8 +54,8 @@ class PostgresStorage(Closing):
     What happens when the connection breaks before an answer came (`repeat` below):
     repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
     extend, rerank, pause, resume, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would
-    be too much or the answer wrong: enqueue, write, drop, remove, revive, purge; and settle, which its caller may
-    safely repeat: "lost" may then mean what was applied the first time.
+    be too much or the answer wrong: enqueue, write, drop, remove, revive, start_now, purge; and settle, which its
+    caller may safely repeat: "lost" may then mean what was applied the first time.
     """
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
@@ -291,6 +291,13 @@ class PostgresStorage(Closing):
         inputs.check_ids(ids)
         wanted = [rows.storable(id) for id in ids]
         queues = await self._client.value("revive", self._at(), wanted, repeat=False)
+        self._bell.tell(set(queues))
+        return len(queues)
+
+    async def start_now(self, ids: Sequence[int]) -> int:
+        inputs.check_ids(ids)
+        wanted = [rows.storable(id) for id in ids]
+        queues = await self._client.value("start_now", self._at(), wanted, repeat=False)
         self._bell.tell(set(queues))
         return len(queues)
 

@@ -2,8 +2,8 @@
 
 What is repeated, and why it may be:
 
-- `enqueue`, `settle`, `drop`, `remove`, `revive`, `purge`, `write`, `post` carry a call number, and the script
-  remembers the answer under it until the caller has seen it (lua/parts/once.lua): sent again, it changes nothing.
+- `enqueue`, `settle`, `drop`, `remove`, `revive`, `start_now`, `purge`, `write`, `post` carry a call number, and the
+  script remembers the answer under it until the caller has seen it (lua/parts/once.lua): sent again, it does nothing.
 - `take` names its batch itself: sent again, it gives the same batch. `deliver` leaves a mark for the run.
 - `extend`, `rerank`, `pause`, `resume` set things to what they are already. The rest only reads.
 

@@ -24,6 +24,7 @@ from accoda.model import (
     clean,
     follow_ups,
 )
+from accoda.storage.redis.apart import Post, cut
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.connection import Argument
 from accoda.storage.redis.encode import (
@@ -33,12 +34,11 @@ from accoda.storage.redis.encode import (
     jobs_arguments,
     outcome_arguments,
     rank_text,
-    seal,
     taken_jobs,
     unseal,
 )
 from accoda.storage.redis.keys import Keys, Shard
-from accoda.storage.redis.outbox import Outbox, Run
+from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 from accoda.storage.redis.together import Kind, Shared
@@ -226,10 +226,8 @@ class Jobs:
             start = end
         return answers
 
-    async def _settle_in(
-        self, shard: Shard, outcomes: Sequence[Outcome], posted: Sequence[bytes | str] | None = None
-    ) -> Places:
-        """Outcomes of one shard; their follow-ups belong to it too, or are `posted` in its outbox."""
+    async def _settle_in(self, shard: Shard, outcomes: Sequence[Outcome], posts: Sequence[Post] = ()) -> Places:
+        """Outcomes of one shard, with follow-ups that belong to it too; those in `posts` go to its outbox."""
         queues: dict[str, int] = {}
         names: list[str] = []
         args: list[Argument] = []
@@ -239,12 +237,12 @@ class Jobs:
             outcome_arguments(outcome, number, args)
             if (type(outcome) is Done or type(outcome) is Bury) and outcome.then:
                 following += outcome.then
-        if posted is not None:
-            args += posted
-        elif following:
+        for post in posts:
+            args += (post.place + 1, post.run.name, post.sealed())
+        if following:
             jobs_arguments(following, names, args)
         bases = [self._keys.base(name, shard.partition) for name in (*queues, *names)]
-        head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes))
+        head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes), len(posts))
         keys = [shard.ids, shard.queues, shard.outbox, *bases]
         answer = await self._caller.once(_SETTLE, shard, keys, *head, *args)
         if not answer:
@@ -254,21 +252,22 @@ class Jobs:
         ]
 
     async def _settle_apart(self, outcomes: Sequence[Outcome], sources: Sequence[Shard]) -> list[Refused]:
-        """Leases or follow-ups of several shards: one step for each shard with leases, follow-ups by the outboxes."""
-        runs, run_of = self._runs(outcomes, sources)
+        """Leases or follow-ups of several shards: one step for each shard with leases, see apart.py."""
+        pairs = zip(outcomes, sources, strict=True)
+        tags = [self._shards.tags_of_jobs(follow_ups(outcome), source) for outcome, source in pairs]
+        steps, runs = cut(outcomes, sources, tags, self._caller.new_name)
         refused: dict[int, Refused] = {}
-        for root in dict.fromkeys(source.root for source in sources):
-            mine = [place for place, source in enumerate(sources) if source.root == root]
-            posted: list[bytes | str] = []
-            for place in mine:
-                for run, job in run_of.get(place, ()):
-                    posted += (run.name, seal(run.tag, job))
-            for at, why in await self._settle_in(sources[mine[0]], [outcomes[place] for place in mine], posted):
-                refused[mine[at]] = Refused(outcomes[mine[at]].lease, why)
-        for place, pairs in run_of.items():
-            if place not in refused:
-                for run, job in pairs:
-                    run.jobs.append(job)
+        for step in steps:
+            # New ids have the shard's number, which is not known of a shard that was only looked for.
+            shard = await self._shards.registered(step.shard.tag) if step.stores else step.shard
+            not_applied = dict(await self._settle_in(shard, step.outcomes, step.posts))
+            for at, why in not_applied.items():
+                place = step.places[at]
+                refused[place] = Refused(outcomes[place].lease, why)
+            for post in step.posts:
+                if post.place not in not_applied:
+                    post.run.jobs += post.jobs
+        # After all steps: a node that is away must not keep the other outcomes waiting until their leases end.
         for run, source in runs:
             if not run.jobs:
                 continue
@@ -278,20 +277,6 @@ class Jobs:
             except StorageError:
                 continue  # it is in the outbox, and will be moved on
         return [refused[place] for place in sorted(refused)]
-
-    def _runs(
-        self, outcomes: Sequence[Outcome], sources: Sequence[Shard]
-    ) -> tuple[list[tuple[Run, Shard]], dict[int, list[tuple[Run, NewJob]]]]:
-        """Follow-ups in their order, neighbours with the same way together."""
-        runs: list[tuple[Run, Shard]] = []
-        run_of: dict[int, list[tuple[Run, NewJob]]] = {}
-        for place, outcome in enumerate(outcomes):
-            then = follow_ups(outcome)
-            for job, tag in zip(then, self._shards.tags_of_jobs(then, sources[place]), strict=True):
-                if not runs or runs[-1][0].tag != tag or runs[-1][1].root != sources[place].root:
-                    runs.append((Run(self._caller.new_name(), tag), sources[place]))
-                run_of.setdefault(place, []).append((runs[-1][0], job))
-        return runs, run_of
 
     # -- the others
 

@@ -67,6 +67,11 @@ class Shard(Struct, frozen=True, cache_hash=True):
         return 14 if self.step == 1 else 11
 
     @property
+    def tag(self) -> str:
+        """What is hashed, in a Cluster."""
+        return self.root[self.root.rindex("{") + 1 : -1]
+
+    @property
     def ids(self) -> str:
         return f"{self.root}:ids"
 

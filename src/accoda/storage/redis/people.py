@@ -13,7 +13,7 @@ from accoda.storage.redis.scripts import Script, script
 from accoda.storage.redis.shards import Shards
 
 _FIND, _BROWSE, _REMOVE, _REVIVE = script("find"), script("browse"), script("remove"), script("revive")
-_PAUSE, _PURGE, _INDEX = script("pause"), script("purge"), script("index")
+_START_NOW, _PAUSE, _PURGE, _INDEX = script("start_now"), script("pause"), script("purge"), script("index")
 _AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
 
@@ -61,6 +61,9 @@ class People:
 
     async def revive(self, ids: Sequence[int]) -> int:
         return await self._each(_REVIVE, ids)
+
+    async def start_now(self, ids: Sequence[int]) -> int:
+        return await self._each(_START_NOW, ids)
 
     async def _each(self, script: Script, ids: Sequence[int]) -> int:
         groups: dict[str, tuple[Shard, list[str]]] = {}

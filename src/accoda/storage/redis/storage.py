@@ -185,6 +185,10 @@ class RedisStorage(Closing):
         inputs.check_ids(ids)
         return await self._home.run(self._people.revive(ids))
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        inputs.check_ids(ids)
+        return await self._home.run(self._people.start_now(ids))
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         inputs.check_pause(queue, until)
         await self._home.run(self._people.pause(queue, until))

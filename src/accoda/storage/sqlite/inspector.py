@@ -94,6 +94,25 @@ def revive(tx: Transaction, ids: Sequence[int]) -> int:
     return revived
 
 
+def start_now(tx: Transaction, ids: Sequence[int]) -> int:
+    started = 0
+    for id in ids:
+        apply_own_due(tx, id)
+        found = tx.row("state_of", id)
+        if found is None or found[1] != DELAYED:
+            continue
+        queue, _, _, is_sound, _ = found
+        if not is_sound:
+            set_aside(tx, [id])
+            continue
+        tx.run("start_now", id, tx.now)
+        tx.count(queue, "delayed", -1)
+        tx.count(queue, "ready", 1)
+        tx.touched.add(tx.name_of(queue) or "")
+        started += 1
+    return started
+
+
 def pause(tx: Transaction, name: str, until: int | None) -> None:
     tx.run("set_pause", tx.make_number(name), 1, until)
     tx.touched.add(name)  # the end of the pause is a new moment to wake at

@@ -249,6 +249,10 @@ SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_tim
     fresh_at = attempts + 1, crashes = 0
 WHERE id = ?1;
 
+-- name: start_now
+-- Its attempts stay: it comes back from nowhere.
+UPDATE jobs SET state = 0, sort = rank, start_time = ?2 WHERE id = ?1;
+
 -- name: set_pause
 UPDATE queues SET paused = ?2, paused_until = ?3 WHERE no = ?1;
 

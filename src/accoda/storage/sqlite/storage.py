@@ -138,6 +138,10 @@ class SqliteStorage(Closing):
         inputs.check_ids(ids)
         return await self._writer.run(inspector.revive, ids)
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        inputs.check_ids(ids)
+        return await self._writer.run(inspector.start_now, ids)
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         inputs.check_pause(queue, until)
         await self._writer.run(inspector.pause, queue, until)

@@ -43,8 +43,8 @@ class TarantoolStorage(Closing):
     """Safe to share between threads and event loops, as long as the loop that opened it runs.
 
     When an answer is lost with its connection, the call is sent again. Verbs that go by `once` (enqueue, take, settle,
-    drop, write, remove, revive, purge) carry a receipt, by which the server gives the first answer again. The others
-    only read, or set something to a value (extend, rerank, pause, resume, give_back): twice is the same as once.
+    drop, write, remove, revive, start_now, purge) carry a receipt, by which the server gives the first answer again.
+    The others only read, or set something to a value (extend, rerank, pause, resume, give_back): twice is as once.
     """
 
     def __init__(self, client: Client, clock: Clock | None) -> None:
@@ -226,6 +226,11 @@ class TarantoolStorage(Closing):
         inputs.check_ids(ids)
         revived: int = await self._client.once("revive", (ids,), rows.INT)
         return revived
+
+    async def start_now(self, ids: Sequence[int]) -> int:
+        inputs.check_ids(ids)
+        started: int = await self._client.once("start_now", (ids,), rows.INT)
+        return started
 
     async def pause(self, queue: str, until: int | None = None) -> None:
         inputs.check_pause(queue, until)

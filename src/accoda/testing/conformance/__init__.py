@@ -79,6 +79,7 @@ from accoda.testing.conformance.retention import (
     TestRetention,
 )
 from accoda.testing.conformance.settle import TestGrown, TestSettle
+from accoda.testing.conformance.start_now import TestStartNow, TestStartNowRaces
 from accoda.testing.conformance.stats import (
     TestOldestAge,
     TestStats,
@@ -146,6 +147,8 @@ __all__ = [
     "TestRetry",
     "TestRevive",
     "TestSettle",
+    "TestStartNow",
+    "TestStartNowRaces",
     "TestStartTime",
     "TestStats",
     "TestStorm",

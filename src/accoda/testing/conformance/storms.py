@@ -11,6 +11,7 @@ from accoda.testing.conformance.base import (
     add,
     begin_wait,
     close_to,
+    info_of,
     let_run,
     lost,
     stats_of,
@@ -174,6 +175,17 @@ class TestStorm(Suite):
         assert await store.drop(Q, id, 0)
         stats = await apply_all(store)
         assert (stats.ready, stats.taken, stats.expired) == (SIZE, 0, SIZE + 1)
+
+    async def test_a_start_now_counts_only_what_is_still_to_come(self, store: Store, world: World) -> None:
+        ids = await add(store, *(NewJob(Q, delay=10) for _ in range(SIZE)))
+        due, early = await add(store, NewJob(Q, delay=11), NewJob(Q, rank=-1, delay=HOUR))
+        await world.advance(30)
+        assert await store.start_now([due, early, ids[-1]]) == 1, "the others were due, applied or not"
+        first = (await info_of(store, ids[0])).start_time
+        assert close_to(world, (await info_of(store, due)).start_time, first + 1000)
+        stats = await apply_all(store)
+        assert (stats.ready, stats.delayed) == (SIZE + 2, 0)
+        assert (await store.take(Q, 1))[0].id == early
 
     async def test_what_people_remove_of_it_is_gone(self, store: Store, world: World) -> None:
         jobs = await begin(store, lease=30)

@@ -17,6 +17,8 @@ REASON = "unreadable record: "
 
 async def use_it_all(store: Store, ids: Sequence[int], rng: Random) -> None:
     """Every verb, on every queue, and on a part of the jobs."""
+    between = range(min(ids), max(ids))  # damaged ones too, before anything else has met them
+    await store.start_now([rng.choice(between) for _ in range(200)])
     await store.stats()
     for state in STATES:
         for queue in (QUEUE, OTHER):

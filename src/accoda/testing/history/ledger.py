@@ -113,6 +113,7 @@ class Life(Struct, gc=False, eq=False):
     placings: list[Placing] = _NONE
     removals: list[Touch] = _NONE
     revivals: list[Touch] = _NONE
+    early_starts: list[Touch] = _NONE
     reranks: list[Touch] = _NONE
     sights: list[Sight] = _NONE
 
@@ -283,6 +284,8 @@ def _ids(ledger: Ledger, call: Call) -> None:
         life = ledger.life(id)
         if start.verb == "remove":
             life.removals = [*life.removals, Touch(call, sure)]
+        elif start.verb == "start_now":
+            life.early_starts = [*life.early_starts, Touch(call, sure)]
         else:
             life.revivals = [*life.revivals, Touch(call, sure)]
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Peek, QueueStats, Refused, Retry
 from accoda.testing.history.mutants_bury import EnqueuesThoughRefused, LosesFollowUpsOfTheDead
+from accoda.testing.history.mutants_tokens import ForgetsCrashes, StartsWithAnotherToken
 from accoda.testing.history.toy import Toy
 from accoda.testing.history.trial import Client, Plan, Run, judge
 from accoda.testing.reference import Record, Reference
@@ -143,13 +144,6 @@ class DoesNotGrow(Reference):
         super()._apply(job, outcome)
         if isinstance(outcome, Retry):
             job.attempts -= 1
-
-
-class ForgetsCrashes(Reference):
-    def advance(self, milliseconds: int) -> None:
-        super().advance(milliseconds)
-        for job in self.jobs.values():
-            job.crashes = min(job.crashes, 1)
 
 
 class IgnoresDelays(Reference):
@@ -346,6 +340,7 @@ MUTANTS = (
     Mutant("attempts", GrowsByTwo),
     Mutant("attempts", DoesNotGrow),
     Mutant("attempts", ForgetsCrashes),
+    Mutant("attempts", StartsWithAnotherToken),
     Mutant("attempts", toy=ForgetsTakes),
     Mutant("attempts", toy=TakesAnew),
     Mutant("early", IgnoresDelays),

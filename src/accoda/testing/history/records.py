@@ -173,7 +173,7 @@ class Write(Start, frozen=True, gc=False, tag="write"):
 
 
 class Ids(Start, frozen=True, gc=False, tag="ids"):
-    """`remove` or `revive`."""
+    """`remove`, `revive` or `start_now`."""
 
     ids: tuple[int, ...] = ()
 

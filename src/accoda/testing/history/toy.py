@@ -197,6 +197,9 @@ class Toy(Closing):
     async def revive(self, ids: Sequence[int]) -> int:
         return await self._call(lambda: self.model.revive(ids))
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        return await self._call(lambda: self.model.start_now(ids))
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         await self._call(lambda: self.model.pause(queue, until))
 

@@ -139,7 +139,7 @@ async def _decide(client: Client, job: Job, number: int) -> Outcome:
 
 
 async def meddle(client: Client, calls: int) -> None:
-    """A person who looks at jobs, removes and revives some, moves others, and pauses queues."""
+    """A person who looks at jobs, removes, revives and starts some, moves others, and pauses queues."""
     for _ in range(calls):
         with suppress(StorageUnavailable, VersionConflict):
             await _meddle_once(client)
@@ -157,6 +157,9 @@ async def _meddle_once(client: Client) -> None:
         await store.revive(ids)
     elif kind < 0.4:
         await store.remove(ids)
+    elif kind < 0.5:
+        delayed = await store.browse(queue, "delayed")
+        await store.start_now([info.id for info in choose.sample(delayed, min(2, len(delayed)))])
     elif kind < 0.6:
         await store.rerank([Rank(queue, id, float(choose.randrange(3))) for id in ids])
     elif kind < 0.65:

@@ -66,6 +66,7 @@ class Workload:
             (self._write, 3),
             (self._remove, 1),
             (self._revive, 1),
+            (self._start_now, 1),
         )
 
     def begin(self, model: Reference) -> None:
@@ -173,6 +174,9 @@ class Workload:
 
     def _remove(self) -> Call:
         return Call("remove", ([id for _, id in self._rng.sample(self._ids, min(1, len(self._ids)))],))
+
+    def _start_now(self) -> Call:
+        return Call("start_now", ([id for _, id in self._rng.sample(self._ids, min(5, len(self._ids)))],))
 
     def _revive(self) -> Call:
         return Call("revive", ([id for _, id in self._rng.sample(self._ids, min(5, len(self._ids)))],))

@@ -124,6 +124,9 @@ class SimStore(Closing):
     async def revive(self, ids: Sequence[int]) -> int:
         return await self._call("revive", len(ids), partial(self.core.revive, ids))  # type: ignore[no-any-return]
 
+    async def start_now(self, ids: Sequence[int]) -> int:
+        return await self._call("start_now", len(ids), partial(self.core.start_now, ids))  # type: ignore[no-any-return]
+
     async def pause(self, queue: str, until: int | None = None) -> None:
         await self._call("pause", 1, partial(self.core.pause, queue, until))
 

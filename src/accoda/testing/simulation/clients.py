@@ -151,8 +151,12 @@ async def _act(store: Store, random: Random, now: int) -> None:
             dead = await store.browse(queue, "dead", None, 20)
             if dead:
                 await store.revive([info.id for info in dead])
+        case 5 if random.random() < 0.6:
+            delayed = await store.browse(queue, "delayed", None, 5)
+            if delayed:
+                await store.start_now([info.id for info in delayed])
         case 5:
-            if random.random() < 0.3:
+            if random.random() < 0.7:
                 await store.purge(queue, random.choice(("dead", "done")))
         case 6:
             page = await store.browse(queue, "ready", None, 10)

@@ -13,7 +13,7 @@ from msgspec import Struct
 FAULTS = ("kill", "trap", "pause", "block", "lost", "slow", "outage", "skew", "poison", "inspector")
 """kill -9 at any moment · kill or stop at a chosen call · SIGSTOP · a handler that blocks its loop · lost requests and
 answers · slow calls · the store away for a while · worker clocks off by up to an hour · jobs that kill their worker ·
-a person who pauses, resumes, removes, revives, purges and reranks."""
+a person who pauses, resumes, removes, revives, starts early, purges and reranks."""
 
 
 class Plan(Struct, frozen=True, kw_only=True):

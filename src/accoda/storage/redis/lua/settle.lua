@@ -1,7 +1,7 @@
 -- Applies outcomes to the jobs whose leases are current, then enqueues the follow-ups of the accepted ones.
 --
 -- keys:      calls, ids, queues, outbox, then the base of each queue (those of leases first, then those of follow-ups)
--- arguments: now, call, forget, width, step, number, floor, names, count, then the outcomes, then the follow-ups
+-- arguments: now, call, forget, width, step, number, floor, names, count, posts, then outcomes, posts, follow-ups
 --
 -- An outcome is: "<queue><kind>", id, attempts, and by its kind
 --   d          done, and nothing else to say
@@ -9,13 +9,14 @@
 --   r          retry: start ("+ms" or "@moment"), reason
 --   b          bury: reason
 --   p          bury, with follow-ups: reason, number of follow-ups
--- `names` are the queues of the follow-ups, with commas, when they are stored here: each is the arguments of a job (see
--- parts/add.lua). Else each is two texts, a run and a sealed job: runs go to the outbox, to be moved on to other shards.
+-- Follow-ups are those that are stored here, in the queues `names` (with commas): each is the arguments of a job (see
+-- parts/add.lua). A post is those of one outcome for another shard: the outcome's place (from 1), a run, the sealed
+-- jobs. Runs go to the outbox, to be moved on from there.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
 -- uses:      time once record shelf notes lease kept due
 -- later:     ids aside moves locate add settle
-local names, count = ARGV[8], tonumber(ARGV[9])
-local outcomes, at, follow_ups = {}, 10, 0
+local names, count, posts = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
+local outcomes, at, follow_ups = {}, 11, 0
 local wanted = {}
 for n = 1, count do
   local queue, kind = match(ARGV[at], '^(%d+)(%a)$')
@@ -45,11 +46,17 @@ for n = 1, count do
   end
 end
 
-local earlier = once(follow_ups > 0)
+local posted_at = at
+at = at + 3 * posts
+
+local earlier = once(follow_ups + posts > 0)
 if earlier then
   return earlier
 end
 
+if posts > 0 then
+  call('HLEN', KEYS[4]) -- a key of another type shows here, before anything is changed
+end
 local bases = names ~= '' and rest().bases_of(names)
 local lines = {}
 for base, ids in pairs(wanted) do
@@ -178,25 +185,23 @@ end
 
 local function post()
   local runs = {}
-  for n = 1, count do
-    for _ = 1, outcomes[n].follow_ups do
-      if not outcomes[n].why then
-        runs[ARGV[at]] = (runs[ARGV[at]] or '') .. ARGV[at + 1]
-      end
-      at = at + 2
+  for first = posted_at, posted_at + 3 * posts - 1, 3 do
+    if not outcomes[tonumber(ARGV[first])].why then
+      local sealed = runs[ARGV[first + 1]] or {}
+      runs[ARGV[first + 1]] = sealed
+      sealed[#sealed + 1] = ARGV[first + 2]
     end
   end
   for run, sealed in pairs(runs) do
-    call('HSET', KEYS[4], run, whole(now) .. ' ' .. sealed)
+    call('HSET', KEYS[4], run, whole(now) .. ' ' .. table.concat(sealed))
   end
 end
 
+if posts > 0 then
+  post()
+end
 if follow_ups > 0 then
-  if names == '' then
-    post()
-  else
-    enqueue_here()
-  end
+  enqueue_here()
 end
 if #refused == 0 then
   return ''

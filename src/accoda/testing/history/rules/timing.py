@@ -43,6 +43,10 @@ def _earliest(life: Life, lease: Leased, ledger: Ledger, options: Options) -> tu
         elif placing.call.started > lease.call.ended:
             continue
         setters.append((placing.call, placing.asked.delay, placing.asked.start_at))
+    said = min(call.started for call, *_ in setters)
+    for early in life.early_starts:  # from then on it may be taken; what was said after that counts again
+        if said <= early.call.ended and early.call.started <= lease.call.ended:
+            setters.append((early.call, None, None))
     bounds: list[tuple[float, Call]] = []
     for call, delay, moment in setters:
         since, seconds = call.started, delay or 0.0

@@ -1,0 +1,1 @@
+"""What the HTTP service costs over a bare endpoint that does nothing."""

@@ -1,0 +1,56 @@
+"""`accoda completion`: the script for a shell, and the names of queues while a person types."""
+
+from __future__ import annotations
+
+import click
+
+PATIENCE = 0.3
+"""Seconds that the store has to tell its queues; whoever presses Tab does not wait longer."""
+
+SHELLS = {
+    "bash": 'eval "$(accoda completion bash)"  in ~/.bashrc',
+    "zsh": 'eval "$(accoda completion zsh)"  in ~/.zshrc',
+    "fish": "accoda completion fish > ~/.config/fish/completions/accoda.fish",
+}
+
+
+@click.command(epilog="\b\n" + "\n".join(SHELLS.values()))
+@click.argument("shell", type=click.Choice(list(SHELLS)))
+def completion(shell: str) -> None:
+    """Print a script that completes commands, options and queues in SHELL."""
+    from click.shell_completion import ShellComplete, get_completion_class
+
+    from accoda.cli.commands import accoda
+
+    kind = get_completion_class(shell)
+    assert kind is not None
+    script = kind(accoda, {}, "accoda", "_ACCODA_COMPLETE")
+    click.echo(ShellComplete.source(script))  # bash's own would first ask which bash is here; another may read it
+
+
+def complete_queues(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The queues whose names begin like that, if the store says so in time; else none, and no word of why."""
+    from threading import Thread
+
+    found: list[str] = []
+    words = [*ctx.meta.get("accoda.words", ()), "--url", ctx.params.get("url")]
+    url = words[words.index("--url") + 1]
+    # A thread that may be left behind: a store that does not answer must not keep the shell waiting, and asyncio would
+    # wait for its own threads. Only a list that is complete is put in, by one call, so none is seen half.
+    asker = Thread(target=lambda: found.extend(_queues(url, ctx.params.get("app"))), daemon=True)
+    asker.start()
+    asker.join(PATIENCE)
+    return [name for name in found if name.startswith(incomplete)]
+
+
+def _queues(url: str | None, app: str | None) -> list[str]:
+    from accoda.cli.common import open_app, run
+
+    async def ask() -> list[str]:
+        async with open_app(url, app) as opened:
+            return sorted((await opened.storage.stats()).queues)
+
+    try:
+        return [name for name in run(ask()) if not name.startswith("accoda.")]
+    except Exception:  # a person who types is told nothing but names
+        return []

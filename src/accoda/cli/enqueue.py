@@ -1,0 +1,236 @@
+"""`accoda enqueue`: add one job, or one for each line of a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import click
+
+from accoda.cli.common import StoreOptions, echo_json, progress, read_length, read_moment, run, say, store_options
+from accoda.cli.completion import complete_queues
+from accoda.cli.job import wait_for
+from accoda.cli.jobs import level
+from accoda.errors import InvalidInput, StorageError
+
+if TYPE_CHECKING:
+    from accoda.admin.requests import NewJobRequest
+    from accoda.model import Enqueued
+
+AT_ONCE = 1000
+"""Lines that are stored together, all or none."""
+
+EXAMPLE = """'{"to": "anna"}' or '"text"'"""
+
+KEPT = 300.0
+"""Seconds that a job is kept for whoever waits for its result, if nothing else is said."""
+
+
+@click.command()
+@click.argument("queue", shell_complete=complete_queues)
+@click.argument("payload", required=False)
+@click.option("-f", "--file", metavar="FILE", help="Read the payload here; - is standard input.")
+@click.option("--lines", is_flag=True, help="A job for each line of the file.")
+@click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
+@click.option("--delay", metavar="LENGTH", help="Start after 90, 5m, 1h30m, 2d.")
+@click.option("--at", metavar="MOMENT", help="Start at 2030-01-31T09:00:00Z.")
+@click.option("--key", metavar="TEXT", help="One of a kind in its queue.")
+@click.option(
+    "--on-duplicate", type=click.Choice(["keep", "replace"]), metavar="WHAT", help="keep (default) or replace."
+)
+@click.option("--cost", type=click.IntRange(0, 2**53), metavar="N", help="What it takes of its budget.")
+@click.option("--keep-for", metavar="LENGTH", help="Keep its result so long.")
+@click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--max-retries", type=click.IntRange(0, 1_000_000), metavar="N", help="Bury it after so many.")
+@click.option("--webhook", metavar="URL", help="Call this when it has ended.")
+@click.option("--secret", multiple=True, metavar="FIELD", help="Never show this of its payload; may be repeated.")
+@click.option("--wait", is_flag=True, help="Wait, print its result; exit 1: it failed.")
+@store_options
+def enqueue(store: StoreOptions, queue: str, payload: str | None, **given: Any) -> None:
+    """Add a job with the JSON text PAYLOAD to QUEUE.
+
+    \b
+    accoda enqueue emails '{"to": "anna@example.com"}' --delay 5m
+    accoda enqueue emails --lines --file addresses.jsonl
+    """
+    options = _options(queue, given)
+    with _source(payload, given["file"]) as source:
+        if given["lines"]:
+            run(_many(store, options, _lines_of(source, given)))
+        else:
+            value = read_json(payload if source is None else source.read())
+            run(_one(store, options, value, given["wait"]))
+
+
+def read_json(text: str | bytes | None) -> Any:
+    """The value that a JSON text stands for."""
+    import msgspec
+
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError) as error:  # msgspec's and Unicode's are ValueErrors
+        why = str(error).removeprefix("JSON is malformed: ")
+        raise InvalidInput("payload", f"is no JSON: {why}; write {EXAMPLE}") from None
+
+
+def _options(queue: str, given: dict[str, Any]) -> dict[str, Any]:
+    """What is said of each job, as the request has it."""
+    from accoda.admin.moments import shown
+
+    delay, at, keep_for = given["delay"], given["at"], given["keep_for"]
+    if delay is not None and at is not None:
+        raise InvalidInput("at", "give either --delay or --at, not both")
+    if given["on_duplicate"] is not None and given["key"] is None:
+        raise InvalidInput("on-duplicate", "needs a --key: jobs are kept or replaced by their key")
+    kept = read_length("keep-for", keep_for) if keep_for is not None else KEPT if given["wait"] else None
+    return {
+        "queue": queue,
+        "priority": given["priority"],
+        "delay": None if delay is None else read_length("delay", delay),
+        "scheduled_at": None if at is None else shown(read_moment("at", at)),
+        "key": given["key"],
+        "on_duplicate": given["on_duplicate"],
+        "cost": given["cost"],
+        "keep_for": kept,
+        "name": given["name"],
+        "max_retries": given["max_retries"],
+        "webhook_url": given["webhook"],
+        "secret_fields": given["secret"],
+    }
+
+
+def _lines_of(source: IO[bytes] | None, given: dict[str, Any]) -> Iterable[bytes]:
+    if source is None:
+        raise InvalidInput("lines", "needs a file: --file jobs.jsonl, or --file - for standard input")
+    for option in ("wait", "key"):
+        if given[option]:
+            raise InvalidInput(option, "is for one job, not for many lines")
+    return source
+
+
+class _source:
+    """The file to read, if there is one: `--file`, or `-` in the payload's place."""
+
+    def __init__(self, payload: str | None, file: str | None) -> None:
+        if payload is not None and payload != "-" and file is not None:
+            raise InvalidInput("payload", "give either a payload or --file, not both")
+        self._name = "-" if payload == "-" else file
+        self._file: IO[bytes] | None = None
+
+    def __enter__(self) -> IO[bytes] | None:
+        if self._name == "-":
+            if sys.stdin is None:
+                raise InvalidInput("payload", "is to be read from standard input, which is closed")
+            return sys.stdin.buffer
+        if self._name is not None:
+            try:
+                self._file = Path(self._name).open("rb")
+            except OSError as error:
+                raise InvalidInput("file", f"{self._name} cannot be read: {error.strerror}") from error
+        return self._file
+
+    def __exit__(self, *error: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+async def _one(store: StoreOptions, options: dict[str, Any], payload: Any, wait: bool) -> None:
+    async with store.open(create=True) as app:
+        from accoda.admin import jobs
+        from accoda.admin.requests import NewJobRequest
+
+        try:
+            enqueued = (await jobs.create(app, [NewJobRequest(payload=payload, **options)]))[0]
+        except InvalidInput as error:
+            raise _as_typed(error) from error
+        if wait:
+            echo_json(await wait_for(app, enqueued.id, None))
+        elif store.as_json:
+            echo_json(enqueued)
+        else:
+            say(_told(enqueued, options["queue"]))
+
+
+def _told(enqueued: Enqueued, queue: str) -> str:
+    if enqueued.what == "created":
+        return f"Job {enqueued.id} is in {queue}."
+    return f"Job {enqueued.id} of {queue} has this key already; it was {enqueued.what}."
+
+
+async def _many(store: StoreOptions, options: dict[str, Any], source: Iterable[bytes]) -> None:
+    """Store the lines in batches; where one is wrong, say which, and what was stored before it."""
+    async with store.open(create=True) as app:
+        import asyncio
+
+        from accoda.admin import jobs
+
+        stored, lines = 0, _numbered(source)
+        with progress("Storing", None, quiet=store.as_json) as so_far:
+            while batch := list(islice(lines, AT_ONCE)):
+                try:
+                    await jobs.create(app, _requests(batch, options), batch=True)
+                except InvalidInput as error:
+                    raise _at_line(error, batch, stored) from error
+                except (StorageError, asyncio.CancelledError):
+                    click.echo(f"The {stored:,} jobs before line {batch[0][0]:,} are stored.", err=True)
+                    raise
+                stored += len(batch)
+                so_far(stored)
+    if store.as_json:
+        echo_json({"stored": stored})
+    else:
+        say(f"{stored:,} {'job is' if stored == 1 else 'jobs are'} in {options['queue']}.")
+
+
+def _numbered(source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """The lines that have something in them, each with its number in the file."""
+    return ((number, line) for number, line in enumerate(source, 1) if line.strip())
+
+
+def _requests(batch: list[tuple[int, bytes]], options: dict[str, Any]) -> list[NewJobRequest]:
+    from accoda.admin.requests import NewJobRequest
+
+    requests = []
+    for place, (_, line) in enumerate(batch):
+        try:
+            requests.append(NewJobRequest(payload=read_json(line), **options))
+        except InvalidInput as error:
+            raise InvalidInput(f"jobs[{place}].payload", str(error).removeprefix("payload: ")) from error
+    return requests
+
+
+def _at_line(error: InvalidInput, batch: list[tuple[int, bytes]], stored: int) -> InvalidInput:
+    """The error with the number of its line, and what is stored by now."""
+    place, field, text = _parts(error)
+    line = batch[place][0] if place is not None and place < len(batch) else batch[0][0]
+    kept = f"the {stored:,} jobs before line {batch[0][0]:,} are stored, no others" if stored else "nothing is stored"
+    return InvalidInput(f"line {line:,}", f"{field}: {text}; {kept}")
+
+
+def _as_typed(error: InvalidInput) -> InvalidInput:
+    """The error with the name that the option has here."""
+    _, field, text = _parts(error)
+    return InvalidInput(field, text)
+
+
+def _parts(error: InvalidInput) -> tuple[int | None, str, str]:
+    """The place of the job, the field, and the problem: of `jobs[3].priority: …`."""
+    text = str(error).removeprefix(f"{error.field}: ")
+    head, _, field = error.field.rpartition("].")
+    place = int(head.removeprefix("jobs[")) if head.startswith("jobs[") else None
+    return place, _TYPED.get(field, field), text
+
+
+_TYPED = {
+    "keepFor": "keep-for",
+    "maxRetries": "max-retries",
+    "onDuplicate": "on-duplicate",
+    "scheduledAt": "at",
+    "secretFields": "secret",
+    "webhookUrl": "webhook",
+}

@@ -1,0 +1,227 @@
+"""`accoda job ID`: everything about one job, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from accoda.cli.common import (
+    StoreOptions,
+    ago,
+    card,
+    confirm,
+    echo_json,
+    length,
+    now,
+    present,
+    read_length,
+    run,
+    say,
+    stamp,
+    store_options,
+    yes_option,
+)
+from accoda.cli.groups import Nouns
+from accoda.cli.jobs import in_json, level
+
+if TYPE_CHECKING:
+    from accoda.admin.views import JobView
+    from accoda.app import App
+
+LOOK = 0.5
+"""Seconds between two looks at a job that is followed."""
+A_LONG_TIME = 3600.0
+
+id_argument = click.argument("id", type=click.IntRange(0, 2**63 - 1))
+
+
+@click.group(cls=Nouns, noun="ID")
+def job() -> None:
+    """Show the job ID, or do something with it: accoda job 17 retry."""
+
+
+@job.command()
+@id_argument
+@store_options
+def show(store: StoreOptions, id: int) -> None:
+    """Show everything about it."""
+    present(store, run(_with(store, lambda app: _jobs().get(app, id))), show_job)
+
+
+@job.command()
+@id_argument
+@store_options
+def cancel(store: StoreOptions, id: int) -> None:
+    """Take it back, whether it waits or runs."""
+    _act(store, id, "cancel", "cancelled")
+
+
+@job.command()
+@id_argument
+@store_options
+def retry(store: StoreOptions, id: int) -> None:
+    """Run it again if it is dead, or now if it is delayed."""
+    _act(store, id, "retry", "ready to run")
+
+
+@job.command()
+@id_argument
+@yes_option
+@store_options
+def delete(store: StoreOptions, id: int, yes: bool) -> None:
+    """Delete it, in whatever state it is."""
+    confirm(f"Delete job {id}, with its payload and result", yes)
+    _act(store, id, "delete", "deleted")
+
+
+@job.command()
+@id_argument
+@click.argument("level", type=level, metavar="LEVEL")
+@store_options
+def priority(store: StoreOptions, id: int, level: str) -> None:
+    """Make it CRITICAL, HIGH, NORMAL or LOW, while it waits."""
+    _act(store, id, "set_priority", f"{level} now", level)
+
+
+@job.command()
+@id_argument
+@click.option("--wait", metavar="LENGTH", default="0", help="Wait for it, up to a length such as 30s.")
+@store_options
+def result(store: StoreOptions, id: int, wait: str) -> None:
+    """Print what its handler returned, as JSON."""
+    seconds = read_length("wait", wait)
+    echo_json(run(_with(store, lambda app: wait_for(app, id, seconds))))
+
+
+@job.command()
+@id_argument
+@store_options
+def follow(store: StoreOptions, id: int) -> None:
+    """Say what becomes of it until it has ended.
+
+    Exit with 1 if it failed.
+    """
+    last: JobView = run(_with(store, lambda app: _follow(app, id, store.as_json)))
+    if last.state == "dead":
+        raise click.exceptions.Exit(1)
+
+
+async def wait_for(app: App, id: int, seconds: float | None) -> Any:
+    """The result of a job, with what is secret hidden. None: however long it takes."""
+    from accoda.errors import JobFailed, ResultTimeout
+
+    while True:
+        job: JobView = await _jobs().wait_result(app, id, A_LONG_TIME if seconds is None else seconds)
+        if job.state == "dead":
+            raise JobFailed(id, job.reason or "")
+        if job.state == "done":
+            return job.result
+        if seconds is not None:
+            raise ResultTimeout(id, seconds, job.state)
+
+
+def show_job(job: JobView) -> None:
+    """A card."""
+    moment = now()
+
+    def at(value: str | None) -> str | None:
+        return f"{stamp(value)}, {ago(value, moment)}" if value else None
+
+    hook = f"{job.webhook_url} on {' and '.join(job.webhook_on or ())}" if job.webhook_url else None
+    card(
+        f"job {job.id}" + (f": {job.name}" if job.name else ""),
+        [
+            ("queue", job.queue),
+            ("state", job.state),
+            ("progress", progress_of(job)),
+            ("priority", job.priority or f"rank {job.rank:g}"),
+            ("created", at(job.created_at)),
+            ("starts", at(job.scheduled_at) if job.state == "delayed" else None),
+            ("taken", at(job.taken_at)),
+            ("worker", job.worker),
+            ("lease until", at(job.lease_until)),
+            ("ended", at(job.ended_at)),
+            ("attempts", _attempts(job)),
+            ("crashes", job.crashes or None),
+            ("reason", job.reason),
+            ("fingerprint", job.fingerprint if job.state == "dead" else None),
+            ("cost", job.cost or None),
+            ("key", job.key),
+            ("waiters", job.waiters or None),
+            ("kept for", length(job.keep_for) if job.keep_for else None),
+            ("webhook", hook),
+            ("schedule", f"{job.schedule}, tick of {stamp(job.tick)}" if job.schedule and job.tick else job.schedule),
+            ("payload", in_json(job.payload, 2)),
+            ("result", in_json(job.result, 2) if job.result is not None else None),
+        ],
+    )
+
+
+def progress_of(job: JobView) -> str | None:
+    """How far it is, in words."""
+    if job.progress is None:
+        return None
+    share = f"{job.progress.fraction:.0%}" if job.progress.fraction is not None else ""
+    return " ".join(word for word in (share, job.progress.message) if word) or None
+
+
+def _attempts(job: JobView) -> str:
+    return str(job.attempts) + (f", at most {job.max_retries} retries" if job.max_retries is not None else "")
+
+
+async def _follow(app: App, id: int, as_json: bool) -> JobView:
+    """Print each change until the job has ended. One that is gone was done, and its queue keeps no results."""
+    import asyncio
+
+    from accoda.errors import JobNotFound
+
+    said, last = "", None
+    while True:
+        try:
+            job: JobView = await _jobs().get(app, id)
+        except JobNotFound:
+            if last is None:
+                raise
+            # A dead job stays, so this one did not fail.
+            click.echo(f"{stamp(now())}  gone: done and not kept, or deleted", err=as_json)
+            return last
+        last = job
+        line = " · ".join(part for part in (job.state, progress_of(job), _why(job)) if part)
+        if line != said:
+            say(f"{stamp(now())}  {line}", err=as_json)
+            said = line
+        if job.state in ("dead", "done"):
+            if as_json:
+                echo_json(job)
+            return job
+        await asyncio.sleep(LOOK)
+
+
+def _why(job: JobView) -> str | None:
+    if job.state == "taken":
+        return f"by {job.worker}" if job.worker else None
+    if job.state == "done":
+        return in_json(job.result) if job.result is not None else None
+    return job.reason if job.state in ("dead", "delayed", "ready") else None
+
+
+def _act(store: StoreOptions, id: int, verb: str, done: str, *given: str) -> None:
+    """Do one thing with a job, and say so."""
+    answer = run(_with(store, lambda app: getattr(_jobs(), verb)(app, id, *given)))
+    if store.as_json:
+        echo_json(answer if answer is not None else {"id": id, "done": done})
+    else:
+        click.echo(f"Job {id} is {done}.")
+
+
+async def _with(store: StoreOptions, ask: Callable[[App], Awaitable[Any]]) -> Any:
+    async with store.open() as app:
+        return await ask(app)
+
+
+def _jobs() -> Any:
+    from accoda.admin import jobs
+
+    return jobs

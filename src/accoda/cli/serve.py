@@ -1,0 +1,189 @@
+"""`accoda serve`: run the HTTP service."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from accoda.cli.common import shown_url
+from accoda.errors import AccodaError, InvalidInput
+
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.http.security import Security
+
+log = logging.getLogger("accoda.http")
+
+GRACE = 4
+"""Seconds that open requests get when it is stopped; with what follows, it is gone within five."""
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+@click.command()
+@click.argument("app", required=False, metavar="[MODULE:APP]")
+@click.option("--url", metavar="URL", help="Where the jobs are. Or ACCODA_URL.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that it is reached by.")
+@click.option("--allow-origin", "origins", multiple=True, metavar="ORIGIN", help="Whose pages may call it (CORS).")
+@click.option("--no-auth", is_flag=True, help="Ask nobody for a token.")
+@click.option("--rate", type=float, default=20_000.0, show_default=True, help="Requests a second for each token.")
+@click.option("--max-body", default="16MiB", show_default=True, metavar="SIZE", help="The largest request.")
+@click.option("--no-errands", is_flag=True, help="Leave schedules and webhooks to workers.")
+@click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
+@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), default="INFO", show_default=True)
+def serve(app: str | None, **given: Any) -> None:
+    """Run the HTTP service.
+
+    It listens on loopback. On any other address it needs a token in the store
+    (accoda tokens create), or --no-auth. SIGTERM or Ctrl-C ends it with 0.
+    """
+    from accoda.cli.common import run
+    from accoda.http.extra import require
+    from accoda.http.security import check_start
+    from accoda.runtime.logs import configure
+
+    require()
+    configure(given["log_format"], given["log_level"].upper())
+    security = _security(given)
+    served = _load(app, given["url"])
+    check_start(security, run(_has_tokens(served)), shown_url(served.url))
+    if security.no_auth:
+        log.warning("--no-auth: whoever reaches %s may do everything", security.host)
+    if served.url.startswith("memory:"):
+        click.echo("Note: the jobs of memory:// end with this process.", err=True)
+    sys.exit(_serve(served, security, given))
+
+
+def _security(given: dict[str, Any]) -> Security:
+    from accoda.http.security import Limits, Security
+    from accoda.http.security.hosts import Hosts
+    from accoda.http.security.origins import Origins
+
+    security = Security(
+        host=given["host"],
+        allow_hosts=given["hosts"],
+        allow_origins=given["origins"],
+        no_auth=given["no_auth"],
+        rate=given["rate"],
+        limits=Limits(body=_size(given["max_body"])),
+    )
+    Hosts(security.host, security.allow_hosts)  # what is wrong with them is said before anything is opened
+    Origins(security.allow_origins)
+    return security
+
+
+def _size(text: str) -> int:
+    from accoda.limits import BY_NAME
+
+    try:
+        return BY_NAME["payload"].read(text)
+    except ValueError as error:
+        raise InvalidInput("max-body", f"{error}; such as 16MiB") from error
+
+
+def _load(app: str | None, url: str | None) -> App:
+    from accoda.app import App
+    from accoda.connections import Connections
+
+    if app is None:
+        return App(url)
+    from accoda.cli.loading import load_app
+
+    loaded = load_app(app)
+    if url is not None and url != loaded.url:
+        loaded.url = url
+        loaded.connections = Connections(url, loaded.connections.clock)
+    return loaded
+
+
+async def _has_tokens(app: App) -> bool:
+    """Whether a token is there; also whether the store is."""
+    from accoda.http.security.tokens import PREFIX, read
+
+    async with app:
+        return bool(read(await app.storage.documents(PREFIX)))
+
+
+def _serve(app: App, security: Security, given: dict[str, Any]) -> int:
+    from accoda.http import ServiceOptions, create_service
+    from accoda.http.server import Server, configuration, leave_of
+
+    options = ServiceOptions(policy=security, errands=not given["no_errands"], max_body=security.limits.body)
+    service = create_service(app, options)
+    listener = _listen(security.host, given["port"])
+    address = _address(security.host, listener.getsockname()[1])
+    config = configuration(service, proxy_headers=False, timeout_graceful_shutdown=GRACE)
+    server = Server(config, leave=leave_of(service), started=lambda: _tell(address, app.url))
+    _quiet_uvicorn()
+    _end_well(server)
+    with listener:
+        server.run(sockets=[listener])
+    return 0 if server.started else 3
+
+
+def _tell(address: str, url: str) -> None:
+    from accoda.http.server import spare_the_collector
+
+    spare_the_collector()
+    click.echo(f"Accoda serves {address} (API), /docs, store {shown_url(url)}")  # one line: programs wait for it
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A socket that is bound, so that what is wrong with the address is known before the service starts."""
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError) as error:
+        raise InvalidInput("host", f"{host!r:.100} is no address or name of this machine") from error
+    family, kind, protocol, _, address = found[0]
+    listener = socket.socket(family, kind, protocol)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        listener.close()
+        raise _cannot_listen(host, port, error) from error
+    return listener
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> AccodaError:
+    if error.errno == errno.EADDRINUSE:
+        return AccodaError(f"port {port} of {host} is in use; choose another one with --port, or 0 for any")
+    if error.errno == errno.EACCES:
+        return AccodaError(f"port {port} of {host} may not be opened by this user; choose one from 1024 on with --port")
+    if error.errno == errno.EADDRNOTAVAIL:
+        return InvalidInput("host", f"{host!r:.100} is no address of this machine")
+    return AccodaError(f"cannot listen on port {port} of {host}: {error.strerror}")
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _quiet_uvicorn() -> None:
+    """Its errors go where ours go. A line for each malformed request would let anybody fill the log."""
+    uvicorn = logging.getLogger("uvicorn")
+    uvicorn.setLevel(logging.ERROR)
+    uvicorn.handlers = list(logging.getLogger("accoda").handlers)
+    uvicorn.propagate = False
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+
+
+def _end_well(server: Any) -> None:
+    """uvicorn raises the signal again that ended it, for whoever had a handler before: ended as asked is a 0.
+
+    A signal that comes before uvicorn listens to them ends the process as well.
+    """
+
+    def ended(number: int, frame: object) -> None:
+        if not server.should_exit:
+            raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, ended)

@@ -1,0 +1,218 @@
+"""`accoda webhooks`: the delivery log, the key that signs, and a message to try a receiver with."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from accoda.cli.common import (
+    Column,
+    StoreOptions,
+    ago,
+    answer_is_no,
+    card,
+    confirm,
+    echo_json,
+    length,
+    now,
+    run,
+    say,
+    stamp,
+    store_options,
+    table,
+    yes_option,
+)
+from accoda.cli.draw import json_text
+from accoda.cli.groups import Defaulting
+
+if TYPE_CHECKING:
+    from accoda.model import State
+    from accoda.webhooks import Delivery
+    from accoda.webhooks.decide import Attempt
+    from accoda.webhooks.keys import Keys
+
+STATES = ("ready", "delayed", "taken", "dead", "done")
+COLUMNS = (
+    Column("id"),
+    Column("state"),
+    Column("status", right=True),
+    Column("tries", right=True),
+    Column("event"),
+    Column("url", cut=True),
+    Column("when"),
+)
+
+
+@click.group(cls=Defaulting)
+def webhooks() -> None:
+    """Calls when jobs are done or dead: the delivery log, and the key that signs.
+
+    Without a command: list.
+    """
+
+
+@webhooks.command("list")
+@click.option("--state", type=click.Choice(STATES), help="Only these: delayed ones failed and are tried again.")
+@click.option("--before", type=int, metavar="ID", help="Only calls before this one: the next page.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
+@store_options
+def list_calls(store: StoreOptions, state: State | None, before: int | None, limit: int) -> None:
+    """What was sent where and what came back, the newest first."""
+    found = run(_list(store, state, before, limit))
+    if store.as_json:
+        echo_json(found)
+        return
+    if not found:
+        click.echo("No calls." if state is None and before is None else "No such calls.")
+        return
+    table(COLUMNS, [_row(one) for one in found])
+    if len(found) == limit:
+        click.echo(f"Older ones: accoda webhooks --before {found[-1].id}")
+
+
+@webhooks.command("show")
+@click.argument("id", type=int)
+@store_options
+def show_call(store: StoreOptions, id: int) -> None:
+    """All that is known of one call, and the message that it sends."""
+    found, message = run(_show(store, id))
+    if store.as_json:
+        import msgspec
+
+        echo_json({"delivery": found, "message": None if message is None else msgspec.Raw(message)})
+        return
+    card(f"Call {found.id}", _facts(found))
+    if message is not None:
+        click.echo()
+        click.echo(json_text(message))
+
+
+@webhooks.command("redeliver")
+@click.argument("id", type=int)
+@store_options
+def redeliver_call(store: StoreOptions, id: int) -> None:
+    """Send a call again, now. The message has the same id, so a receiver that has it already can drop it."""
+    sent = run(_redeliver(store, id))
+    if store.as_json:
+        echo_json({"id": sent})
+    else:
+        click.echo(f"Call {id} is sent again{'' if sent == id else f', as call {sent}'}.")
+
+
+@webhooks.command("secret")
+@click.option("--rotate", is_flag=True, help="Make a new key. The old one signs too, for a day.")
+@yes_option
+@store_options
+def secret_key(store: StoreOptions, rotate: bool, yes: bool) -> None:
+    """Show the key by which receivers check who sent a message; keep it secret."""
+    if rotate:
+        confirm("Make a new key, and let the old one sign for one day more", yes)
+    keys = run(_keys(store, rotate))
+    if store.as_json:
+        echo_json({"key": keys.current, "since": _text(keys.since), "previous": _previous(keys)})
+        return
+    click.echo(keys.current)
+    for old in keys.previous:
+        if old.until > now():
+            click.echo(f"An old key signs too, until {stamp(old.until)}.", err=True)
+
+
+@webhooks.command("test")
+@click.argument("url_to_call", metavar="URL")
+@store_options
+def send_test(store: StoreOptions, url_to_call: str) -> None:
+    """Sign and send one test message, and say what came back. Ends with 1 if it was not delivered."""
+    from accoda.webhooks.decide import Answer, why
+
+    attempt = run(_test(store, url_to_call))
+    good = isinstance(attempt, Answer) and 200 <= attempt.status < 300
+    if store.as_json:
+        echo_json({"delivered": good, **_attempt(attempt)})
+    elif isinstance(attempt, Answer) and good:
+        say(f"Delivered: HTTP {attempt.status} in {attempt.ms} ms. {attempt.text}".rstrip())
+    else:
+        answer_is_no(f"Not delivered: {why(attempt)}")
+    if not good:
+        raise click.exceptions.Exit(1)
+
+
+async def _list(store: StoreOptions, state: State | None, before: int | None, limit: int) -> list[Delivery]:
+    from accoda.webhooks import deliveries
+
+    async with store.open() as app:
+        return await deliveries(app.storage, state=state, before=before, limit=limit)
+
+
+async def _show(store: StoreOptions, id: int) -> tuple[Delivery, bytes | None]:
+    from accoda.webhooks.log import find
+
+    async with store.open() as app:
+        return await find(app.storage, id)
+
+
+async def _redeliver(store: StoreOptions, id: int) -> int:
+    from accoda.webhooks import redeliver
+
+    async with store.open() as app:
+        return await redeliver(app.storage, id)
+
+
+async def _keys(store: StoreOptions, renew: bool) -> Keys:
+    from accoda.webhooks import keys
+
+    async with store.open() as app:
+        return await (keys.rotate if renew else keys.show)(app.storage, now())
+
+
+async def _test(store: StoreOptions, url: str) -> Attempt:
+    from accoda.webhooks.ping import ping
+
+    async with store.open() as app:
+        return await ping(app.storage, url)
+
+
+def _row(one: Delivery) -> tuple[object, ...]:
+    return (one.id, one.state, one.status, one.tries, one.event, one.url, _when(one))
+
+
+def _when(one: Delivery) -> str:
+    """What a person wants to know of the time: when it is tried again, or how long ago it ended or began."""
+    return ago(one.next_at or one.ended_at or one.created_at, now())
+
+
+def _facts(one: Delivery) -> list[tuple[str, object]]:
+    return [
+        ("state", one.state),
+        ("url", one.url),
+        ("event", one.event),
+        ("message id", one.message),
+        ("job", None if one.job is None else f"{one.job} of {one.queue}"),
+        ("tries", one.tries),
+        ("status", one.status),
+        ("took", None if one.ms is None else length(one.ms / 1000)),
+        ("answer", one.answer),
+        ("reason", one.reason),
+        ("created", stamp(one.created_at)),
+        ("next try", None if one.next_at is None else f"{stamp(one.next_at)} ({ago(one.next_at, now())})"),
+        ("ended", None if one.ended_at is None else stamp(one.ended_at)),
+    ]
+
+
+def _attempt(attempt: Attempt) -> dict[str, Any]:
+    from accoda.webhooks.decide import Answer, why
+
+    if isinstance(attempt, Answer):
+        told = {"status": attempt.status, "ms": attempt.ms, "answer": attempt.text}
+        return told if 200 <= attempt.status < 300 else {**told, "reason": why(attempt)}
+    return {"status": None, "reason": attempt.reason}
+
+
+def _previous(keys: Keys) -> list[dict[str, str]]:
+    return [{"key": old.key, "until": _text(old.until)} for old in keys.previous if old.until > now()]
+
+
+def _text(moment: int) -> str:
+    from accoda.webhooks.body import moment as text
+
+    return text(moment)

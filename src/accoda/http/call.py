@@ -1,0 +1,123 @@
+"""What a handler of the service is given, and what it may give back beside a plain value."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable, MutableMapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.http.options import ServiceOptions
+    from accoda.http.polls import Polls
+
+B = TypeVar("B")
+Q = TypeVar("Q")
+P = TypeVar("P")
+T = TypeVar("T")
+
+Headers = Iterable[tuple[str, str]]
+
+
+class Who(Protocol):
+    """Who calls: a name for the log, and what he may do."""
+
+    @property
+    def name(self) -> str: ...
+
+    def may(self, scope: str) -> bool: ...
+
+
+class Anybody:
+    """Who calls a service that asks for no token."""
+
+    name = "anybody"
+
+    def may(self, scope: str) -> bool:
+        return True
+
+
+ANYBODY = Anybody()
+
+
+class Answer(Struct, frozen=True):
+    """A value with another status than the usual one, or with headers. `value` None with status 204: no body."""
+
+    value: Any
+    status: int | None = None
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class Raw(Struct, frozen=True):
+    """Bytes as they are."""
+
+    body: bytes
+    content_type: str
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+class ClientGone(Exception):
+    """The caller hung up while he was waiting: nobody is there to answer."""
+
+
+class Call(Generic[B, Q, P]):
+    """One request: the decoded body, query and path of the operation's types, and who sent it."""
+
+    __slots__ = ("_polls", "_receive", "_scope", "app", "body", "options", "path", "query", "raw", "who")
+
+    def __init__(
+        self, app: App, options: ServiceOptions, polls: Polls, scope: MutableMapping[str, Any], receive: Any
+    ) -> None:
+        self.app = app
+        self.options = options
+        self._polls = polls
+        self._scope = scope
+        self._receive = receive
+        self.who: Who = scope.get("accoda.who", ANYBODY)
+        self.body: B
+        self.query: Q
+        self.path: P
+        self.raw = b""
+        """The body as it came."""
+
+    def header(self, name: str) -> str | None:
+        """The value of a header, or None; of one that came twice, the first."""
+        wanted = name.lower().encode("latin-1")
+        for key, value in self._scope["headers"]:
+            if key == wanted:
+                return str(value, "latin-1")
+        return None
+
+    @property
+    def target(self) -> str:
+        """The path that was asked for."""
+        return str(self._scope["path"])
+
+    async def poll(self, waiting: Coroutine[Any, Any, T]) -> T | None:
+        """Wait for something on behalf of the caller; None: the service is leaving, so answer as if time were up.
+
+        Raises `ClientGone` when the caller hangs up. Either way `waiting` is cancelled first: it must be something
+        that loses nothing by that, a wait and not a take.
+        """
+        work = asyncio.ensure_future(waiting)
+        gone = asyncio.ensure_future(self._hung_up())
+        leaving = self._polls.enter()
+        try:
+            await asyncio.wait((work, gone, leaving), return_when=asyncio.FIRST_COMPLETED)
+            # The hang-up first: whatever the wait found, nobody is there to be told.
+            if gone.done():
+                raise ClientGone
+            return work.result() if work.done() else None
+        finally:
+            self._polls.leave(leaving)
+            for future in (work, gone):
+                future.cancel()
+            # Both are waited for, so that no cancelled call is still at work in the store when the answer goes out.
+            await asyncio.gather(work, gone, return_exceptions=True)
+
+    async def _hung_up(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

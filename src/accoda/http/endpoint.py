@@ -1,0 +1,124 @@
+"""One operation at work: check, read, handle, answer. Everything that can be made before the first request is."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from msgspec import json
+from msgspec.structs import fields
+
+from accoda.http.call import ANYBODY, Answer, Call, ClientGone, Headers, Raw
+from accoda.http.operation import Nothing, Operation
+from accoda.http.problems import ProblemError, from_error, send_problem
+from accoda.http.reading import BodyReader, TextReader, check_json, query_texts, read_body
+from accoda.http.security.who import check_scope
+
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.http.options import ServiceOptions
+    from accoda.http.polls import Polls
+
+Scope = MutableMapping[str, Any]
+
+_JSON = (b"content-type", b"application/json")
+_FRESH = (b"cache-control", b"no-store")
+_NO_GUESS = (b"x-content-type-options", b"nosniff")
+_OWN = (b"cross-origin-resource-policy", b"same-origin")
+_HEAD = b"".join(b"%b: %b\r\n" % header for header in (_JSON, _FRESH, _NO_GUESS, _OWN))
+
+
+class Endpoint:
+    """Answers the requests of one operation."""
+
+    __slots__ = ("_app", "_body", "_no_query", "_options", "_path", "_polls", "_query", "_short", "operation")
+
+    def __init__(self, operation: Operation, app: App, options: ServiceOptions, polls: Polls) -> None:
+        self.operation = operation
+        self._app = app
+        self._options = options
+        self._polls = polls
+        self._short = operation.method == "POST"  # GET is HEAD too, whose answers have no body
+        self._body = (
+            None if operation.request is None else BodyReader(operation.request, optional=operation.body_optional)
+        )
+        self._path = None if operation.path_type is Nothing else TextReader(operation.path_type)
+        self._query = TextReader(operation.query)
+        self._no_query = self._query({}) if _all_optional(operation) else None
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        try:
+            answer = await self.operation.handler(await self._read(scope, receive))
+            if self._short and (wire := scope.get("accoda.wire")) is not None and self._answer(wire, answer):
+                return
+            start, body = self._render(answer)
+        except ClientGone:
+            return
+        except Exception as error:
+            await send_problem(send, from_error(error))
+            return
+        await send(start)
+        await send({"type": "http.response.body", "body": body})
+
+    async def _read(self, scope: Scope, receive: Any) -> Call[Any, Any, Any]:
+        needed = self.operation.scope
+        if needed is not None and not scope.get("accoda.who", ANYBODY).may(needed):
+            check_scope(scope["accoda.who"], needed)
+        call: Call[Any, Any, Any] = Call(self._app, self._options, self._polls, scope, receive)
+        if self._path is not None:
+            call.path = self._path(scope["path_params"])
+        raw = scope["query_string"]
+        call.query = self._no_query if not raw and self._no_query is not None else self._query(query_texts(raw))
+        body = scope.pop("accoda.body", None)
+        if body is None:
+            body = await read_body(scope, receive, self._options.max_body)
+        if self._body is not None:
+            if body or not self._body.optional:
+                check_json(scope)
+            call.raw = body
+            call.body = self._body(body)
+        elif body:
+            raise ProblemError("invalid", "body: this operation reads no body; send none", field="body")
+        return call
+
+    def _answer(self, wire: Any, answer: Any) -> bool:
+        """Answer in one write, past ASGI's messages, where that is possible; see `security.protocol.Wire`."""
+        status, head = self.operation.status, _HEAD
+        if type(answer) is Answer:
+            status = answer.status or status
+            for name, value in answer.headers:
+                if not value.isprintable():
+                    return False
+                head += f"{name}: {value}\r\n".encode("latin-1")
+            answer = answer.value
+        if type(answer) is Raw or status == 204:
+            return False
+        sent: bool = wire.answer(status, head, _encode(answer))
+        return sent
+
+    def _render(self, answer: Any) -> tuple[dict[str, Any], bytes]:
+        """The first message of the answer, and its body."""
+        status, kind = self.operation.status, _JSON
+        more: Headers = ()
+        if type(answer) is Raw:
+            status, more, body = answer.status, answer.headers, answer.body
+            kind = (b"content-type", answer.content_type.encode("latin-1"))
+            headers = [kind, (b"content-length", b"%d" % len(body)), _NO_GUESS]
+        else:
+            if type(answer) is Answer:
+                status, more, answer = answer.status or status, answer.headers, answer.value
+            if status == 204:
+                body, headers = b"", [_FRESH]
+            else:
+                body = _encode(answer)
+                headers = [kind, (b"content-length", b"%d" % len(body)), _FRESH, _NO_GUESS]
+        for name, value in more:
+            headers.append((name.encode("latin-1"), value.encode("latin-1")))
+        return {"type": "http.response.start", "status": status, "headers": headers}, body
+
+
+def _all_optional(operation: Operation) -> bool:
+    return not any(field.required for field in fields(operation.query))
+
+
+_encode = json.Encoder().encode

@@ -1,0 +1,223 @@
+"""The OpenAPI 3.1 document, made from the table of operations: what is checked and what is written cannot differ."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import version
+from typing import Any
+
+import msgspec
+
+from accoda.admin.requests import NewJobRequest
+from accoda.http.operation import JSON, Header, Link, Nothing, Operation, Reply
+from accoda.http.problems import KINDS, PROBLEM_JSON, Problem
+from accoda.http.resources.common import OwnQueuePath
+
+SCOPES = {
+    "read": "look at jobs, queues, dead letters, schedules, workers, budgets",
+    "enqueue": "create jobs and ask for their results",
+    "work": "take, settle and extend jobs",
+    "admin": "change and delete what is there: cancel, retry, pause, purge, replay, schedules",
+}
+ABOUT = """An API over the jobs of one store.
+
+Names are in camelCase. Moments are RFC 3339 with an offset (`2030-01-01T09:00:00Z`), lengths of time are seconds, ids
+are numbers. What is wrong is told as a problem document (RFC 9457) that names the field. Unknown fields and parameters
+are refused. Pages are read on with the `next` of the last one as `cursor`."""
+SCHEDULES = frozenset({"NewSchedule", "ScheduleSpec", "ScheduleChange"})
+"""Types with a queue of the user's in them, beside `NewJobRequest`."""
+_REF = "#/components/schemas/{name}"
+
+
+def document(
+    table: Sequence[Operation], *, secured: bool, needs_token: bool = True, demands: Sequence[str] = ()
+) -> dict[str, Any]:
+    """The whole document. `secured`: a guard stands before the service. `needs_token`: it lets nobody in without one,
+    so every operation asks for it; on loopback it needs none until there is one.
+
+    `demands` are the queues of this service's app whose jobs are made by requests, and not by hand.
+    """
+    table = [operation for operation in table if not operation.hidden]
+    schemas = _Schemas(table)
+    if demands:
+        schemas.leave_out(demands)
+    paths: dict[str, dict[str, Any]] = {}
+    for operation in table:
+        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas, secured)
+        if operation.scope is not None and secured and needs_token:
+            paths[operation.path][operation.method.lower()]["security"] = [{"bearer": [operation.scope]}]
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "Accoda", "version": version("accoda"), "description": ABOUT},
+        "servers": [{"url": "/", "description": "this service"}],
+        "tags": [{"name": group} for group in dict.fromkeys(operation.group for operation in table)],
+        "paths": paths,
+        "components": {"schemas": schemas.components, "securitySchemes": {"bearer": _bearer()}},
+        "x-scopes": SCOPES,
+        "x-problems": {
+            name: {"status": kind.status, "title": kind.title, "description": kind.description}
+            for name, kind in KINDS.items()
+        },
+    }
+
+
+class _Schemas:
+    """The schema of every type in the table, made together so that they share their components."""
+
+    def __init__(self, table: Iterable[Operation]) -> None:
+        types: list[Any] = [Problem]
+        for operation in table:
+            types += [operation.path_type, operation.query]
+            types += [] if operation.request is None else [operation.request]
+            types += [reply.type for reply in operation.replies.values() if reply.type is not None]
+        self._types = types
+        self._schemas, self.components = msgspec.json.schema_components(types, ref_template=_REF)
+        for operation in table:
+            if operation.rules:
+                self.components[operation.request.__name__].update(operation.rules)
+        # Parameters are written where they are used: no component of the document speaks of a query as an object.
+        self._parameters: dict[str, Any] = {}
+        for operation in table:
+            for kind in (operation.path_type, operation.query):
+                found = self.components.pop(kind.__name__, None)
+                if found is not None:
+                    self._parameters[kind.__name__] = found
+
+    def leave_out(self, queues: Sequence[str]) -> None:
+        """Say of every place for a user's queue that it is none of these, and none of their companions."""
+        names = "|".join(re.escape(queue) for queue in queues)
+        others = {"not": {"pattern": rf"^({names})(\..*)?$"}}
+        new = self.components[NewJobRequest.__name__]
+        new["allOf"] = [*new.get("allOf", []), {"properties": {"queue": others, "type": others}}]
+        for name in SCHEDULES & self.components.keys():
+            made = self.components[name]
+            made["allOf"] = [*made.get("allOf", []), {"properties": {"queue": others}}]
+        path = self._parameters.get(OwnQueuePath.__name__)
+        if path is not None:
+            path["properties"]["name"] = {**path["properties"]["name"], **others}
+
+    def of(self, type: Any) -> dict[str, Any]:
+        """A reference to a type, or its schema where it has no name."""
+        return dict(self._schemas[next(n for n, each in enumerate(self._types) if each is type or each == type)])
+
+    def parameters(self, type: type[msgspec.Struct]) -> dict[str, Any]:
+        return dict(self._parameters[type.__name__]) if type is not Nothing else {"properties": {}, "required": []}
+
+
+def _operation(operation: Operation, schemas: _Schemas, secured: bool) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": operation.name,
+        "tags": [operation.group],
+        "summary": operation.summary,
+        "description": _description(operation),
+        "parameters": [*_parameters(operation, schemas), *(_header(each) for each in operation.headers)],
+        "responses": {
+            **{str(status): _reply(reply, schemas) for status, reply in operation.replies.items()},
+            **_problems(operation, schemas, secured),
+        },
+    }
+    if operation.request is not None:
+        content: dict[str, Any] = {"schema": schemas.of(operation.request)}
+        if operation.example is not None:
+            content["example"] = msgspec.to_builtins(operation.example)
+        made["requestBody"] = {"required": not operation.body_optional, "content": {JSON: content}}
+    if operation.scope is not None:
+        made["x-scope"] = operation.scope
+    return made
+
+
+def _description(operation: Operation) -> str:
+    needed = f"Scope: `{operation.scope}`." if operation.scope else "Open to everybody, without a token."
+    return f"{operation.description}\n\n{needed}".strip()
+
+
+def _parameters(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+    for place, kind, examples in (
+        ("path", operation.path_type, operation.path_example),
+        ("query", operation.query, operation.query_example),
+    ):
+        known = schemas.parameters(kind)
+        for name, schema in known["properties"].items():
+            schema = dict(schema)
+            made = {"name": name, "in": place, "required": place == "path" or name in known["required"]}
+            if "description" in schema:
+                made["description"] = schema.pop("description")
+            if name in examples:
+                made["example"] = examples[name]
+            yield made | {"schema": schema}
+
+
+def _header(header: Header) -> dict[str, Any]:
+    made = {"name": header.name, "in": "header", "required": False, "description": header.description}
+    return made | {"schema": header.schema} | ({} if header.example is None else {"example": header.example})
+
+
+def _reply(reply: Reply, schemas: _Schemas) -> dict[str, Any]:
+    made: dict[str, Any] = {"description": reply.description}
+    if reply.type is not None or reply.content_type != JSON:
+        content: dict[str, Any] = {"schema": schemas.of(reply.type) if reply.type is not None else {"type": "string"}}
+        if reply.example is not None:
+            content["example"] = msgspec.to_builtins(reply.example)
+        made["content"] = {reply.content_type: content}
+    if reply.headers:
+        made["headers"] = {
+            each.name: {"description": each.description, "schema": each.schema} for each in reply.headers
+        }
+    if reply.links:
+        made["links"] = {link.operation: _link(link) for link in reply.links}
+    return made
+
+
+def _link(link: Link) -> dict[str, Any]:
+    return {"operationId": link.operation, "parameters": link.parameters}
+
+
+def _problems(operation: Operation, schemas: _Schemas, secured: bool) -> dict[str, Any]:
+    """A response for each status; kinds that share one are its examples."""
+    by_status: dict[int, list[str]] = {}
+    for kind in _kinds(operation, secured):
+        if kind not in by_status.setdefault(KINDS[kind].status, []):
+            by_status[KINDS[kind].status].append(kind)
+    return {
+        str(status): _problem(status, kinds, schemas)
+        for status, kinds in sorted(by_status.items())
+        if status not in operation.replies
+    }
+
+
+def _kinds(operation: Operation, secured: bool) -> list[str]:
+    kinds = ["malformed", "too-large", "invalid", *operation.errors]
+    if operation.request is not None:
+        kinds.append("unsupported-media-type")
+    if operation.scope is not None:
+        kinds += ["internal", "storage"]
+        kinds += ["unauthorized", "forbidden"] if secured else []
+    return kinds + (["wrong-host", "too-many"] if secured else [])
+
+
+def _problem(status: int, kinds: Sequence[str], schemas: _Schemas) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "description": " ".join(f"{KINDS[kind].title}: {KINDS[kind].description}" for kind in kinds),
+        "content": {
+            PROBLEM_JSON: {
+                "schema": schemas.of(Problem),
+                "examples": {kind: {"value": _problem_example(kind)} for kind in kinds},
+            }
+        },
+    }
+    if status in (429, 503):
+        made["headers"] = {"Retry-After": {"description": "seconds to wait", "schema": {"type": "integer"}}}
+    if status == 401:
+        made["headers"] = {"WWW-Authenticate": {"description": "what is asked for", "schema": {"type": "string"}}}
+    return made
+
+
+def _problem_example(kind: str) -> dict[str, Any]:
+    known = KINDS[kind]
+    return {"type": f"/docs#{kind}", "title": known.title, "status": known.status, "detail": known.description}
+
+
+def _bearer() -> dict[str, Any]:
+    words = "; ".join(f"`{name}`: {what}" for name, what in SCOPES.items())
+    return {"type": "http", "scheme": "bearer", "description": f"A token with scopes. {words}."}

@@ -1,0 +1,99 @@
+"""`/openapi.json`, and `/docs`: a page of our own that shows it, with nothing from elsewhere."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from importlib import resources
+from typing import Any
+
+from msgspec import json
+
+from accoda.http.call import Call, Raw
+from accoda.http.openapi import document
+from accoda.http.operation import JSON, Operation, Reply
+from accoda.http.security.who import LOCAL
+
+GROUP = "Service"
+CSP = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_FILES = {
+    "/docs": ("page.html", "text/html; charset=utf-8"),
+    "/docs/page.css": ("page.css", "text/css; charset=utf-8"),
+    "/docs/page.js": ("page.js", "text/javascript; charset=utf-8"),
+}
+
+
+async def get_openapi(call: Call[Any, Any, Any]) -> Raw:
+    policy = call.options.policy
+    secured = policy is not None and not getattr(policy, "no_auth", False)
+    # Whoever asks without a token and may do everything needs none here.
+    needs_token = call.who is not LOCAL
+    body, etag = _openapi(secured, needs_token, tuple(sorted(call.app.demands)))
+    return _cached(call, body, etag, JSON)
+
+
+async def get_docs(call: Call[Any, Any, Any]) -> Raw:
+    name, kind = _FILES[call.target]
+    body, etag = _file(name)
+    return _cached(call, body, etag, kind, (("content-security-policy", CSP), ("referrer-policy", "no-referrer")))
+
+
+def _cached(
+    call: Call[Any, Any, Any], body: bytes, etag: str, kind: str, more: tuple[tuple[str, str], ...] = ()
+) -> Raw:
+    headers = (("etag", etag), ("cache-control", "no-cache"), *more)
+    asked = [each.strip().removeprefix("W/") for each in (call.header("if-none-match") or "").split(",")]
+    if etag in asked or "*" in asked:
+        return Raw(b"", kind, 304, headers)
+    return Raw(body, kind, 200, headers)
+
+
+@cache
+def _openapi(secured: bool, needs_token: bool, demands: tuple[str, ...]) -> tuple[bytes, str]:
+    from accoda.http.table import operations
+
+    return _with_etag(json.encode(document(operations(), secured=secured, needs_token=needs_token, demands=demands)))
+
+
+@cache
+def _file(name: str) -> tuple[bytes, str]:
+    return _with_etag(resources.files("accoda.http").joinpath("page", name).read_bytes())
+
+
+def _with_etag(body: bytes) -> tuple[bytes, str]:
+    return body, f'"{sha256(body).hexdigest()[:20]}"'
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/openapi.json",
+        handler=get_openapi,
+        group=GROUP,
+        scope=None,
+        summary="This document",
+        replies={
+            200: Reply(description="OpenAPI 3.1.", type=dict[str, Any]),
+            304: Reply(description="It is as you have it."),
+        },
+    ),
+    *(
+        Operation(
+            method="GET",
+            path=path,
+            handler=get_docs,
+            group=GROUP,
+            scope=None,
+            summary="The API for people",
+            hidden=path != "/docs",
+            replies={
+                200: Reply(description="A page.", content_type=kind.partition(";")[0]),
+                304: Reply(description="It is as you have it."),
+            },
+        )
+        for path, (_, kind) in _FILES.items()
+    ),
+)

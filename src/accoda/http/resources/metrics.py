@@ -1,0 +1,87 @@
+"""`/metrics`: the depths of the queues and the budgets' levels for Prometheus, by the names that workers use.
+
+Only what the store knows is here. What a worker measures of itself is on the worker's own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from accoda.budget import BudgetView
+from accoda.http.call import Call, Raw
+from accoda.http.operation import Operation, Reply
+from accoda.model import QueueStats
+from accoda.runtime.metrics.families import FAMILIES
+
+PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_BY_NAME = {family.name: family for family in FAMILIES}
+
+Sample = tuple[str, tuple[str, ...], float]
+
+
+async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
+    app = call.app
+    numbers = {name: handler.options.number for name, handler in app.handlers.items()}
+    samples = [*_depths((await app.storage.stats()).queues, numbers), *_levels(await app.budget_views())]
+    return Raw(page(samples), PAGE_TYPE)
+
+
+def page(samples: list[Sample]) -> bytes:
+    """Samples in Prometheus' text format, each family with its help and kind.
+
+    >>> print(page([("queue_paused", ("emails", ""), 1.0)]).decode(), end="")
+    # HELP queue_paused 1 while the queue is paused, else 0.
+    # TYPE queue_paused gauge
+    queue_paused{queue="emails",queue_num=""} 1.0
+    """
+    lines: list[str] = []
+    for name in dict.fromkeys(sample[0] for sample in samples):
+        family = _BY_NAME[name]
+        lines += [f"# HELP {name} {family.text}", f"# TYPE {name} {family.kind}"]
+        for _, values, number in (sample for sample in samples if sample[0] == name):
+            labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(family.labels, values, strict=True))
+            lines.append(f"{name}{{{labels}}} {float(number)}")
+    return "".join(line + "\n" for line in lines).encode()
+
+
+def _depths(queues: Mapping[str, QueueStats], numbers: Mapping[str, int | None]) -> Iterator[Sample]:
+    for name, stats in sorted(queues.items()):
+        number = numbers.get(name)
+        labels = (name, "" if number is None else str(number))
+        for state in ("ready", "delayed", "taken", "dead"):
+            yield "queue_jobs", (*labels, state), getattr(stats, state)
+        yield "queue_oldest_ready_job_age_seconds", labels, stats.oldest_age if stats.ready else 0.0
+        yield "queue_paused", labels, 1 if stats.paused else 0
+        yield "queue_expired_leases", labels, stats.expired
+
+
+def _levels(budgets: Mapping[str, BudgetView]) -> Iterator[Sample]:
+    for name, view in sorted(budgets.items()):
+        for gauge in ("capacity", "available", "reserved", "used_today"):
+            yield f"queue_budget_tokens_{gauge}", (name,), getattr(view, gauge)
+        yield "queue_budget_utilisation", (name,), view.utilisation
+        yield "queue_budget_closed", (name,), 0 if view.closed_until is None else 1
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/metrics",
+        handler=get_metrics,
+        group="Service",
+        summary="Queue depths and budgets for Prometheus",
+        description="What the store knows. What each worker measures of itself is on its own page.",
+        replies={
+            200: Reply(
+                description="The page.",
+                content_type="text/plain",
+                example='queue_jobs{queue="emails",queue_num="",state="ready"} 3.0\n',
+            )
+        },
+    ),
+)

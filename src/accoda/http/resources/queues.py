@@ -1,0 +1,137 @@
+"""`/api/v1/queues`: what is in them; to pause, resume and empty them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType, field
+
+from accoda.admin import moments, queues
+from accoda.admin.store import now_of
+from accoda.admin.views import QueueView
+from accoda.errors import InvalidInput
+from accoda.http.call import Call
+from accoda.http.operation import Link, Nothing, Operation, Reply
+from accoda.http.resources.common import Count, Items, Moment, QueuePath, SystemQuery, given
+from accoda.model import State
+
+GROUP = "Queues"
+Seconds = Annotated[float, Meta(ge=0, le=1e9, description="seconds")]
+
+
+class PauseRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Until when: a moment, or for so many seconds. Neither: until somebody resumes it."""
+
+    until: Moment | UnsetType = UNSET
+    for_: Seconds | UnsetType = field(default=UNSET, name="for")
+
+
+class PurgeRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which jobs to delete: those in a state and, if it is told, that have been there since before a moment."""
+
+    state: State
+    before: Moment | UnsetType = UNSET
+
+
+async def list_queues(call: Call[None, SystemQuery, Nothing]) -> Items[QueueView]:
+    return Items(await queues.list(call.app, system=call.query.all))
+
+
+async def get_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
+    return await queues.get(call.app, call.path.name)
+
+
+async def pause_queue(call: Call[PauseRequest, Nothing, QueuePath]) -> QueueView:
+    until, seconds = given(call.body.until), given(call.body.for_)
+    if until is not None and seconds is not None:
+        raise InvalidInput("for", "give either until or for, not both")
+    if until is not None:
+        left = moments.read("until", until) - await now_of(call.app.storage, call.path.name)
+        seconds = max(0, left) / 1000
+    return await queues.pause(call.app, call.path.name, seconds)
+
+
+async def resume_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
+    return await queues.resume(call.app, call.path.name)
+
+
+async def purge_queue(call: Call[PurgeRequest, Nothing, QueuePath]) -> Count:
+    text = given(call.body.before)
+    before = None if text is None else moments.read("before", text)
+    return Count(await queues.purge(call.app, call.path.name, call.body.state, before))
+
+
+EMAILS = {"name": "emails"}
+VIEW = QueueView(name="emails", ready=3, delayed=1, total=4, done=120, oldest_age=2.4, handled=True)
+PAUSED = QueueView(name="emails", ready=3, total=3, paused=True, paused_until="2030-01-01T09:00:00.000Z", handled=True)
+_LINKS = tuple(Link(name, {"name": "$request.path.name"}) for name in ("getQueue", "resumeQueue"))
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/api/v1/queues",
+        handler=list_queues,
+        group=GROUP,
+        summary="All queues in numbers",
+        description="Every queue that ever had a job or a pause, or has a handler here, by name. Counted, not scanned.",
+        query=SystemQuery,
+        query_example={"all": False},
+        replies={200: Reply(description="The queues.", type=Items[QueueView], example=Items([VIEW]))},
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/queues/{name}",
+        handler=get_queue,
+        group=GROUP,
+        summary="One queue in numbers",
+        path_type=QueuePath,
+        path_example=EMAILS,
+        replies={200: Reply(description="The queue.", type=QueueView, example=VIEW)},
+        errors=("not-found",),
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/queues/{name}/pause",
+        handler=pause_queue,
+        group=GROUP,
+        scope="admin",
+        summary="Pause a queue",
+        description="Nothing of it is handed out until then; running jobs go on, and new ones may come in.",
+        path_type=QueuePath,
+        path_example=EMAILS,
+        request=PauseRequest,
+        body_optional=True,
+        example={"for": 600},
+        rules={"not": {"required": ["until", "for"]}},
+        replies={200: Reply(description="The queue, paused.", type=QueueView, example=PAUSED, links=_LINKS)},
+        errors=("not-found",),
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/queues/{name}/resume",
+        handler=resume_queue,
+        group=GROUP,
+        scope="admin",
+        summary="Resume a queue",
+        path_type=QueuePath,
+        path_example=EMAILS,
+        replies={200: Reply(description="The queue.", type=QueueView, example=VIEW)},
+        errors=("not-found",),
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/queues/{name}/purge",
+        handler=purge_queue,
+        group=GROUP,
+        scope="admin",
+        summary="Delete the jobs of a queue that are in a state",
+        description="Those that come in while it is at work are spared. Dead and done jobs count from their end, "
+        "others from their creation. It goes in parts, so that others get through.",
+        path_type=QueuePath,
+        path_example=EMAILS,
+        request=PurgeRequest,
+        example={"state": "dead", "before": "2030-01-01T00:00:00Z"},
+        replies={200: Reply(description="How many were deleted.", type=Count, example=Count(17))},
+        errors=("conflict",),
+    ),
+)

@@ -1,0 +1,144 @@
+"""`/api/v1/webhooks/deliveries`: what was sent where, and what came back."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
+from msgspec.structs import asdict
+
+from accoda.errors import Conflict, JobNotFound, NotFound
+from accoda.http.call import Answer, Call
+from accoda.http.operation import Header, Link, Nothing, Operation, Reply
+from accoda.http.resources.common import MOST_ID, JobId, JobPath, Limit
+from accoda.model import State
+from accoda.webhooks import Delivery, deliveries, redeliver
+from accoda.webhooks.log import NotResent, find
+
+GROUP = "Webhooks"
+
+
+class DeliveryDetail(Delivery, rename="camel", frozen=True, kw_only=True):
+    """A call with the message that it sends; null where it cannot be read."""
+
+    body: Raw | None = None
+
+
+class DeliveryPage(Struct, frozen=True):
+    """Some calls, the newest first. `next` is the `before` of the page after it; null: this was the last."""
+
+    items: list[Delivery]
+    next: int | None = None
+
+
+class DeliveriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which calls, and how many at once."""
+
+    state: Annotated[State, Meta(description="`delayed`: between two tries; `dead`: given up")] | UnsetType = UNSET
+    before: Annotated[int, Meta(ge=1, le=MOST_ID, description="the `next` of the page before")] | UnsetType = UNSET
+    limit: Limit = 50
+
+
+class Resent(Struct, frozen=True):
+    """The call that does it: the same one, or a copy of one that was delivered."""
+
+    id: JobId
+
+
+async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> DeliveryPage:
+    query = call.query
+    state = None if query.state is UNSET else query.state
+    before = None if query.before is UNSET else query.before
+    found = await deliveries(call.app.storage, state=state, before=before, limit=query.limit)
+    more = found[-1].id if len(found) == query.limit and found[-1].id > 1 else None
+    return DeliveryPage(found, more)
+
+
+async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
+    try:
+        found, body = await find(call.app.storage, call.path.id)
+    except JobNotFound:
+        raise _none(call.path.id) from None
+    return DeliveryDetail(**asdict(found), body=None if body is None else Raw(body))
+
+
+async def redeliver_delivery(call: Call[None, Nothing, JobPath]) -> Answer:
+    try:
+        id = await redeliver(call.app.storage, call.path.id)
+    except JobNotFound:
+        raise _none(call.path.id) from None
+    except NotResent as error:
+        raise Conflict(str(error)) from error
+    return Answer(Resent(id), None, (("location", f"/api/v1/webhooks/deliveries/{id}"),))
+
+
+def _none(id: int) -> NotFound:
+    return NotFound("delivery", str(id), "delivered ones are remembered for a week")
+
+
+CALL = Delivery(
+    id=77,
+    state="done",
+    url="https://example.com/hooks",
+    event="job.done",
+    message="msg_2f1c",
+    job=41,
+    queue="emails",
+    tries=1,
+    status=204,
+    ms=38,
+    created_at="2030-01-01T09:00:00.000Z",
+    ended_at="2030-01-01T09:00:00.050Z",
+)
+ONE = {"id": 77}
+
+OPERATIONS = (
+    Operation(
+        method="GET",
+        path="/api/v1/webhooks/deliveries",
+        handler=list_deliveries,
+        group=GROUP,
+        summary="Calls of webhooks, the newest first",
+        query=DeliveriesQuery,
+        query_example={"state": "dead", "limit": 50},
+        replies={
+            200: Reply(
+                description="A page.",
+                type=DeliveryPage,
+                example=DeliveryPage([CALL]),
+                links=(Link("getDelivery", {"id": "$response.body#/items/0/id"}),),
+            )
+        },
+    ),
+    Operation(
+        method="GET",
+        path="/api/v1/webhooks/deliveries/{id}",
+        handler=get_delivery,
+        group=GROUP,
+        summary="One call, with its message",
+        path_type=JobPath,
+        path_example=ONE,
+        replies={200: Reply(description="The call.", type=DeliveryDetail)},
+        errors=("not-found",),
+    ),
+    Operation(
+        method="POST",
+        path="/api/v1/webhooks/deliveries/{id}/redeliver",
+        handler=redeliver_delivery,
+        group=GROUP,
+        scope="admin",
+        summary="Send a call again",
+        description="With the same message id, so that a receiver that has it already can tell.",
+        path_type=JobPath,
+        path_example=ONE,
+        replies={
+            202: Reply(
+                description="It is on its way.",
+                type=Resent,
+                example=Resent(78),
+                headers=(Header(name="Location", description="The path of the call."),),
+            )
+        },
+        errors=("not-found", "conflict"),
+    ),
+)

@@ -1,0 +1,295 @@
+"""The guard: an ASGI wrapper that stands before the router. It decides in this order, the cheapest first:
+
+    path and method → Host → Origin → preflight → token → rate → kind and length of the body → body → the service
+
+What is refused early has cost little: nothing of a body is read before it is known who sends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+from accoda.errors import AccodaError
+from accoda.http.problems import ProblemError, render
+from accoda.http.security import refusals
+from accoda.http.security.answers import Header, with_defaults
+from accoda.http.security.bodies import Bodies, ClientGone, Message, Receive, is_json, linger, read_length
+from accoda.http.security.book import Book
+from accoda.http.security.hosts import Hosts
+from accoda.http.security.origins import Origins
+from accoda.http.security.paths import problem_of_path
+from accoda.http.security.policy import Security
+from accoda.http.security.rates import Rates, address_key
+from accoda.http.security.who import LOCAL, NOBODY, Who
+from accoda.runtime.logs.text import one_line
+
+if TYPE_CHECKING:
+    from accoda.app import App
+
+log = logging.getLogger("accoda.http")
+
+Scope = MutableMapping[str, Any]
+Send = Callable[[Message], Awaitable[None]]
+Headers = dict[bytes, bytes]
+
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+ONCE = frozenset(
+    {
+        b"host",
+        b"origin",
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"content-encoding",
+        b"transfer-encoding",
+        b"sec-fetch-site",
+        b"access-control-request-method",
+    }
+)
+"""The headers that are looked at. Each may come once: of two, another part of the chain might see the other one."""
+SMALL = 64 * 1024
+"""A body that is refused unread: up to this size it is thrown away and the connection goes on, beyond it is closed."""
+FAILURES, FAILURES_AT_ONCE = 5.0, 20.0
+"""Tokens that are not valid, a second and in a burst, from one address, before the answer is 429."""
+PLAIN_PATHS = 1000
+HEALTH = "/health/"
+"""Answers while the store does not: so it is not asked who wants to know."""
+
+
+class Guarded(Protocol):
+    """An ASGI application that serves an App."""
+
+    app: App
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+class Guard:
+    """Wraps the service; see the top of this file. For one event loop, as the app's connection is."""
+
+    def __init__(
+        self, service: Guarded, security: Security, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.inner = service
+        self._security = security
+        self._limits = security.limits
+        self._monotonic = monotonic
+        self._far = security.needs_token(False)
+        self._plain: set[bytes] = set()
+        self._hosts = Hosts(security.host, security.allow_hosts)
+        self._origins = Origins(security.allow_origins)
+        self._rates = Rates(security.rate, security.full_burst)
+        self._failures = Rates(FAILURES, FAILURES_AT_ONCE)
+        self._bodies = Bodies(security.limits)
+        self.book = Book(service.app.storage, service.app.connections.clock, monotonic)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._other(scope, receive, send)
+            return
+        try:
+            await self._serve(scope, receive, send)
+        except asyncio.CancelledError:
+            # The server was told to stop and waits no longer. It would say "500 Internal Server Error".
+            with contextlib.suppress(RuntimeError):  # unless an answer has begun
+                status, answer, body = render(refusals.stopped())
+                await _answer(send, status, [*with_defaults(answer), (b"connection", b"close")], body)
+            raise
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers: Headers = {}
+        try:
+            asked = self._admit(scope, headers)
+            if asked is not None:
+                await _answer(send, 204, with_defaults(asked))
+                return
+            now = self._monotonic()
+            if not self.book.is_fresh(now):
+                await self._look_up(scope, headers)
+            scope["accoda.who"] = who = self._who(scope, headers, now)
+            if b"content-length" in headers or b"transfer-encoding" in headers:
+                self._check_body(who, headers)
+                wire = scope.get("accoda.wire")
+                whole = None if wire is None else wire.body()
+                if whole is None:
+                    receive = handed_on(await self._bodies.read(receive), receive)
+                elif len(whole) > self._limits.body:
+                    raise refusals.too_large(self._limits.body)
+                else:
+                    scope["accoda.body"] = whole
+        except ProblemError as refusal:
+            await self._refuse(scope, headers, receive, send, refusal)
+            return
+        except ClientGone:
+            return
+
+        extra = self._origins.headers(headers.get(b"origin"))
+        if extra:
+            scope["accoda.wire"] = None  # its answers have no room for more headers
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = with_defaults(message.get("headers", ()), extra)
+            await send(message)
+
+        await self.inner(scope, receive, secured)
+
+    def _admit(self, scope: Scope, headers: Headers) -> tuple[Header, ...] | None:
+        """All that can be said without knowing who asks; gives the answer to a preflight, if it is one."""
+        for name, value in scope["headers"]:
+            if name in ONCE:
+                if name in headers:
+                    raise _twice(name)
+                headers[name] = value
+        if scope["method"] not in METHODS:
+            raise refusals.unknown_method(scope["method"])
+        path: bytes = scope.get("raw_path") or scope["path"].encode()
+        if path not in self._plain:
+            self._check_path(path)
+        if len(scope["query_string"]) > self._limits.query:
+            raise refusals.bad_path(f"its query is longer than {self._limits.query:,} bytes")
+        server = scope.get("server")
+        if (refusal := self._hosts.check(headers.get(b"host"), server[0] if server else None)) is not None:
+            raise refusal
+        if b"origin" in headers or b"sec-fetch-site" in headers:
+            return self._check_origin(scope["method"], headers)
+        return None
+
+    def _check_path(self, path: bytes) -> None:
+        if (why := problem_of_path(path, self._limits.path)) is not None:
+            raise refusals.bad_path(why)
+        if len(self._plain) < PLAIN_PATHS:  # those of operations come first, and often; a bound for all that have ids
+            self._plain.add(path)
+
+    def _check_origin(self, method: str, headers: Headers) -> tuple[Header, ...] | None:
+        if (refusal := self._origins.check(method, headers)) is not None:
+            raise refusal
+        asked = self._origins.preflight(method, headers)
+        if isinstance(asked, ProblemError):
+            raise asked
+        return asked
+
+    async def _look_up(self, scope: Scope, headers: Headers) -> None:
+        """See to it that the tokens are known, unless nobody is asked for one."""
+        if self._security.no_auth or (b"authorization" not in headers and scope["path"].startswith(HEALTH)):
+            return
+        try:
+            await self.book.refresh()
+        except AccodaError as error:
+            raise refusals.tokens_unknown() from error
+
+    def _who(self, scope: Scope, headers: Headers, now: float) -> Who:
+        """Who asks, counted against his rate."""
+        shown = headers.get(b"authorization")
+        if self._security.no_auth:
+            who = LOCAL
+        elif shown is None:
+            needed = self._far or not self.book.is_empty or scope["path"].startswith(HEALTH)
+            who = NOBODY if needed else LOCAL
+        else:
+            who = self._known(scope, shown, now)
+        wait = self._rates.wait(who.id or _address(scope), now)
+        if wait:
+            raise refusals.too_many(wait)
+        return who
+
+    def _known(self, scope: Scope, shown: bytes, now: float) -> Who:
+        # The token is looked at first and failures are counted after it: so a flood of wrong tokens from an address
+        # never keeps out a valid one from the same address. The look costs a hash, and no call to the store.
+        who = self.book.recognise(shown[7:]) if shown[:7].lower() == b"bearer " else None
+        if who is None:
+            wait = self._failures.wait(_address(scope), now)
+            raise refusals.too_many_failures(wait) if wait else refusals.bad_token()
+        return who
+
+    def _check_body(self, who: Who, headers: Headers) -> None:
+        """Refuse a body that may not be read, before it is."""
+        length = None
+        if b"content-length" in headers:
+            length = read_length(headers[b"content-length"])
+            if length > self._limits.body:
+                raise refusals.too_large(self._limits.body)
+        if length != 0 and who is NOBODY:  # what is open to everybody takes no body
+            raise refusals.no_token()
+        if length != 0 and not is_json(headers.get(b"content-type", b"")):
+            raise refusals.not_json(headers.get(b"content-type", b"").decode("latin-1"))
+        coding = headers.get(b"content-encoding", b"identity")
+        if coding.lower() != b"identity":
+            raise refusals.encoded_body(coding.decode("latin-1"))
+
+    async def _refuse(
+        self, scope: Scope, headers: Headers, receive: Receive, send: Send, refusal: ProblemError
+    ) -> None:
+        status, answer, body = render(refusal)
+        # Never the Authorization header, and nothing of the body: what a client keeps secret stays out of the log.
+        log.debug(
+            "refused with %d: %s %s: %s", status, scope["method"], one_line(scope["path"][:200]), one_line(str(refusal))
+        )
+        answer = with_defaults(answer, self._origins.headers(headers.get(b"origin")))
+        if not _is_long(scope, headers):
+            await _answer(send, status, answer, body)
+            return
+        answer.append((b"connection", b"close"))
+        await send({"type": "http.response.start", "status": status, "headers": answer})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+        await linger(receive)
+        await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":  # nothing here speaks it
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def closing() -> Message:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                # Before the service closes its store: what is still written here would open it again.
+                await self.book.close()
+            return message
+
+        await self.inner(scope, closing, send)
+
+
+def handed_on(body: bytes, receive: Receive) -> Receive:
+    """Gives the body that was read as one message, and after it whatever comes: that the client has gone."""
+    first: Message | None = {"type": "http.request", "body": body, "more_body": False}
+
+    async def replay() -> Message:
+        nonlocal first
+        if first is None:
+            return await receive()
+        message, first = first, None
+        return message
+
+    return replay
+
+
+def _is_long(scope: Scope, headers: Headers) -> bool:
+    """Whether more of the request may come than is worth reading only to keep the connection."""
+    length = headers.get(b"content-length", b"0")
+    return b"transfer-encoding" in headers or not length.isdigit() or int(length[:18]) > SMALL
+
+
+def _twice(name: bytes) -> ProblemError:
+    if name == b"host":
+        return refusals.bad_host("a request must have one, not two")
+    return ProblemError("malformed", f"the header {name.decode()} came twice; send it once")
+
+
+async def _answer(send: Send, status: int, headers: Any, body: bytes = b"") -> None:
+    await send({"type": "http.response.start", "status": status, "headers": list(headers)})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _address(scope: Scope) -> str:
+    client = scope.get("client")
+    return _key(client[0]) if client else "local"
+
+
+_key = lru_cache(4096)(address_key)

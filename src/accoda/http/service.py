@@ -1,0 +1,144 @@
+"""`create_service`: from an app and a table of operations to an ASGI application."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from accoda.http.endpoint import Endpoint
+from accoda.http.extra import require
+from accoda.http.operation import Operation
+from accoda.http.options import ServiceOptions
+from accoda.http.polls import Polls
+from accoda.http.problems import ProblemError, from_error, send_problem
+
+if TYPE_CHECKING:
+    from accoda.app import App
+
+Scope = MutableMapping[str, Any]
+DEFAULTS = ServiceOptions()
+
+
+def create_service(app: App, options: ServiceOptions = DEFAULTS) -> Any:
+    """An ASGI application that serves the app's jobs: for uvicorn, or to be mounted in another application.
+
+    Its lifespan opens the store and runs the clerk (unless `errands` is False), and closes both.
+    """
+    require()
+    from accoda.http.table import operations
+
+    service = Service(app, options, operations())
+    if options.policy is None:
+        return service
+    from accoda.http.security.guard import Guard
+
+    return Guard(service, options.policy)
+
+
+class Service:
+    """The application itself, without a guard.
+
+    Paths without a parameter are looked up in a dict; only the others go through Starlette's router, whose cost grows
+    with the number of its routes.
+    """
+
+    def __init__(self, app: App, options: ServiceOptions, table: Sequence[Operation]) -> None:
+        from starlette.routing import Route, Router
+
+        self.app = app
+        self.options = options
+        self.table = table
+        self.polls = Polls()
+        resources = _resources(table, app, options, self.polls)
+        self._exact = {path: resource for path, resource in resources.items() if "{" not in path}
+        self._router = Router(
+            routes=[Route(path, resource) for path, resource in _narrow_first(resources)],
+            default=_nowhere,
+            redirect_slashes=False,
+            lifespan=self._life,
+        )
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            resource = self._exact.get(scope["path"])
+            if resource is not None:
+                await resource(scope, receive, send)
+                return
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
+        scope["accoda.service"] = self
+        await self._router(scope, receive, send)
+
+    def leave(self) -> None:
+        """Let those go who wait in long polls. Call it on the service's loop before the server waits for requests."""
+        self.polls.close()
+
+    @asynccontextmanager
+    async def _life(self, _: object) -> AsyncIterator[Mapping[str, Any]]:
+        self.polls.open()
+        clerk = await self._start_clerk()
+        try:
+            yield {}
+        finally:
+            self.leave()
+            if clerk is not None:
+                await clerk.close()
+            await self.app.close()
+
+    async def _start_clerk(self) -> Any:
+        await self.app.connections.get()
+        if not self.options.errands:
+            return None
+        from accoda.runtime.clerk import Clerk
+
+        clerk = Clerk(self.app)
+        clerk.start()
+        return clerk
+
+
+class Resource:
+    """A path with its methods."""
+
+    __slots__ = ("allow", "endpoints")
+
+    def __init__(self, endpoints: dict[str, Endpoint]) -> None:
+        self.endpoints = endpoints
+        if "GET" in endpoints:
+            endpoints["HEAD"] = endpoints["GET"]  # the server leaves the body out
+        self.allow = ", ".join(sorted([*endpoints, "OPTIONS"]))
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        endpoint = self.endpoints.get(scope["method"])
+        if endpoint is not None:
+            await endpoint(scope, receive, send)
+        elif scope["method"] == "OPTIONS":
+            headers = [(b"allow", self.allow.encode()), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            detail = f"{scope['method'][:20]} is no method of this path; it has {self.allow}"
+            allow = (("allow", self.allow),)
+            await send_problem(send, ProblemError("method-not-allowed", detail, headers=allow))
+
+
+def _resources(table: Sequence[Operation], app: App, options: ServiceOptions, polls: Polls) -> dict[str, Resource]:
+    endpoints: dict[str, dict[str, Endpoint]] = defaultdict(dict)
+    for operation in table:
+        if operation.method in endpoints[operation.path]:
+            raise ValueError(f"two operations for {operation.method} {operation.path}")
+        endpoints[operation.path][operation.method] = Endpoint(operation, app, options, polls)
+    return {path: Resource(methods) for path, methods in endpoints.items()}
+
+
+def _narrow_first(resources: Mapping[str, Resource]) -> list[tuple[str, Resource]]:
+    """`/jobs/batch` before `/jobs/{id}`: the router takes the first that fits."""
+    return sorted(resources.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
+
+
+async def _nowhere(scope: Scope, receive: Any, send: Any) -> None:
+    if scope["type"] == "http":
+        detail = "nothing is at this path; /openapi.json lists what there is, and /docs shows it"
+        await send_problem(send, from_error(ProblemError("not-found", detail)))

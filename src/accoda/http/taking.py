@@ -1,0 +1,224 @@
+"""Taking jobs for a worker on the other end of an HTTP connection, who may be gone when they have been taken.
+
+    take → sort out → is somebody still there? → answer
+                         └─ no: give them back at once
+
+What is given to somebody whose connection then breaks is lost to nobody: its lease ends, and it comes back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from accoda.admin.moments import shown
+from accoda.admin.plain import decoded, plain
+from accoda.admin.views import is_system
+from accoda.clock import SystemClock
+from accoda.envelope import unwrap
+from accoda.errors import Conflict, InvalidInput, StorageError
+from accoda.http.call import Call, ClientGone
+from accoda.http.leases import token_of
+from accoda.limits import is_name
+from accoda.model import Bury, Job, Lease, Outcome, Retry, check_name, check_queue
+from accoda.payload import UnreadablePayload
+from accoda.retry import Limits, describe, give_up
+from accoda.runtime.endings import limits_of, with_call
+from accoda.settings.knobs import QUEUE_KNOBS
+from accoda.storage.backoff import Backoff
+from accoda.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.http.work import TakeRequest
+
+NOBODY_THERE = "given back: the worker that asked for it had hung up"
+ROUNDS = 10
+"""How many takes in a row may find nothing but jobs to be buried, before the worker is told to ask again."""
+_TURNS = 3
+
+log = logging.getLogger("accoda.http")
+
+
+class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
+    """A job that is yours until `leaseUntil`. `payload` is whole: fields that are secret to people are not to a worker.
+
+    `lease` is the token to settle or extend it with. `crashes` counts the leases that ended without an outcome.
+    `leaseUntil` goes by the service's clock; a worker whose clock may be wrong counts from the moment when it asked.
+    """
+
+    id: int
+    queue: str
+    name: str | None = None
+    payload: Any = None
+    attempts: int = 0
+    crashes: int = 0
+    created_at: str
+    scheduled_at: str
+    prev_start_time: str | None = None
+    cost: int = 0
+    key: str | None = None
+    waiters: int = 0
+    schedule: str | None = None
+    tick: str | None = None
+    lease: str
+    lease_until: str
+
+
+def check_workable(app: App, queue: str, max_cost: int | None) -> None:
+    """Refuse queues whose jobs mean something only to Accoda itself: to end one from outside would lose what it stands
+    for (the next tick of a schedule, those who wait for a demand)."""
+    check_queue(queue)
+    handler = app.handlers.get(queue)
+    if is_system(queue):
+        raise Conflict(f"{queue} is a system queue, whose jobs the service itself runs")
+    # Also where this process only requests, and has no handler of it: `deals`, and its `deals.deliver` and the like.
+    if queue.partition(".")[0] in app.demands or (handler is not None and handler.rites is not None):
+        raise Conflict(f"{queue} belongs to a demand: its jobs are run by a Python worker of this app")
+    if handler is not None and handler.options.budgets and max_cost is None:
+        names = " and ".join(handler.options.budgets)
+        raise InvalidInput("maxCost", f"jobs of {queue} are paid from {names}: say what you may spend with this take")
+
+
+def queue_limits(app: App, queue: str) -> Limits:
+    """When to give a job up: as the app's handler of the queue says or, where it has none, the defaults."""
+    handler = app.handlers.get(queue)
+    crashes: Any = QUEUE_KNOBS["max_crashes"].default
+    if handler is None:
+        return Limits(max_crashes=crashes)
+    options = handler.options
+    return Limits(options.retry, options.max_attempts, options.max_crashes or crashes)
+
+
+def sort_out(app: App, jobs: Sequence[Job], lease_until: int) -> tuple[list[TakenJob], list[Outcome]]:
+    """The jobs to hand over, and the burials of those that must not run: what a Python worker does before a run."""
+    limits, until = queue_limits(app, jobs[0].queue), shown(lease_until) or ""
+    handler = app.handlers.get(jobs[0].queue)
+    codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
+    given: list[TakenJob] = []
+    buried: list[Outcome] = []
+    for job in jobs:
+        hopeless = give_up(job, limits_of(job, limits)) if job.attempts else None
+        if hopeless is None:
+            try:
+                given.append(_taken(job, codec, until))
+                continue
+            except UnreadablePayload as error:
+                hopeless = Bury(job.lease, describe(error))
+        buried.append(with_call(hopeless, job, secret))
+    return given, buried
+
+
+def _taken(job: Job, codec: Any, until: str) -> TakenJob:
+    extras, data = unwrap(job.data)
+    return TakenJob(
+        id=job.id,
+        queue=job.queue,
+        name=extras.name,
+        payload=plain(decoded(data, codec)),
+        attempts=job.attempts,
+        crashes=job.crashes,
+        created_at=_shown(job.created_at) or "",
+        scheduled_at=_shown(job.start_time) or "",
+        prev_start_time=shown(job.prev_start_time),
+        cost=job.cost,
+        key=job.key,
+        waiters=job.waiters,
+        schedule=extras.schedule,
+        tick=shown(extras.tick),
+        lease=token_of(job, extras),
+        lease_until=until,
+    )
+
+
+async def take_for(call: Call[TakeRequest, Any, Any], queue: str) -> list[TakenJob]:
+    """Jobs for the caller, waiting for them as long as he asked."""
+    ask = call.body
+    check_workable(call.app, queue, ask.max_cost)
+    if ask.worker is not None:
+        check_name("worker", ask.worker)
+    worker = ask.worker or (call.who.name if is_name(call.who.name) else "")
+    deadline = time.monotonic() + min(ask.wait, call.options.max_wait)
+    spurious = Backoff(0.05, 1.0)
+    while True:
+        jobs = await _take_once(call, queue, worker)
+        left = deadline - time.monotonic()
+        if jobs or left <= 0:
+            return jobs
+        # None: the service is leaving, and nobody should wait for it.
+        if await call.poll(call.app.storage.wait([queue], left)) is None:
+            return []
+        if ask.max_cost is not None:
+            # A head that is too dear for this worker wakes it again and again: it would spin.
+            await call.poll(spurious.nap(left))
+
+
+async def _take_once(call: Call[TakeRequest, Any, Any], queue: str, worker: str) -> list[TakenJob]:
+    """Take what is there; what may not run is buried on the way."""
+    store, ask = call.app.storage, call.body
+    for _ in range(ROUNDS):
+        # Before the call, so that the moment which is told is never later than the true one by the length of the call.
+        until = (call.app.connections.clock or _system).now() + round(ask.lease * 1000)
+        jobs = await _take_whole(store, ask, queue, worker)
+        if not jobs:
+            return []
+        given, buried = sort_out(call.app, jobs, until)
+        if buried:
+            await _settle(store, buried)
+        if given:
+            dead = {outcome.lease for outcome in buried}
+            await _still_there(call, [job.lease for job in jobs if job.lease not in dead])
+            return given
+    return []
+
+
+async def _take_whole(store: Store, ask: TakeRequest, queue: str, worker: str) -> list[Job]:
+    """A take that is cancelled half-way may have happened all the same: what it gave goes back before the end."""
+    taking = asyncio.ensure_future(store.take(queue, ask.count, lease=ask.lease, max_cost=ask.max_cost, worker=worker))
+    try:
+        return await asyncio.shield(taking)
+    except asyncio.CancelledError:
+        await _give_back(store, [job.lease for job in await taking])
+        raise
+
+
+async def _still_there(call: Call[Any, Any, Any], leases: Sequence[Lease]) -> None:
+    """Give the jobs back if the caller has hung up.
+
+    A few turns of the loop are enough for it to notice a connection that was closed while the take was under way. From
+    here to the sending of the answer nothing waits, so nobody can leave unnoticed in between.
+    """
+    try:
+        await call.poll(_turns())
+    except (ClientGone, asyncio.CancelledError):
+        await _give_back(call.app.storage, leases)
+        raise
+
+
+async def _turns() -> bool:
+    for _ in range(_TURNS):
+        await asyncio.sleep(0)
+    return True
+
+
+async def _give_back(store: Store, leases: Sequence[Lease]) -> None:
+    if leases:
+        await _settle(store, [Retry(lease, reason=NOBODY_THERE) for lease in leases])
+
+
+async def _settle(store: Store, outcomes: Sequence[Outcome]) -> None:
+    """Settle what nobody waits for. If the store is away, the leases end by themselves."""
+    try:
+        await store.settle(outcomes)
+    except StorageError as error:
+        log.warning("cannot settle %d jobs, their leases will end: %s", len(outcomes), error)
+
+
+_system = SystemClock()
+_shown = lru_cache(1024)(shown)  # jobs of one batch have mostly been enqueued together

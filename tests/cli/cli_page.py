@@ -1,0 +1,275 @@
+"""Writes docs/cli.md from what the commands print: `python tests/cli/cli_page.py --write`.
+
+Each command runs in a copy of one prepared folder, in this process, with a clock that stands still and 80 columns;
+`worker`, `serve` and `demo` run in processes of their own (cli_runs.py), and they and `doctor` by the machine's clock.
+Nothing is typed by hand, folded or masked here. What differs from run to run is masked where two pages are compared
+(cli_masks.py).
+"""
+
+import re
+import shlex
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+from cli_runs import Demo, Run, serve, worker
+from cli_world import World, build, visit
+
+from accoda.cli.commands import COMMANDS, SECTIONS, accoda
+from accoda.cli.groups import Nouns
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "cli.md"
+REGENERATE = "python tests/cli/cli_page.py --write"
+
+HEAD = f"""# The command line
+
+<!-- Written by `{REGENERATE}`; a test holds it to what the commands print. -->
+
+`pip install 'accoda[cli]'` gives the command `accoda`. Everything on this page was printed by it, in 80 columns.
+Rates, versions, tokens and the like are those of one run.
+
+- **Which store**: `--url`, else the URL of `--app MODULE:APP`, else `ACCODA_URL`, else `accoda.db` in this folder if it
+  is there. Commands that only look never make a store: a SQLite file that is missing is an error. `accoda migrate`
+  makes one, and so does `accoda enqueue --url`.
+- **`--app MODULE:APP`** lets a command know the handlers: their priorities' policy, their budgets, their secret fields.
+- **`--json`** prints one JSON document with the names of the [HTTP API](http.md) instead of a table. Lists that come in
+  pages are `{{"items": […], "next": "…"}}`; give `next` to `--cursor`.
+- **Without a terminal** (in a pipe, in CI) there are no colours, no bars and no questions; columns stand as on a screen
+  of 80 columns, or of `COLUMNS`. `NO_COLOR` switches colours off everywhere. Long texts end in `…`, ids never do.
+- **What destroys asks first**; `--yes` answers. Where nobody can be asked it is refused.
+- **Errors** stand on standard error and say what to do. On a terminal, or where `COLUMNS` is set, they and all other
+  sentences are broken at blanks; in a pipe each is one line, for a program or a log to find.
+
+| exit code | meaning |
+| --- | --- |
+| 0 | done |
+| 1 | the answer is no: not found, the job failed, the filter matched nothing, something is wrong |
+| 2 | wrong use: an unknown option, a value that cannot be used, a question that nobody is there to answer |
+| 3 | the store cannot be reached or used |
+| 130, 141 | stopped by Ctrl-C; whoever read the output has left (`accoda jobs \\| head -1`) |
+
+`accoda worker`, `accoda doctor` and `accoda contract diff` say more with theirs: see their help.
+
+Words are completed in a shell after `eval "$(accoda completion bash)"` (or `zsh`; for fish see below): commands,
+options, and the names of queues, if the store tells them within 0.3 seconds.
+
+## accoda
+"""
+
+# What is typed after each command's help. A command begins with the store as it was prepared; what one line changes,
+# the next one sees.
+EXAMPLES: dict[str, list[str]] = {
+    "": ["queus", "jobs --sate dead", "jobs --url sqlite:///nothing.db"],
+    "enqueue": [
+        """enqueue emails '{"to": "anna@example.com"}' --priority high""",
+        """enqueue emails '{"to": "anna@example.com", "card": "4111"}' --secret card""",
+        "enqueue reports 2031 --at 2032-01-01T00:00:00Z --name 'Report of 2031'",
+        "enqueue emails '{}' --key welcome/elena",
+        "enqueue emails --lines --file people.jsonl",
+        "enqueue emails --lines --file wrong.jsonl",
+        "enqueue emails '{to: anna}'",
+        "enqueue emails 1 --delay soon",
+        "enqueue accoda.schedules 1",
+    ],
+    "jobs": [
+        "jobs",
+        "jobs --queue emails --state dead --limit 2",
+        "jobs --priority high --json",
+        "jobs --queue emials",
+        "jobs --state dead --queue deals",
+    ],
+    "job": [
+        "job 9",
+        "job 10",
+        "job 3",
+        "job 1 result",
+        "job 1 follow",
+        "job 9 priority critical",
+        "job 9 cancel",
+        "job 3 retry",
+        "job 14",
+        "job 14 retry",
+        "job 14",
+        "job 1 retry",
+        "job 2 delete",
+        "job 2 delete --yes",
+        "job 99",
+        "job 10 retyr",
+    ],
+    "dead": [
+        "dead",
+        "dead groups",
+        "dead show 3",
+        "dead replay --fingerprint 2842ec05d79c --dry-run",
+        "dead replay --queue emails --dry-run",
+        "dead replay 3",
+        "dead replay --queue emails",
+        "dead delete 4 --yes",
+        "dead replay --queue emails --rate 100 --yes",
+        "dead delete --queue emails --yes",
+    ],
+    "queues": [
+        "queues",
+        "queues emails",
+        "queues emails pause --for 2h",
+        "queues emails resume",
+        "queues emails pause",
+        "queues",
+        "queues deals resume",
+        "queues emails purge --state dead",
+        "queues emails purge --state dead --older-than 100m --yes",
+        "queues emails purge --state dead --yes",
+        "queues emails purge --state dead --yes",
+        "queues emials pause",
+    ],
+    "budgets": ["budgets", "budgets keepa"],
+    "workers": ["workers"],
+    "migrate": ["migrate sqlite:///jobs.db", "migrate mysql://localhost/jobs"],
+    "settings": ["settings"],
+    "generate": ["generate queues.yaml --out queues"],
+    "contract": [
+        "contract check queues.yaml",
+        "contract diff queues.yaml new.yaml",
+    ],
+    "doctor": ["doctor"],
+    "bench": ["bench --seconds 0.3"],
+    "completion": ["completion bash"],
+    "tokens": [
+        "tokens",
+        "tokens create build-server --scope enqueue --scope read --expires 90d",
+        "tokens list",
+        "tokens revoke TOKEN_ID",
+        "tokens revoke TOKEN_ID --yes",
+        "tokens revoke TOKEN_ID --yes",
+        "tokens create anna --scope everything",
+    ],
+    "schedules": [
+        "schedules",
+        "schedules add poll --every 6h --queue deals",
+        "schedules",
+        "schedules show poll",
+        "schedules add report --cron '0 7 * * MON-FRI' --tz Europe/Rome --queue reports",
+        "schedules add report --every 1h",
+        "schedules pause report",
+        "schedules resume report",
+        "schedules trigger report",
+        "schedules delete report",
+        "schedules delete report --yes",
+        "schedules apply schedules.toml",
+        "schedules apply schedules.toml",
+        "schedules",
+        "schedules apply wrong.toml",
+        "schedules check '0 7 * * MON-FRI' --tz Europe/Rome",
+        "schedules add night --cron '0 25 * * *' --queue deals",
+    ],
+    "webhooks": [
+        "webhooks",
+        "webhooks show 15",
+        "webhooks redeliver 15",
+        "webhooks list --state ready",
+        "webhooks secret",
+        "webhooks secret --rotate",
+        "webhooks secret --rotate --yes",
+        "webhooks test http://127.0.0.1/hook",
+    ],
+    "serve": ["serve --max-body plenty"],
+}
+
+# Those that run in a process of their own.
+Runs = Callable[[Path], list[Run]]
+
+
+def page(prepared: Path, scratch: Path) -> str:
+    """The whole page."""
+    parts = [HEAD]
+    with Demo(scratch / "demo-files") as demo:
+        own: dict[str, Runs] = {"worker": worker, "serve": serve, "demo": demo.runs}
+        with visit(prepared, scratch / "accoda", 80) as world:
+            parts += [block(world, line) for line in ("--help", *EXAMPLES[""])]
+        for title, section in SECTIONS.items():
+            parts.append(f"\n## {title}\n")
+            for name in section:
+                folder = present(scratch) if name in ("doctor", "serve") else prepared
+                with visit(folder, scratch / name, 80) as world:
+                    parts += list(chapter(world, name, own.get(name)))
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+
+
+def present(scratch: Path) -> Path:
+    """The shop as it would be now, for those who look at the machine's clock; nobody else may read its store."""
+    folder = scratch / "present"
+    if not folder.exists():
+        folder.mkdir()
+        build(folder, round(time.time() * 1000))
+        (folder / "accoda.db").chmod(0o600)
+    return folder
+
+
+def chapter(world: World, name: str, own: Runs | None) -> Iterator[str]:
+    """One command: its help, that of its commands, and what it prints."""
+    yield f"\n### accoda {name}\n"
+    for line in helps(name):
+        yield block(world, line)
+    if own is not None:
+        yield from as_blocks(name, own(Path.cwd()))
+    token = ""
+    for line in EXAMPLES.get(name, ()):
+        told = block(world, line.replace("TOKEN_ID", token))
+        token = next(iter(re.findall(r"\bacc_([0-9a-f]+)_", told)), token)
+        yield told
+
+
+def helps(name: str) -> Iterator[str]:
+    """The lines that print a command's help, and those of the commands in it."""
+    command = accoda.get_command(click.Context(accoda), name)
+    yield f"{name} --help"
+    if isinstance(command, click.Group):
+        for each in command.commands:
+            if isinstance(command, Nouns):
+                words = {"list": "", "show": f"{command.noun} "}.get(each, f"{command.noun} {each} ")
+                if each != "list":
+                    yield f"{name} {words}--help"
+            else:
+                yield f"{name} {each} --help"
+
+
+def block(world: World, line: str) -> str:
+    """A line that somebody types, and what comes back."""
+    result = world.run(*shlex.split(line))
+    code = f"\n(exit code {result.exit_code})" if result.exit_code else ""
+    return as_block([Run(f"accoda {line}", result.output.rstrip() + code)])
+
+
+def as_blocks(name: str, runs: list[Run]) -> Iterator[str]:
+    """One for each run; those of a service belong together."""
+    for group in [runs] if name == "serve" else [[run] for run in runs]:
+        yield as_block(group)
+
+
+def as_block(runs: list[Run]) -> str:
+    lines = [line.rstrip() for run in runs for line in (f"$ {run.typed}", *run.said.rstrip().splitlines())]
+    return "```console\n" + "\n".join(lines) + "\n```\n"
+
+
+def undocumented() -> list[str]:
+    """Commands that have no example; a help alone says little."""
+    return [name for name in COMMANDS if name not in EXAMPLES and name not in ("worker", "demo")]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        prepared = Path(folder, "shop")
+        prepared.mkdir()
+        build(prepared)
+        text = page(prepared, Path(folder))
+    if "--write" in sys.argv:
+        PAGE.write_text(text)
+    else:
+        sys.stdout.write(text)
+
+
+if __name__ == "__main__":
+    main()

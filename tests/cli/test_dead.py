@@ -1,0 +1,84 @@
+"""`accoda dead`: look, replay, delete."""
+
+import json
+
+import pytest
+from cli_world import World
+
+NO_USER = "2842ec05d79c"
+
+
+def states(world: World) -> list[str]:
+    return [world.store(lambda app, id=id: app.find(id)).state for id in range(3, 9)]
+
+
+def test_they_are_grouped_by_their_cause(world: World) -> None:
+    found = json.loads(world.run("dead", "groups", "--json").stdout)
+    assert [(group["count"], group["queues"]) for group in found["groups"]] == [(5, ["emails"]), (1, ["emails"])]
+    assert found["groups"][1]["fingerprint"] == NO_USER
+
+
+def test_list_is_what_it_does_without_a_word(world: World) -> None:
+    assert world.run("dead").stdout == world.run("dead", "list").stdout
+    assert world.run("dead", "--fingerprint", NO_USER).stdout.splitlines()[1].startswith(" 3  emails")
+
+
+def test_a_dry_run_changes_nothing(world: World) -> None:
+    told = world.run("dead", "replay", "--queue", "emails", "--dry-run")
+    assert told.stdout.startswith("6 dead letters of emails; nothing was changed.")
+    assert json.loads(world.run("dead", "delete", "--dry-run", "--json").stdout)["matched"] == 6
+    assert states(world) == ["dead"] * 6
+
+
+def test_a_replay_asks_and_takes_only_those_that_match(world: World) -> None:
+    words = ("dead", "replay", "--fingerprint", NO_USER)
+    assert world.run(*words).exit_code == 2
+    assert states(world) == ["dead"] * 6
+    assert world.run(*words, "--yes").stdout == "1 is ready again.\n"
+    assert states(world) == ["ready"] + ["dead"] * 5
+    report = json.loads(world.run("dead", "replay", "--yes", "--rate", "1000", "--json").stdout)
+    assert (report["matched"], report["revived"]) == (5, 5)
+    assert states(world) == ["ready"] * 6
+
+
+def test_some_are_replayed_and_deleted_by_id(world: World) -> None:
+    assert world.run("dead", "replay", "3", "4").stdout == "2 are ready again.\n"
+    assert world.run("dead", "delete", "5", "--yes").stdout == "1 deleted.\n"
+    assert world.store(lambda app: app.find(5)) is None
+    wrong = world.run("dead", "delete", "6", "3", "--yes")
+    assert wrong.exit_code == 1
+    assert wrong.stderr.startswith("Error: job 3 is ready, not dead; nothing was deleted.")
+    assert world.store(lambda app: app.find(6)) is not None
+
+
+def test_one_that_cannot_be_replayed_is_a_no(world: World) -> None:
+    told = world.run("dead", "replay", "1")
+    assert (told.exit_code, told.stdout) == (1, "0 are ready again; 1 were no longer dead.\n")
+
+
+def test_all_of_a_queue_are_deleted(world: World) -> None:
+    assert world.run("dead", "delete", "-q", "emails", "--yes").stdout == "6 deleted.\n"
+    again = world.run("dead", "delete", "-q", "emails", "--yes")
+    assert (again.exit_code, again.stderr) == (1, "No dead letter matches.\n")
+
+
+def test_a_bar_is_drawn_for_a_person(world: World) -> None:
+    told = world.run("dead", "replay", "--yes", terminal=True)
+    assert "Replaying" in told.stderr and "Replaying" not in told.stdout
+    assert told.stdout == "6 are ready again.\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("dead", "replay", "3", "--queue", "emails"), 2, "give either IDs or a filter"),
+        (("dead", "--fingerprint", "xyz"), 2, "fingerprint: must be 12 hex digits, not 'xyz'"),
+        (("dead", "repaly"), 2, "there is no command 'repaly'; did you mean replay?"),
+        (("dead", "replay", "--rate", "0"), 2, "Invalid value for '--rate': 0.0 is not in the range x>0."),
+        (("dead", "--queue", "emials"), 1, "there is no queue 'emials'; did you mean emails or deals?"),
+    ],
+)
+def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: list[str], code: int, said: str) -> None:
+    told = world.run(*words)
+    assert (told.exit_code, told.stdout) == (code, "")
+    assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1

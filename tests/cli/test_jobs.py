@@ -1,0 +1,131 @@
+"""`accoda jobs` and `accoda job`: look at jobs, and do something with one."""
+
+import json
+
+import pytest
+from cli_world import World
+
+
+def test_jobs_are_listed_with_what_people_know_them_by(world: World) -> None:
+    told = world.run("jobs", "--state", "done")
+    assert told.stdout.splitlines() == [
+        "id  queue    state  priority  attempts  since        what",
+        " 1  reports  done   NORMAL           0  3 hours ago  Report of the year 2029",
+    ]
+
+
+def test_pages_lead_from_one_to_the_next(world: World) -> None:
+    seen: list[int] = []
+    cursor: list[str] = []
+    while True:
+        page = json.loads(world.run("jobs", "--limit", "4", "--json", *cursor).stdout)
+        seen += [job["id"] for job in page["items"]]
+        if page["next"] is None:
+            break
+        cursor = ["--cursor", page["next"]]
+    assert sorted(seen) == list(range(1, 15))
+
+
+def test_the_next_page_is_told_on_standard_error(world: World) -> None:
+    told = world.run("jobs", "--limit", "1")
+    assert len(told.stdout.splitlines()) == 2
+    assert told.stderr.startswith("There are more: add --cursor ")
+
+
+def test_our_own_queues_are_shown_when_asked_for(world: World) -> None:
+    assert "accoda.webhooks" not in world.run("jobs").output
+    assert "accoda.webhooks" in world.run("jobs", "--all").output
+    assert "accoda.webhooks" not in world.run("queues").output
+    assert "accoda.webhooks" in world.run("queues", "--all").output
+
+
+def test_a_filter_that_matches_nothing_is_a_no(world: World) -> None:
+    told = world.run("jobs", "--queue", "deals", "--state", "dead")
+    assert (told.exit_code, told.stdout, told.stderr) == (1, "", "No job matches.\n")
+    as_json = world.run("jobs", "--queue", "deals", "--state", "dead", "--json")
+    assert (as_json.exit_code, json.loads(as_json.stdout)) == (1, {"items": [], "next": None})
+
+
+@pytest.mark.parametrize("words", [("job", "9", "--json"), ("job", "--json", "9"), ("job", "9", "show", "--json")])
+def test_options_may_stand_anywhere(world: World, words: tuple[str, ...]) -> None:
+    assert json.loads(world.run(*words).stdout)["id"] == 9
+
+
+def test_the_value_of_an_option_is_no_noun(world: World) -> None:
+    url = "sqlite:///accoda.db"
+    assert world.run("job", "--url", url, "9", "cancel").stdout == "Job 9 is cancelled.\n"
+    assert "emails is paused" in world.run("queues", "--url", url, "emails", "--for", "1h", "pause").stdout
+
+
+def test_secrets_are_hidden_in_cards_and_json(world: World) -> None:
+    assert "4111" not in world.run("job", "9").output
+    assert "4111" not in world.run("job", "9", "--json").output
+    assert "4111" not in world.run("jobs").output
+
+
+def test_a_job_is_cancelled_retried_deleted_and_given_a_priority(world: World) -> None:
+    assert world.run("job", "3", "retry").stdout == "Job 3 is ready to run.\n"
+    assert world.store(lambda app: app.find(3)).state == "ready"
+    assert world.run("job", "3", "priority", "low").stdout == "Job 3 is LOW now.\n"
+    assert world.store(lambda app: app.find(3)).rank == 3.0
+    assert world.run("job", "3", "cancel").stdout == "Job 3 is cancelled.\n"
+    assert world.store(lambda app: app.find(3)) is None
+    assert world.run("job", "4", "delete", "-y").stdout == "Job 4 is deleted.\n"
+    assert world.store(lambda app: app.find(4)) is None
+
+
+def test_a_delayed_job_is_started_now(world: World) -> None:
+    assert world.store(lambda app: app.find(14)).state == "delayed"
+    assert world.run("job", "14", "retry").stdout == "Job 14 is ready to run.\n"
+    assert world.store(lambda app: app.find(14)).state == "ready"
+
+
+def test_what_the_state_does_not_allow_is_a_no_that_says_why(world: World) -> None:
+    for words, said in (
+        (("job", "1", "cancel"), "Error: job 1 is done: only a job that waits or runs can be cancelled\n"),
+        (("job", "1", "retry"), "Error: job 1 is done: enqueue it anew to run it again\n"),
+        (("job", "10", "priority", "high"), "Error: job 10 is taken: only a job that waits"),
+    ):
+        told = world.run(*words)
+        assert told.exit_code == 1
+        assert told.stderr.startswith(said)
+
+
+def test_who_says_no_deletes_nothing(world: World) -> None:
+    told = world.run("job", "4", "delete", input="n\n", terminal=True)
+    asked = "Delete job 4, with its payload and result? [y/N]: n\n"
+    assert (told.exit_code, told.stdout, told.stderr) == (1, "", f"{asked}Nothing was changed.\n")
+    assert world.store(lambda app: app.find(4)) is not None
+    assert world.run("job", "4", "delete", input="y\n", terminal=True).exit_code == 0
+    assert world.store(lambda app: app.find(4)) is None
+
+
+def test_results_come_as_json(world: World) -> None:
+    assert json.loads(world.run("job", "1", "result").stdout) == {"pages": 12}
+    dead = world.run("job", "3", "result")
+    assert dead.exit_code == 1
+    assert dead.stderr.startswith("Error: job 3 is dead: failed 5 times")
+    early = world.run("job", "2", "result")
+    assert (early.exit_code, early.stderr) == (1, "Error: job 2 is still delayed after 0 s\n")
+
+
+def test_a_job_is_followed_to_its_end(world: World) -> None:
+    assert world.run("job", "1", "follow").stdout == '2030-01-31 09:00:00 UTC  done · {"pages": 12}\n'
+    assert world.run("job", "3", "follow").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("job",), "which one? Write accoda job ID. See accoda job --help"),
+        (("job", "x"), "Invalid value for 'ID': 'x' is not a valid integer range. See accoda job x --help"),
+        (("job", "1", "retyr"), "there is no verb 'retyr'; did you mean retry?"),
+        (("job", "1", "priority", "urgent"), "Invalid value for 'LEVEL': 'urgent' is not one of"),
+        (("jobs", "--limit", "0"), "Invalid value for '--limit': 0 is not in the range 1<=x<=1000."),
+        (("jobs", "--cursor", "x"), "cursor: is damaged; use the `next` of a page as it is"),
+    ],
+)
+def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[str, ...], said: str) -> None:
+    told = world.run(*words)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1

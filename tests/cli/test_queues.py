@@ -1,0 +1,82 @@
+"""`accoda queues`, `workers` and `budgets`."""
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_world import NOW, World
+
+
+def test_a_queue_is_paused_for_a_while_and_resumed(world: World) -> None:
+    assert world.run("queues", "emails", "pause", "--for", "90m").stdout == "emails is paused for 2 hours.\n"
+    assert world.store(lambda app: app.storage.stats()).queues["emails"].paused_until == NOW + 5_400_000
+    assert world.run("queues", "emails", "resume").stdout == "emails is open.\n"
+    assert world.run("queues", "emails", "pause").stdout == "emails is paused.\n"
+    assert world.store(lambda app: app.storage.stats()).queues["emails"].paused_until is None
+
+
+def test_a_typo_is_no_queue_to_pause(world: World) -> None:
+    told = world.run("queues", "emials", "pause")
+    assert (told.exit_code, told.stdout) == (1, "")
+    assert told.stderr == "Error: there is no queue 'emials'; did you mean emails or deals?\n"
+    assert "emials" not in world.store(lambda app: app.storage.stats()).queues
+
+
+def test_an_app_knows_queues_that_have_no_job_yet(world: World) -> None:
+    code = "from accoda import App\napp = App()\n@app.handler\nasync def calls(n: int) -> None: ...\n"
+    Path("other.py").write_text(code)
+    assert world.run("queues", "calls").exit_code == 1
+    assert "handler  yes" in world.run("queues", "calls", "--app", "other:app").stdout
+
+
+def test_a_queue_is_purged_by_state_and_age(world: World) -> None:
+    words = ("queues", "emails", "purge", "--state", "dead")
+    refused = world.run(*words)
+    assert (refused.exit_code, refused.stdout) == (2, "")
+    assert refused.stderr == "Error: Delete up to 6 dead jobs of emails? Add --yes: nobody is here to ask.\n"
+    assert world.run(*words, "--older-than", "100m", "--yes").stdout == "3 jobs were deleted.\n"
+    assert json.loads(world.run(*words, "--yes", "--json").stdout) == {"deleted": 3}
+    again = world.run(*words, "--yes")
+    assert (again.exit_code, again.stderr) == (1, "No job of emails is dead.\n")
+
+
+def test_a_queue_as_json_has_the_names_of_the_wire(world: World) -> None:
+    queue = json.loads(world.run("queues", "deals", "--json").stdout)
+    assert (queue["name"], queue["paused"], queue["pausedUntil"]) == ("deals", True, "2030-01-31T09:30:00.000Z")
+    assert [one["name"] for one in json.loads(world.run("queues", "--json").stdout)] == ["deals", "emails", "reports"]
+
+
+def test_workers_say_what_they_do(world: World) -> None:
+    lines = world.run("workers").stdout.splitlines()
+    assert lines[1].split()[:2] == ["office", "shop-2:812"] and lines[1].endswith("idle (deals, reports)")
+    assert lines[2].endswith("1/2   emails × 1")
+    assert [one["name"] for one in json.loads(world.run("workers", "--json").stdout)] == ["office", "post"]
+
+
+def test_no_worker_is_said_with_how_to_start_one(world: World) -> None:
+    world.clock.advance(3600)
+    told = world.run("workers")
+    assert (told.exit_code, told.stdout) == (0, "")
+    assert told.stderr == "No worker lives. Start one: accoda worker MODULE:APP\n"
+
+
+def test_budgets_are_shown(world: World) -> None:
+    assert world.run("budgets").stdout.splitlines()[1].split()[:4] == ["keepa", "█████·····", "144", "300"]
+    assert json.loads(world.run("budgets", "keepa", "--json").stdout)["capacity"] == 300
+    assert world.run("budgets", "keppa").exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("queues", "emails", "purge"), "Missing option '-s' / '--state'"),
+        (("queues", "emails", "purge", "-s", "gone"), "Invalid value for '-s' / '--state': 'gone' is not one of"),
+        (("queues", "emails", "paus"), "there is no verb 'paus'; did you mean pause?"),
+        (("queues", "emails", "pause", "--for", "ever"), "for: must be a length of time"),
+        (("queues", "a b"), "queue: "),
+    ],
+)
+def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[str, ...], said: str) -> None:
+    told = world.run(*words)
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1
