@@ -46,7 +46,8 @@ async def test_after_a_rotation_both_keys_sign_for_a_day(stores: list[Store]) ->
     assert new.current != old.current
     assert new.signing(NOW + BOTH_FOR - 1) == (new.current, old.current)
     assert new.signing(NOW + BOTH_FOR) == (new.current,)
-    signed = headers(new, "msg_1", b'{"a":1}', NOW)
+    # Signed now and not at NOW: the library refuses what is older than five minutes, and so may the tests before be.
+    signed = headers(new, "msg_1", b'{"a":1}', time.time_ns() // 1_000_000)
     for key in (old.current, new.current):
         assert Webhook(key).verify(b'{"a":1}', signed) == {"a": 1}
     with pytest.raises(WebhookVerificationError):
