@@ -12,6 +12,18 @@ from accoda.clock import Clock
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 
+_forks = 0
+"""How often this process, and those before it, were forked: to count is cheaper than to ask the kernel who we are."""
+
+
+def _count_fork() -> None:
+    global _forks
+    _forks += 1
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_count_fork)
+
 
 class Connections:
     """Opens stores behind a URL and keeps track of them.
@@ -24,7 +36,7 @@ class Connections:
         self.url = url
         self.clock = clock
         self._shared: Store | None = None
-        self._pid = os.getpid()
+        self._forks = _forks
         self._opened: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
 
     @property
@@ -33,10 +45,10 @@ class Connections:
 
     async def get(self) -> Store:
         """This loop's store."""
+        store = self.at_hand()
+        if store is not None:
+            return store
         loop = asyncio.get_running_loop()
-        opened = self._opened.get(loop)
-        if opened is not None and opened.done() and self._pid == os.getpid():  # nearly always
-            return opened.result()
         self._tidy()
         opened = self._opened.get(loop)
         if opened is None:
@@ -45,6 +57,11 @@ class Connections:
             opened = self._opened[loop] = loop.create_task(self.open())
             opened.add_done_callback(partial(self._drop_if_failed, loop))
         return await asyncio.shield(opened) if not opened.done() else opened.result()
+
+    def at_hand(self) -> Store | None:
+        """This loop's store, if it is open already: for those who cannot spare the way over `get`."""
+        opened = self._opened.get(asyncio.get_running_loop())
+        return opened.result() if opened is not None and self._forks == _forks and opened.done() else None
 
     async def open(self) -> Store:
         """Another store, which the caller closes with `put_back`. In memory it is the shared one."""
@@ -86,9 +103,9 @@ class Connections:
             del self._opened[loop]
 
     def _tidy(self) -> None:
-        if os.getpid() != self._pid:
+        if self._forks != _forks:
             # After a fork the parent's connections are none of ours, and must not be closed by us either.
-            self._pid, self._shared = os.getpid(), None
+            self._forks, self._shared = _forks, None
             self._opened = {}
         for loop in [loop for loop in self._opened if loop.is_closed()]:
             del self._opened[loop]

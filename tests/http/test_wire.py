@@ -176,3 +176,19 @@ def test_a_body_that_cannot_be_read_is_still_told_so(connection: socket.socket) 
     head = request("POST", JOBS, Transfer_Encoding="chunked", Content_Type="application/json")
     connection.sendall(head + b"no length\r\n")
     assert read_answer(connection).status == 400
+
+
+def test_a_connection_is_closed_when_nothing_has_come_for_a_while_and_not_before() -> None:
+    app = App("memory://")
+    with ServiceRunner(app) as service:
+        service.server.config.timeout_keep_alive = 1
+        with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as used:
+            for _ in range(4):  # in use for longer than the timeout
+                used.sendall(request("POST", JOBS, JOB))
+                assert read_answer(used).status == 201
+                time.sleep(0.4)
+            used.sendall(request("POST", "/api/v1/queues/quiet/take", b'{"wait": 1.5}'))
+            assert read_answer(used).status == 200, "a request that takes longer is not cut off"
+            began = time.monotonic()
+            assert used.recv(1) == b""
+    assert time.monotonic() - began > 0.9

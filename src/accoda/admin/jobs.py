@@ -61,7 +61,7 @@ async def create(
     jobs = prepare(app, requests, _where(requests, batch))
     if not jobs:
         return []
-    store = await app.connections.get()
+    store = app.connections.at_hand() or await app.connections.get()
     if idempotency_key is None:
         return await store.enqueue(jobs)
     return (await idempotency.enqueue_once(store, jobs, Once.of(who, idempotency_key, requests))).items

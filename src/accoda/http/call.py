@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable, MutableMapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from msgspec import Struct
@@ -85,7 +86,7 @@ class Call(Generic[B, Q, P]):
 
     def header(self, name: str) -> str | None:
         """The value of a header, or None; of one that came twice, the first."""
-        wanted = name.lower().encode("latin-1")
+        wanted = _wire_name(name)
         for key, value in self._scope["headers"]:
             if key == wanted:
                 return str(value, "latin-1")
@@ -121,3 +122,8 @@ class Call(Generic[B, Q, P]):
     async def _hung_up(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
+
+
+@lru_cache(64)
+def _wire_name(name: str) -> bytes:
+    return name.lower().encode("latin-1")

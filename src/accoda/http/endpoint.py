@@ -69,11 +69,12 @@ class Endpoint:
             call.path = self._path(scope["path_params"])
         raw = scope["query_string"]
         call.query = self._no_query if not raw and self._no_query is not None else self._query(query_texts(raw))
-        body = scope.pop("accoda.body", None)
+        body = scope.get("accoda.body")
+        looked_at = body is not None  # by the guard, which also saw that it says it is JSON
         if body is None:
             body = await read_body(scope, receive, self._options.max_body)
         if self._body is not None:
-            if body or not self._body.optional:
+            if not looked_at and (body or not self._body.optional):
                 check_json(scope)
             call.raw = body
             call.body = self._body(body)

@@ -52,7 +52,12 @@ class Service:
         self.table = table
         self.polls = Polls()
         resources = _resources(table, app, options, self.polls)
-        self._exact = {path: resource for path, resource in resources.items() if "{" not in path}
+        self._exact = {
+            (method, path): endpoint
+            for path, resource in resources.items()
+            if "{" not in path
+            for method, endpoint in resource.endpoints.items()
+        }
         self._router = Router(
             routes=[Route(path, resource) for path, resource in _narrow_first(resources)],
             default=_nowhere,
@@ -62,9 +67,9 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            resource = self._exact.get(scope["path"])
-            if resource is not None:
-                await resource(scope, receive, send)
+            endpoint = self._exact.get((scope["method"], scope["path"]))
+            if endpoint is not None:
+                await endpoint(scope, receive, send)
                 return
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})

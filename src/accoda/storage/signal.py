@@ -19,6 +19,7 @@ class Signal:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._sleepers: set[_Sleeper] = set()
+        self._by_queue: dict[str, set[_Sleeper]] = {}
 
     @property
     def awaited(self) -> bool:
@@ -28,6 +29,10 @@ class Signal:
     def ring(self, queues: Collection[str] | None = None) -> None:
         """Wake those who wait for one of `queues` (None: everybody)."""
         if not self._sleepers:
+            return
+        # Those who sleep mostly wait for other queues. Looked at without the lock: who is not in there yet will look at
+        # the store after he is, and what this ring is about is stored already.
+        if queues is not None and not any(queue in self._by_queue for queue in queues):
             return
         with self._lock:
             for sleeper in self._sleepers:
@@ -52,10 +57,18 @@ class Signal:
     def _add(self, sleeper: _Sleeper) -> None:
         with self._lock:
             self._sleepers.add(sleeper)
+            for queue in sleeper.queues:
+                self._by_queue.setdefault(queue, set()).add(sleeper)
 
     def _discard(self, sleeper: _Sleeper) -> None:
         with self._lock:
             self._sleepers.discard(sleeper)
+            for queue in sleeper.queues:
+                others = self._by_queue.get(queue)
+                if others is not None:
+                    others.discard(sleeper)
+                    if not others:
+                        del self._by_queue[queue]
 
 
 class _Sleeper:

@@ -30,12 +30,13 @@ class Joined:
     sends it first, and if neither comes in this turn (a stream, a 100 Continue) it goes by itself in the next one.
     """
 
-    __slots__ = ("_held", "_loop", "_transport")
+    __slots__ = ("_held", "_loop", "_transport", "is_closing")
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport = transport
         self._loop = loop
         self._held = b""
+        self.is_closing = transport.is_closing  # asked for at every request, and `__getattr__` is slow
 
     def write(self, data: bytes) -> None:
         if self._held:
@@ -47,7 +48,8 @@ class Joined:
 
     def write_whole(self, data: bytes) -> None:
         """Send at once what nothing follows."""
-        self._flush()
+        if self._held:
+            self._flush()
         self._transport.write(data)
 
     def close(self) -> None:
@@ -109,6 +111,34 @@ class Wire:
         return True
 
 
+class _WithoutHead:
+    """Stands between a parser and its protocol, which knows the first head already: it is told of all but that."""
+
+    def __init__(self, protocol: BoundedProtocol) -> None:
+        self._protocol = protocol
+        self._known = True
+        self.on_body = protocol.on_body
+        self.on_message_complete = protocol.on_message_complete
+
+    def on_message_begin(self) -> None:
+        if not self._known:
+            self._protocol.on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        if not self._known:
+            self._protocol.on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._known:
+            self._protocol.on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        if self._known:
+            self._known = False
+        else:
+            self._protocol.on_headers_complete()
+
+
 class BoundedProtocol(HttpToolsProtocol):
     """One connection. A head that is too large or too slow gets 431 or 408, and the connection is closed."""
 
@@ -117,7 +147,8 @@ class BoundedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         self.transport = cast(asyncio.Transport, Joined(transport, self.loop))
-        self._in_head = self._primed = False
+        self._in_head = False
+        self._idle_since = 0.0
         self._size = self._piece = 0
         self._before: deque[RequestResponseCycle] = deque()
         """Requests that were not yet answered when the next one came."""
@@ -126,6 +157,8 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
+        if self.timeout_keep_alive_task is not None:
+            self.timeout_keep_alive_task.cancel()
         for cycle in self._before:  # uvicorn tells it to the last one alone
             if not cycle.response_complete:
                 cycle.disconnected = True
@@ -164,13 +197,11 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def _prime(self) -> None:
         """Put a parser that has read this request's head, without the offer, in the place of the one that stopped."""
-        self.parser = httptools.HttpRequestParser(self)
-        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
         framing = b"".join(b"%b: %b\r\n" % header for header in self.headers if header[0] in _FRAMING)
+        self.parser = httptools.HttpRequestParser(_WithoutHead(self) if framing else self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
         if framing:
-            self._primed = True  # what this head says is known
             self.parser.feed_data(b"POST / HTTP/1.1\r\n%b\r\n" % framing)
-            self._primed = False
 
     def send_400_response(self, msg: str) -> None:
         if self._is_owing():
@@ -184,28 +215,16 @@ class BoundedProtocol(HttpToolsProtocol):
         whole = last is not None and (self._in_head or not last.more_body)
         return (whole and not last.response_complete) or not all(cycle.response_complete for cycle in self._before)
 
-    def on_url(self, url: bytes) -> None:
-        if not self._primed:
-            super().on_url(url)
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if not self._primed:
-            super().on_header(name, value)
-
     def on_message_complete(self) -> None:
         if not (self.parser.should_upgrade() and any(name in _FRAMING for name, _ in self.headers)):
             super().on_message_complete()
 
     def on_message_begin(self) -> None:
-        if self._primed:
-            return
         super().on_message_begin()
         self._in_head = True
         self._size = 0
 
     def on_headers_complete(self) -> None:
-        if self._primed:
-            return
         self._in_head = False
         self._stop_timer()
         # A head is never larger than the pieces that it came in, and those are small but for who means harm.
@@ -223,6 +242,37 @@ class BoundedProtocol(HttpToolsProtocol):
         cycle = self.cycle
         if cycle is not None and cycle.scope is self.scope:  # not so for an upgrade
             self.scope["accoda.wire"] = Wire(cycle)  # type: ignore[typeddict-unknown-key]
+
+    # One timer for a connection that is used again and again, not one for each request: it looks how long nothing has
+    # come when it rings. uvicorn's own two are a large part of what a small request costs.
+
+    def _unset_keepalive_if_required(self) -> None:
+        self._idle_since = 0.0
+
+    def on_response_complete(self) -> None:
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._idle_since = 0.0
+            self._start_asgi_task(*self.pipeline.pop())
+            return
+        self._idle_since = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self.timeout_keep_alive_task = self.loop.call_later(
+                self.timeout_keep_alive, self.timeout_keep_alive_handler
+            )
+
+    def timeout_keep_alive_handler(self) -> None:
+        self.timeout_keep_alive_task = None
+        if self.transport.is_closing() or not self._idle_since:
+            return  # a request is under way: its end sets the timer again
+        left = self._idle_since + self.timeout_keep_alive - self.loop.time()
+        if left <= 0.001:
+            self.transport.close()
+        else:
+            self.timeout_keep_alive_task = self.loop.call_later(left, self.timeout_keep_alive_handler)
 
     def _use_target(self) -> None:
         """Of a target such as http://name/path, the name counts and not the Host header (RFC 9112, 3.2.2).
