@@ -19,7 +19,7 @@ servers:  ## the servers that tests start privately, installed where that is pos
 	@tools/install-servers.sh
 
 test: setup servers check  ## every test
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
