@@ -17,6 +17,7 @@ from accoda import Enqueued, NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
 from accoda.testing.history import FileSink, Recorded, Recorder
 from chaos.settings import FLAKY_BURY, Settings
+from chaos.watch import users
 
 BACKLOG = 4_000
 """More ready jobs than this, and the producer waits for the workers."""
@@ -58,7 +59,7 @@ class Producer:
 
     async def look(self) -> int:
         """How many jobs should be there by now and are not; none while the workers are behind."""
-        queues = (await self.store.stats()).queues.values()
+        queues = users((await self.store.stats()).queues)
         if sum(queue.ready for queue in queues) > BACKLOG:
             return 0
         made = sum(queue.total + queue.done for queue in queues)

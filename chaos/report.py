@@ -19,6 +19,7 @@ from chaos.figures import Spread, ran_again, recoveries, redeliveries
 from chaos.fleet import Member
 from chaos.plan import Plan
 from chaos.settings import POISON
+from chaos.watch import users
 
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 80
@@ -99,7 +100,7 @@ def make_report(run: Run) -> Report:
         storage=run.plan.storage,
         seed=run.plan.seed,
         seconds=round(run.seconds, 1),
-        jobs=sum(queue.done + queue.dead for queue in run.final.queues.values()),
+        jobs=sum(queue.done + queue.dead for queue in users(run.final.queues)),
         runs=counts["runs"],
         worker_kills=sum(member.ended[-9] for member in workers),
         kills_by_point={name: count for name, count in points.most_common() if count},

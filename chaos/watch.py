@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
 
-from accoda import StorageError, Store
+from accoda import QueueStats, StorageError, Store
+from accoda.names import is_system
 
 
 class Count(msgspec.Struct, frozen=True):
@@ -24,6 +26,11 @@ class Count(msgspec.Struct, frozen=True):
         return self.done + self.dead
 
 
+def users(queues: Mapping[str, QueueStats]) -> list[QueueStats]:
+    """All but Accoda's own: the recorder's one job always waits for its next round."""
+    return [stats for name, stats in queues.items() if not is_system(name)]
+
+
 class Watch:
     """`count` is what was last seen; `moved_at` when something was last finished (or there was nothing to do)."""
 
@@ -36,7 +43,7 @@ class Watch:
         """Look once. False: the store does not answer."""
         try:
             async with asyncio.timeout(3):
-                queues = (await self.store.stats()).queues.values()
+                queues = users((await self.store.stats()).queues)
         except (StorageError, TimeoutError):
             return False
         count = Count(

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         NewJob,
         Outcome,
         Peek,
+        Place,
         QueueStats,
         Rank,
         Refused,
@@ -126,6 +127,7 @@ __all__ = [
     "Observation",
     "Outcome",
     "Peek",
+    "Place",
     "Policy",
     "Prefetch",
     "Priority",
@@ -186,7 +188,7 @@ _WHERE = {
         ),
         "accoda.limits": "set_limits",
         "accoda.model": (
-            "Bury Document Done Enqueued Job JobInfo Lease NewJob Outcome Peek QueueStats Rank Refused Retry "
+            "Bury Document Done Enqueued Job JobInfo Lease NewJob Outcome Peek Place QueueStats Rank Refused Retry "
             "State Stats"
         ),
         "accoda.priority": "Policy Priority aging policy strict",

@@ -22,7 +22,7 @@
     ├── VersionConflict         a document changed since it was read; carries `name`, `expected`, `found`
     └── StorageError            the store, not the call, is the trouble
         ├── MissingDriver       the storage needs an extra that is not installed
-        ├── StorageUnavailable  cannot be reached, or stayed locked: nothing was changed, try again
+        ├── StorageUnavailable  cannot be reached, or stayed locked: try again; `unsure`: it may have been done
         ├── StorageClosed       used after `close`, or in a process forked after it was opened
         ├── StorageFull         no space left: nothing was changed
         ├── StorageReadOnly     the file or its folder may not be written
@@ -246,7 +246,14 @@ class MissingDriver(StorageError):
 
 
 class StorageUnavailable(StorageError):
-    """The store did not answer. The call may be repeated."""
+    """The store did not answer. The call may be repeated.
+
+    `unsure`: it had been sent, and its answer was lost: whether it was carried out is not known.
+    """
+
+    def __init__(self, message: str = "", *, unsure: bool = False) -> None:
+        super().__init__(message)
+        self.unsure = unsure
 
 
 class StorageClosed(StorageError):

@@ -263,6 +263,22 @@ class Peek(Struct, frozen=True, gc=False):
     waiters: tuple[bytes, ...] = ()
 
 
+class Place(Struct, frozen=True, gc=False):
+    """Where a job stands in the line of its queue, at the moment `at`, by the storage's clock.
+
+    `ahead` is how many ready jobs of the queue `take` would hand out before it, were the queue open; of a delayed job,
+    before it, were it ready now; 0 in any other state. `newer` of them have a higher id: they came later and were put
+    before it. Where `exact` is False, `ahead` is an estimate. `newer` is a count where at most 100 are ahead, and no
+    more than `place` was to count; otherwise it may be an estimate.
+    """
+
+    at: int
+    job: JobInfo
+    ahead: int = 0
+    newer: int = 0
+    exact: bool = True
+
+
 def check_queue(name: object) -> None:
     """Refuse a queue name that some storage, URL or metric could not carry."""
     check_name("queue", name)

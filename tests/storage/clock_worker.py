@@ -18,6 +18,7 @@ from accoda import Done, open_storage  # noqa: E402
 
 async def main(url: str, count: int) -> None:
     async with await open_storage(url) as store:
+        print("ready", flush=True)  # noqa: T201
         while (await store.stats()).queues["q"].done < count:
             if await store.wait(["q"], 1):
                 jobs = await store.take("q", 5, lease=30)

@@ -1,63 +1,83 @@
-"""The suite on a storage whose Lua is changed as `ACCODA_LUA_MUTANT` says. Run by test_lua_mutants.py only.
+"""The suite on storages whose Lua is changed as `ACCODA_LUA_MUTANTS` says. Run by test_lua_mutants.py only.
 
-For the tests of a Cluster it is a plugin that changes the scripts before they are loaded, and no more.
+Each test runs on the storage as it should be, and on the mutants that it is said to catch. For the tests of a Cluster
+this is a plugin that changes the scripts for them, and no more.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 import pytest_asyncio
 
+import accoda.storage.redis.storage
 from accoda import open_storage
 from accoda.storage.redis import scripts
 from accoda.storage.tarantool import application
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer, empty
+from accoda.testing.servers.tarantool import TarantoolServer
 from accoda.testing.world import ManualWorld, World
 
-STORAGE, FILE, OLD, NEW = json.loads(os.environ.get("ACCODA_LUA_MUTANT", '["redis", "", "", ""]'))
+STORAGE, MUTANTS = json.loads(os.environ.get("ACCODA_LUA_MUTANTS", '["redis", {}]'))
+PACKAGE = accoda.storage.redis.__name__
 
 
-def changed(name: str, text: str) -> str:
-    if name != FILE:
-        return text
-    if OLD not in text:
-        raise ValueError(f"{FILE} no longer has {OLD!r}: change this mutant with it")
-    return text.replace(OLD, NEW)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.cls is not None and "changed_lua" in metafunc.fixturenames:
+        test = f"{metafunc.cls.__name__}::{metafunc.function.__name__}"
+        caught = [name for name, (*_, caught_by) in MUTANTS.items() if caught_by == test]
+        metafunc.parametrize("changed_lua", ["", *caught], indirect=True)
 
 
-if STORAGE != "tarantool":
-    # The storage's modules load their scripts when they are imported, which is later: when a store is opened.
+@pytest.fixture(autouse=True)
+def changed_lua(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Lua that is changed for one test. Without a mutant it is as it should be."""
+    request.node.user_properties.append(("mutant", request.param))  # for the report
+    if not request.param:
+        yield
+        return
+    file, old, new, _ = MUTANTS[request.param]
+
+    def changed(name: str, text: str) -> str:
+        if name == file and old not in text:
+            raise ValueError(f"{file} no longer has {old!r}: change this mutant with it")
+        return text.replace(old, new) if name == file else text
+
+    if STORAGE == "tarantool":
+        parts = tuple((name, changed(name, text)) for name, text in application.parts())
+        monkeypatch.setattr(application, "parts", lambda: parts)
+        yield
+    else:
+        yield from with_scripts(changed)
+
+
+def with_scripts(changed: Callable[[str, str], str]) -> Iterator[None]:
+    """The storage's modules have loaded their scripts when they were imported: they load them again, and afterwards."""
     original = scripts._read
     scripts._read = lambda path: changed(path, original(path))
-else:
-    parts = tuple((name, changed(name, text)) for name, text in application.parts())
-    application.parts = lambda: parts  # type: ignore[assignment]
+    try:
+        load_again()
+        yield
+    finally:
+        scripts._read = original
+        load_again()
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer | TarantoolServer]:
-    with RedisServer() if STORAGE == "redis" else TarantoolServer() as server:
-        yield server
+def load_again() -> None:
+    scripts.script.cache_clear()
+    for module in [module for name, module in sys.modules.items() if name.startswith(PACKAGE)]:
+        for name, value in list(vars(module).items()):
+            if isinstance(value, scripts.Script):
+                setattr(module, name, scripts.script(value.name))
 
 
 @pytest_asyncio.fixture
-async def world(server: RedisServer | TarantoolServer) -> AsyncIterator[World]:
-    async with make_world(server) as world:
-        yield world
-
-
-@asynccontextmanager
-async def make_world(server: RedisServer | TarantoolServer) -> AsyncIterator[World]:
-    if isinstance(server, RedisServer):
-        server.ask("FLUSHALL")
-    else:
-        async with await open_storage(server.url):
-            await empty(server.url)
-    yield ManualWorld(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)
+async def world() -> AsyncIterator[World]:
+    """On a server of its own: it keeps what was loaded into it."""
+    with RedisServer() if STORAGE == "redis" else TarantoolServer() as server:
+        yield ManualWorld(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)

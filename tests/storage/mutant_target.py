@@ -1,16 +1,32 @@
-"""The suite on the storage that `ACCODA_MUTANT` names. Run by test_mutants.py; no part of a normal run."""
+"""The suite on broken storages. Run by test_mutants.py; no part of a normal run.
+
+Each test runs on the mutants that it is said to catch; with `ACCODA_MUTANT`, all tests run on the one that it names,
+"" and "sqlite" being storages as they should be.
+"""
 
 import os
 from collections.abc import AsyncIterator
 
+import pytest
 import pytest_asyncio
 
 from accoda.testing.conformance import *  # noqa: F403
-from accoda.testing.mutants import mutant_world
+from accoda.testing.mutants import MUTANTS, mutant_world
 from accoda.testing.world import World
+
+ONE = os.environ.get("ACCODA_MUTANT")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if ONE is None and metafunc.cls is not None and "world" in metafunc.fixturenames:
+        test = f"{metafunc.cls.__name__}::{metafunc.function.__name__}"
+        caught = [name for name, mutant in MUTANTS.items() if mutant.caught_by == test]
+        metafunc.parametrize("world", caught, indirect=True)
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with mutant_world(os.environ["ACCODA_MUTANT"]) as world:
+async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
+    mutant = request.param if ONE is None else ONE
+    request.node.user_properties.append(("mutant", mutant))  # for the report
+    async with mutant_world(mutant) as world:
         yield world

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accoda import Done, NewJob, open_storage
+from accoda import Done, NewJob, Store, open_storage
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.process import Process
 from accoda.testing.servers.pytest import need
@@ -26,8 +26,10 @@ import asyncio, os
 from accoda import open_storage
 async def main():
     store = await open_storage(sys.argv[1])
-    (job,) = await store.take("q", 1, lease=2)
-    os._exit(job.attempts)
+    (job,) = await store.take(sys.argv[3], 1, lease=2)
+    info = await store.find(job.id)
+    print(job.attempts, info.state, info.lease_until - info.taken_at, flush=True)
+    os._exit(0)
 asyncio.run(main())
 """
 
@@ -42,7 +44,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -> None:
     async with await open_storage(url) as store:
-        await store.enqueue([NewJob("q", delay=n % 7 / 10) for n in range(JOBS)])
+        await store.pause("q")  # until both are there
         workers = [
             await asyncio.create_subprocess_exec(
                 sys.executable, str(WORKER), url, str(off), str(JOBS), stdout=asyncio.subprocess.PIPE
@@ -50,6 +52,11 @@ async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -
             for off in (-1800, 1800)
         ]
         async with asyncio.timeout(60):
+            for worker in workers:
+                assert worker.stdout is not None
+                assert await worker.stdout.readline() == b"ready\n"
+            await store.enqueue([NewJob("q", delay=n % 7 / 10) for n in range(JOBS)])
+            await store.resume("q")
             told = [(await worker.communicate())[0].decode() for worker in workers]
         assert [worker.returncode for worker in workers] == [0, 0]
         lines = [line.split() for text in told for line in text.splitlines()]
@@ -64,15 +71,15 @@ async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -
 
 
 async def test_the_lease_of_a_worker_that_vanished_ends_in_time_whatever_its_clock(url: str) -> None:
+    async def vanish(store: Store, off: int, queue: str) -> None:
+        [new] = await store.enqueue([NewJob(queue)])
+        command = (sys.executable, "-c", TAKE_AND_VANISH, url, str(off), queue)
+        worker = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
+        assert (await worker.communicate())[0] == b"0 taken 2000\n", "not over at once"
+        assert await store.wait([queue], 30), "nor an hour later"
+        [job] = await store.take(queue, 1)
+        assert (job.id, job.attempts) == (new.id, 1)
+        assert await store.settle([Done(job.lease)]) == []
+
     async with asyncio.timeout(60), await open_storage(url) as store:
-        for off in (-3600, 3600):
-            [new] = await store.enqueue([NewJob("q")])
-            worker = await asyncio.create_subprocess_exec(sys.executable, "-c", TAKE_AND_VANISH, url, str(off))
-            assert await worker.wait() == 0
-            info = await store.find(new.id)
-            assert info is not None and info.lease_until is not None and info.taken_at is not None, "not over at once"
-            assert info.lease_until - info.taken_at == 2000
-            assert await store.wait(["q"], 30), "nor an hour later"
-            [job] = await store.take("q", 1)
-            assert (job.id, job.attempts) == (new.id, 1)
-            assert await store.settle([Done(job.lease)]) == []
+        await asyncio.gather(vanish(store, -3600, "early"), vanish(store, 3600, "late"))

@@ -38,3 +38,34 @@ def test_a_long_lane_drops_what_is_behind_its_head() -> None:
         assert len(head[1].line) <= 5000
     assert popped == list(range(5000))
     assert lanes.first() is None
+
+
+@given(st.lists(pushes, max_size=200), st.integers(0, 60))
+def test_lanes_are_given_in_order_without_being_changed(entries: list[tuple[float, int]], pops: int) -> None:
+    lanes = Lanes()
+    for entry in entries:
+        lanes.push(*entry)
+    for _ in range(min(pops, len(entries))):
+        head = lanes.first()
+        assert head is not None
+        lanes.pop(head[1])
+    left = sorted(entries)[pops:]
+    seen = [(rank, id) for rank, lane in lanes.in_order() for id in lane.after(-1)]
+    assert [rank for rank, _ in seen] == [rank for rank, _ in left]
+    assert sorted(seen) == left
+    assert sum(lane.size for _, lane in lanes.sample(99)) == lanes.size == len(left)
+    for rank, lane in lanes.in_order():
+        assert sorted(lane.sample(200)) == [id for each, id in left if each == rank]
+        below, above = set(lane.before(25)), set(lane.after(25))
+        own = {id for each, id in left if each == rank}
+        assert {id for id in below if id < 25} == {id for id in own if id < 25}
+        assert {id for id in above if id > 25} == {id for id in own if id > 25}
+
+
+def test_a_sample_is_spread_over_all_of_a_lane_and_over_all_lanes() -> None:
+    lanes = Lanes()
+    for id in range(1000):
+        lanes.push(float(id % 10), id)
+    assert [rank for rank, _ in lanes.sample(5)] == [1.0, 3.0, 5.0, 7.0, 9.0]
+    (first, lane) = next(lanes.in_order())
+    assert (first, list(lane.sample(4))) == (0.0, [120, 370, 620, 870])

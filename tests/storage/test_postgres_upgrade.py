@@ -147,8 +147,8 @@ class TestUpgrade:
         async with await open_storage(url):
             after = dict(await old.fetch(settings, schema))
         assert {verb: after.pop(verb) for verb in before} == before
-        assert set(after) == {"peek", "drop_job", "start_now"}, "verbs that came since"
-        assert after["peek"] == before["take"]
+        assert set(after) == {"peek", "drop_job", "start_now", "place", "stretches"}, "verbs that came since"
+        assert after["peek"] == after["place"] == after["stretches"] == before["take"]
         assert after["drop_job"] == after["start_now"] == before["remove"]
         assert len(before) == 21
 
@@ -219,3 +219,34 @@ class TestUpgradeToStartNow:
             async with await open_storage(url.replace("accoda@", "starter@")) as worker:
                 (made,) = await worker.enqueue([NewJob("q", delay=900)])
                 assert await worker.start_now([made.id]) == 1
+
+
+class TestUpgradeToPlace:
+    """Of a store as it was before `place`, with jobs in it."""
+
+    async def test_jobs_of_before_are_found_in_their_line_while_who_was_there_works_on(
+        self, url: str, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS[:15])
+            async with await open_storage(url) as old:
+                ids = [each.id for each in await old.enqueue([NewJob("q", rank=n % 3) for n in range(300)])]
+                assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == 15
+                async with await TestUpgradeToPeek.upgraded(url, monkeypatch) as store:
+                    assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
+                    place = await store.place(ids[299], 20)
+                    assert place is not None and (place.ahead, place.newer, place.exact) == (299, 0, True)
+                    (job,) = await old.take("q", 1)
+                    assert await old.settle([Done(job.lease)]) == []
+                    place = await store.place(ids[150], 20)
+                    assert place is not None and not place.exact and 45 <= place.ahead <= 55
+
+    async def test_a_worker_needs_no_more_than_the_use_of_the_schema(
+        self, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(url):
+            await sql.execute(f"CREATE ROLE onlooker LOGIN; GRANT USAGE ON SCHEMA {schema} TO onlooker")
+            async with await open_storage(url.replace("accoda@", "onlooker@")) as worker:
+                made = await worker.enqueue([NewJob("q")] * 9)
+                place = await worker.place(made[4].id, 1)
+                assert place is not None and (place.ahead, place.exact) == (4, False)

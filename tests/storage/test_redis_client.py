@@ -220,7 +220,7 @@ class TestScripts:
 
         monkeypatch.setattr(Caller, "_prepare", noting)
         await use_every_verb(store)
-        only_in_a_cluster = {"collect", "deliver", "post", "register"}
+        only_in_a_cluster = {"collect", "deliver", "post", "register", "stand"}
         only_where_others_wrote = {"aside", "index"}
         assert set(seen) | only_in_a_cluster | only_where_others_wrote == set(all_scripts())
         for name, calls in seen.items():
@@ -267,6 +267,7 @@ async def use_every_verb(store: Store) -> None:
     await store.wait([Q], 0)
     await store.stats()
     await store.find(two.id)
+    await store.place(two.id)
     await store.browse(Q, "ready")
     await store.remove([two.id])
     await store.pause(Q)

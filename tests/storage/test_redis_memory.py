@@ -97,7 +97,7 @@ async def test_cycles_of_everything_leave_nothing_behind(store: Store, server: R
     assert stats.total == 0
     assert keys_then == keys
     assert f"{BASE}:ready" not in keys and f"{BASE}:notes" not in keys and f"{BASE}:done:at" not in keys
-    assert after - before < 20_000, "some hundred bytes for each cycle would be 100,000"
+    assert after - before < 50_000, "some hundred bytes for each cycle would be 100,000 and more"
 
 
 async def test_results_go_though_nobody_takes_or_counts(store: Store, server: RedisServer, clock: ManualClock) -> None:

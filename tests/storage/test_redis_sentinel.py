@@ -26,4 +26,5 @@ async def world() -> AsyncIterator[World]:
         yield world
 
 
-TestMachine = machine_for(WORLDS.make)
+# The verbs are those of one server, which has the usual number of runs.
+TestMachine = machine_for(WORLDS.make, examples=15)

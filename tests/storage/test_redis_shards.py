@@ -113,6 +113,20 @@ class TestPartitions:
         assert (stats[Q].ready, stats[Q].taken, stats[Q].done, stats["q.next"].ready) == (2, 1, 1, 5)
         assert await split.purge(Q, "ready") == 2
 
+    async def test_a_place_counts_those_of_all_partitions(self, split: RedisStorage) -> None:
+        ids = [(await split.enqueue([NewJob(Q)]))[0].id for _ in range(9)]
+        (urgent,) = await split.enqueue([NewJob(Q, rank=-1)])
+        (later,) = await split.enqueue([NewJob(Q, rank=1, delay=900)])
+        assert len({id % 1000 for id in ids}) == 3
+        seen = {id: await split.place(id) for id in (*ids, urgent.id, later.id)}
+        places = {id: (place.ahead, place.newer, place.exact) for id, place in seen.items() if place is not None}
+        # One after the other from each partition: each is the n-th there, and those before it are ahead.
+        order = sorted(ids)
+        assert [places[id][0] for id in order] == list(range(1, 10))
+        assert places[urgent.id] == (0, 0, True)
+        assert places[later.id] == (10, sum(id > later.id for id in (*ids, urgent.id)), True)
+        assert all(places[id][1] == (urgent.id > id) for id in ids)
+
     async def test_a_look_shows_what_the_next_take_gives(self, split: RedisStorage) -> None:
         for n in range(7):
             await split.enqueue([NewJob(Q, rank=float(n % 3))])

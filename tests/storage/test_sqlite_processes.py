@@ -42,7 +42,12 @@ async def test_two_processes_settle_each_of_20_000_jobs_once(tmp_path: Path) -> 
     url = f"sqlite:///{tmp_path}/q.db"
     await fill(url)
     logs = [tmp_path / "a.log", tmp_path / "b.log"]
-    workers = [start_worker(url, log, lease=60, work=0) for log in logs]
+    async with await open_storage(url) as store:
+        await store.pause("q")  # until both are there
+        workers = [start_worker(url, log, lease=60, work=0) for log in logs]
+        while not all(log.exists() for log in logs):
+            await asyncio.sleep(0.01)
+        await store.resume("q")
     assert [await asyncio.to_thread(worker.wait, 120) for worker in workers] == [0, 0]
     words = await check(url, logs)
     assert words == {"took": JOBS, "done": JOBS}

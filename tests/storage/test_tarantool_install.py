@@ -60,6 +60,19 @@ TO_REVISION_4 = """
     end
     box.space.accoda_app:replace({1, app.version, app.stamp + 1, parts, 4}) return 0
 """
+# What revision 5 was: no place.
+TO_REVISION_5 = """
+    for _, name in ipairs({'accoda_place', 'accoda_stretches'}) do
+        box.schema.func.drop(name)
+    end
+    local app, parts = box.space.accoda_app:get(1), {}
+    for _, part in ipairs(app.parts) do
+        if part[1] ~= 'verbs/place.lua' and part[1] ~= 'verbs/stretches.lua' then
+            table.insert(parts, part)
+        end
+    end
+    box.space.accoda_app:replace({1, app.version, app.stamp + 1, parts, 5}) return 0
+"""
 TUPLE_SIZES = "local s = {} for i, job in ipairs(box.space.accoda_jobs:select()) do s[i] = #job end return s"
 LUA = sorted((Path(application.__file__).parent / "lua" / "verbs").glob("*.lua"))
 
@@ -258,6 +271,24 @@ async def test_the_jobs_of_revision_4_are_started_after_an_upgrade(server: Taran
         jobs = await older.take("old", 9)
         assert [(job.id, job.attempts, job.waiters) for job in jobs] == [(first.id, 0, 1), (second.id, 1, 0)]
         assert await older.settle([Done(job.lease) for job in jobs]) == []
+
+
+async def test_the_jobs_of_revision_5_are_found_in_their_line_after_an_upgrade(server: TarantoolServer) -> None:
+    await administer(server.url, GRANT)
+    async with await open_storage(server.url) as older:
+        await empty(server.url)
+        await administer(server.url, TO_REVISION_5)
+        ids = [each.id for each in await older.enqueue([NewJob("old", rank=n % 3) for n in range(300)])]
+        with pytest.raises(SchemaMismatch, match="revision 5"):
+            await open_storage(server.worker_url + "?install=no")
+        await (await open_storage(server.url)).close()
+        async with await open_storage(server.worker_url) as newer:
+            place = await newer.place(ids[299], 20)
+            assert place is not None and (place.ahead, place.newer, place.exact) == (299, 0, True)
+            place = await newer.place(ids[150], 20)
+            assert place is not None and not place.exact and 45 <= place.ahead <= 55
+        (job,) = await older.take("old", 1)
+        assert await older.settle([Done(job.lease)]) == []
 
 
 async def test_an_older_client_hears_of_waiters_what_it_understands(server: TarantoolServer) -> None:

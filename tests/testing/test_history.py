@@ -71,6 +71,7 @@ async def use_all(store: Recorded) -> None:
     await store.read("name")
     await store.documents("na")
     await store.find(job.id)
+    await store.place(job.id)
     await store.browse("q", "dead")
     await store.revive([job.id])
     await store.start_now([job.id])

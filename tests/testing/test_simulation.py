@@ -23,11 +23,11 @@ from accoda.testing.simulation.world import START, TooLong, World
 SMALL = Plan(jobs=300)
 NEAR = {
     "keeper-sleeps": 1,
-    "late-done": 4,
+    "lease-lasts-too-long": 2,
     "deaf": 12,
-    "waiter-forgotten": 6,
-    "pause-ignored": 3,
-    "attach-is-a-start": 4,
+    "follow-ups-of-a-refused-bury": 4,
+    "pause-ignored": 6,
+    "attach-is-a-start": 21,
 }
 """Where the search begins, to save time: near the seeds that found these when this was written."""
 
@@ -40,7 +40,7 @@ class TestManySeeds:
     def test_hold_every_promise(self) -> None:
         operations, seed = 0, 0
         began = time.process_time()
-        while time.process_time() - began < 6 or seed < 5:  # a share of the machine's time, not a number of seeds
+        while time.process_time() - began < 3 or seed < 5:  # a share of the machine's time, not a number of seeds
             result = simulate(seed)
             assert result.ok, told(result)
             operations += result.operations

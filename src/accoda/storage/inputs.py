@@ -24,6 +24,7 @@ from accoda.model import (
     check_queue,
     check_state,
 )
+from accoda.storage.protocol import MOST_PLACES
 
 _END_OF_IDS = 1 << 63
 
@@ -99,6 +100,12 @@ def check_peek(queue: str, key: str | None, after: int | None) -> None:
         check_count("after", after)
 
 
+def check_place(id: int, most: int) -> None:
+    check_id(id)
+    if type(most) is not int or not 1 <= most <= MOST_PLACES:
+        raise InvalidInput("most", f"must be an integer from 1 to {MOST_PLACES}, not {most!r:.80}")
+
+
 def check_drop(queue: str, id: int, waiters: int) -> None:
     check_queue(queue)
     check_id(id)
@@ -172,6 +179,8 @@ def _check_held(lease: object) -> None:
 
 
 def _check_sequence(field: str, value: object) -> None:
+    if type(value) is list or type(value) is tuple:  # the usual ones: to ask whether it is a Sequence is slow
+        return
     if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
         raise InvalidInput(field, f"must be a list or tuple, not {type(value).__name__}")
 

@@ -21,6 +21,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
@@ -142,6 +143,9 @@ class Observed(Closing):
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         call = self._store.browse(queue, state, after, limit)
         return await self._report("browse", queue, 1, call, queue, state)
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        return await self._report("place", "", 1, self._store.place(id, most), id)
 
     async def remove(self, ids: Sequence[int]) -> int:
         return await self._report("remove", "", _size(ids), self._store.remove(ids), ids)

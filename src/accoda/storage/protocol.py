@@ -34,11 +34,15 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
     Stats,
 )
+
+MOST_PLACES = 10_000
+"""How many jobs `place` counts at most, on either side."""
 
 DUE_AT_ONCE = 1000
 """How many due moves, or unreadable records, one call deals with at most."""
@@ -151,6 +155,16 @@ class Inspector(Protocol):
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         """A page of the jobs in a state, by id, beginning after the id `after`."""
+        ...
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        """Where a job stands in the line of its queue; None if there is no such job.
+
+        Applies what is due in the queue, as `peek` does; the job itself is up to date however much else is due. One
+        look, whose cost grows with log n and `most`, not with the line: exact where at most `most` jobs are ahead of
+        it, or at most `most` behind it. In between the storage may answer with an estimate, which says so
+        (`exact=False`), and which leaves as many jobs on either side as are known to be there.
+        """
         ...
 
     async def remove(self, ids: Sequence[int]) -> int:

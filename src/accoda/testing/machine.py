@@ -112,8 +112,15 @@ class StoreMachine(RuleBasedStateMachine):
 
     # Whole runs of a worker, since steps drawn one by one seldom follow each other as a job's life does.
 
-    @rule(queue=drafts.queues, crashes=st.integers(0, 2), end=st.sampled_from(("none", "bury", "revive")))
-    def take_and_fail(self, queue: str, crashes: int, end: str) -> None:
+    @rule(
+        job=drafts.jobs,
+        crashes=st.integers(0, 2),
+        end=st.sampled_from(("none", "bury", "revive", "start now", "drop")),
+    )
+    def take_and_fail(self, job: drafts.DraftJob, crashes: int, end: str) -> None:
+        """A job crashes, and may be buried in the end; then somebody does what is for the dead, or is not."""
+        queue = job.queue
+        self.pair.enqueue([job.at(self.model.now)])
         for _ in range(crashes):
             self.leases += [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
             self.pair.advance(500)
@@ -122,8 +129,24 @@ class StoreMachine(RuleBasedStateMachine):
         leases = [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
         self.leases += leases
         self.pair.settle([Bury(lease, end) for lease in leases])
-        if end == "revive":
-            self.pair.revive([lease.id for lease in leases])
+        for lease in leases:
+            if end == "revive":
+                self.pair.revive([lease.id])
+            elif end == "start now":
+                self.pair.start_now([lease.id])
+            elif end == "drop":
+                self.pair.drop(queue, lease.id, 0)
+
+    @rule(job=drafts.jobs, trick=drafts.tricks, extend=st.booleans())
+    def take_and_mistake(self, job: drafts.DraftJob, trick: drafts.Trick, extend: bool) -> None:
+        """Somebody comes with a lease that is almost the one that was given."""
+        self.pair.enqueue([job.at(self.model.now)])
+        self.leases += [taken.lease for taken in self.pair.take(job.queue, 1, 60.0, None, "")]
+        lease = self.lease(drafts.DraftLease(0, trick))
+        if extend:
+            self.pair.extend([lease], 60.0)
+        else:
+            self.pair.settle([Done(lease)])
 
     @rule(first=drafts.jobs, second=drafts.jobs, before=drafts.befores, seen=st.sampled_from((0, 0, 1, None)))
     def take_and_join(self, first: drafts.DraftJob, second: drafts.DraftJob, before: str, seen: int | None) -> None:
@@ -141,12 +164,16 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.settle([Done(lease, waiters=seen) for lease in leases])
 
     @rule(
-        queue=drafts.queues,
+        jobs=st.lists(drafts.jobs, min_size=1, max_size=2),
         max_cost=st.sampled_from((None, 1, 2)),
         then=st.lists(drafts.jobs, max_size=3),
         bury=st.sampled_from((False, False, True)),
     )
-    def take_and_finish(self, queue: str, max_cost: int | None, then: list[drafts.DraftJob], bury: bool) -> None:
+    def take_and_finish(
+        self, jobs: list[drafts.DraftJob], max_cost: int | None, then: list[drafts.DraftJob], bury: bool
+    ) -> None:
+        queue = jobs[0].queue
+        self.pair.enqueue([job._replace(queue=queue).at(self.model.now) for job in jobs])
         leases = [job.lease for job in self.pair.take(queue, 4, 60.0, max_cost, "")]
         self.leases += leases
         if leases and then:  # the first follows under the key of the batch's last, which must be free by then
@@ -200,6 +227,13 @@ class StoreMachine(RuleBasedStateMachine):
         """Of a job that is there, seen with as many waiters as it has, or with fewer or more."""
         job = list(self.model.jobs.values())[-1 - pick % len(self.model.jobs)]
         self.pair.drop(job.new.queue if pick != 5 else other, job.id, max(0, len(job.waiters) + more))
+
+    @rule(picks=st.lists(drafts.picks, min_size=1, max_size=2), most=st.sampled_from((1000, 1, 2)))
+    def place(self, picks: list[int], most: int) -> None:
+        """Of jobs in any state, and of one that waits, if there is any."""
+        waiting = [job.id for job in self.model.jobs.values() if job.state in ("ready", "delayed")]
+        for id in [*self.ids(picks), *waiting[-1:]]:
+            self.pair.place(id, most)
 
     @rule(queue=drafts.queues, until=st.sampled_from((None, -1000, 0, 1, 500, 5000)), on=st.booleans())
     def pause(self, queue: str, until: int | None, on: bool) -> None:

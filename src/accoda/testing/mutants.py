@@ -20,6 +20,7 @@ from accoda.testing import broken
 from accoda.testing.mutant import Mutant
 from accoda.testing.mutants_bury import BURY
 from accoda.testing.mutants_peek import PEEK
+from accoda.testing.mutants_place import PLACE
 from accoda.testing.mutants_sqlite import SQLITE
 from accoda.testing.mutants_start import START
 from accoda.testing.world import ManualWorld, World
@@ -277,6 +278,7 @@ MUTANTS: dict[str, Mutant] = {
     ),
     **PEEK,
     **START,
+    **PLACE,
     **SQLITE,
 }
 

@@ -1,5 +1,9 @@
 """A storage and the model side by side: one call goes to both, and the answers and all that can be seen must agree.
 
+After each call that is what the call changed in the model, and the counts and documents of all: most calls change a job
+or two, and to ask for everything else each time is most of the time of a run. Everything is compared after every few
+calls, and in the end.
+
 Calls and answers are in the model's ids. A storage may skip ids: they need only be unique and grow, so the n-th job
 that one has created is the n-th of the other.
 """
@@ -23,6 +27,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     QueueStats,
     Rank,
     Refused,
@@ -37,6 +42,8 @@ T = TypeVar("T")
 Info = TypeVar("Info", JobInfo, JobInfo | None)
 UNKNOWN = 10**9  # an id that no store reaches in a test
 MANY = 1_000_000
+PLACES = [(queue, state) for queue in QUEUES for state in STATES]
+EVERYTHING_EVERY = 4  # calls
 
 
 class Pair:
@@ -51,8 +58,19 @@ class Pair:
         self.model = Reference(self._run(self.world.now()))
         self._model_ids: dict[int, int] = {}
         self._real_ids: dict[int, int] = {}
+        self._pages: dict[tuple[str, State], list[JobInfo]] = {}  # of the model, when they were last compared
+        self._jobs: dict[int, JobInfo | None] = {}
+        self._calls = 0
+        self._agree = True
 
     def close(self) -> None:
+        try:
+            if self._agree:
+                self._run(self._compare(everything=True))
+        finally:
+            self._close()
+
+    def _close(self) -> None:
         self._run(self.store.close())
         self._run(self._context.__aexit__(None, None, None))
         self._run(self._loop.shutdown_asyncgens())
@@ -126,6 +144,22 @@ class Pair:
         real = self.store.browse(queue, state, None if after is None else self._real(after), limit)
         self._both(real, lambda: list(map(_masked, self.model.browse(queue, state, after, limit))))
 
+    def place(self, id: int, most: int) -> None:
+        self._both(self._placed(id, most), lambda: self._masked_place(id))
+
+    def _masked_place(self, id: int) -> Place | None:
+        told = self.model.place(id)
+        return told and replace(told, job=_masked(told.job))
+
+    async def _placed(self, id: int, most: int) -> Place | None:
+        """What the storage says; where that may be an estimate, what is true instead, if it can be one of that."""
+        seen, told = await self.store.place(self._real(id), most), self.model.place(id)
+        if seen is None or told is None or told.ahead <= most:
+            return seen
+        ready = self.model.stats()[told.job.queue].ready
+        assert most < seen.ahead <= ready - (told.job.state == "ready") and 0 <= seen.newer <= seen.ahead
+        return replace(seen, ahead=seen.ahead if seen.exact else told.ahead, newer=told.newer, exact=True)
+
     def write(self, name: str, value: bytes, version: int | None, ttl: float | None) -> None:
         self._both(
             self.store.write(name, value, version=version, ttl=ttl),
@@ -142,24 +176,31 @@ class Pair:
         return self._loop.run_until_complete(_limited(call))
 
     def _both(self, call: Awaitable[T], expect: Callable[[], T]) -> T:
-        """Give the command to both; compare everything that can be seen, then the answers."""
+        """Give the command to both; compare what can be seen, then the answers."""
+        self._agree = False
         answer = _answer(lambda: self._run(call))
         expected = _answer(expect)
-        self._run(self._compare_all())  # first, because it pairs the ids of new jobs
+        self._calls += 1
+        self._run(self._compare(everything=self._calls % EVERYTHING_EVERY == 0))  # first: it pairs the ids of new jobs
         answer = self._in_model_ids(answer)
         assert answer == expected
+        self._agree = True
         return answer
 
-    async def _compare_all(self) -> None:
-        places = [(queue, state) for queue in QUEUES for state in STATES]
-        pages = {place: await self.store.browse(*place, None, MANY) for place in places}
-        self._match_ids({info.id: queue for (queue, _), page in pages.items() for info in page})
-        for place, page in pages.items():
-            assert self._in_model_ids(page) == [_masked(each) for each in self.model.browse(*place, None, MANY)], place
-        for id, real in self._real_ids.items():
-            assert self._in_model_ids(await self.store.find(real)) == _masked(self.model.find(id))
+    async def _compare(self, *, everything: bool) -> None:
+        pages = {place: list(map(_masked, self.model.browse(*place, None, MANY))) for place in PLACES}
+        places = [place for place in PLACES if everything or pages[place] != self._pages.get(place, [])]
+        seen = {place: await self.store.browse(*place, None, MANY) for place in places}
+        self._match_ids({info.id: queue for (queue, _), page in seen.items() for info in page})
+        for place in places:
+            assert self._in_model_ids(seen[place]) == pages[place], place
+        jobs = {id: _masked(self.model.find(id)) for id in self._real_ids}
+        for id, job in jobs.items():
+            if everything or job != self._jobs.get(id):
+                assert self._in_model_ids(await self.store.find(self._real_ids[id])) == job
         assert _used(await self.store.stats()) == _used(Stats(self.model.stats()))
         assert await self.store.documents("") == self.model.documents("")
+        self._pages, self._jobs = pages, jobs
 
     def _match_ids(self, seen: dict[int, str]) -> None:
         """Pair the ids that are new on either side: both grow, so the lowest belong together. `seen` has the queues."""
@@ -198,7 +239,7 @@ class Pair:
                 return replace(answer, lease=self._in_model_ids(answer.lease))
             case Job():
                 return replace(answer, id=self._mine(answer.id), lease=self._in_model_ids(answer.lease))
-            case Peek():
+            case Peek() | Place():
                 return replace(answer, job=self._in_model_ids(answer.job))
             case JobInfo():
                 return _masked(replace(answer, id=self._mine(answer.id)))

@@ -24,6 +24,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     QueueStats,
     Rank,
     Refused,
@@ -307,6 +308,15 @@ class Reference:
     def find(self, id: int) -> JobInfo | None:
         job = self.jobs.get(id)
         return None if job is None else _as_info(job)
+
+    def place(self, id: int) -> Place | None:
+        """Always exact."""
+        job = self.jobs.get(id)
+        if job is None:
+            return None
+        line = self._of(job.new.queue, "ready") if job.state in WAITING else []
+        ahead = [each for each in line if (each.rank, each.id) < (job.rank, job.id)]
+        return Place(self.now, _as_info(job), len(ahead), sum(each.id > job.id for each in ahead))
 
     def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
         page = sorted((j for j in self._of(queue, state) if after is None or j.id > after), key=lambda j: j.id)

@@ -7,7 +7,10 @@ repeat, so each rank gets a lane that is filled at its end and emptied at its he
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
 from heapq import heappop, heappush
+from itertools import islice
 
 _COMPACT = 1024  # ids left behind the head of a lane before they are dropped
 
@@ -49,6 +52,26 @@ class Lane:
             del line[: self.head]
             self.head = 0
 
+    @property
+    def size(self) -> int:
+        return len(self.line) - self.head + len(self.late or ())
+
+    def before(self, id: int) -> Iterator[int]:
+        """The ids below this one, in no order, and perhaps some of `late` above it."""
+        yield from islice(self.line, self.head, bisect_left(self.line, id, self.head))
+        yield from self.late or ()
+
+    def after(self, id: int) -> Iterator[int]:
+        """The ids above this one, in no order, and perhaps some of `late` below it."""
+        yield from islice(self.line, bisect_right(self.line, id, self.head), None)
+        yield from self.late or ()
+
+    def sample(self, most: int) -> Iterator[int]:
+        """Up to so many of its ids, evenly spaced."""
+        size, rest = self.size, len(self.line) - self.head
+        for place in _spread(size, most):
+            yield self.line[self.head + place] if place < rest else (self.late or ())[place - rest]
+
 
 class Lanes:
     """All lanes of a queue, and how many ids they hold."""
@@ -85,3 +108,32 @@ class Lanes:
         """Drop what `first` gave."""
         lane.pop()
         self.size -= 1
+
+    def __len__(self) -> int:
+        return len(self._ranks)
+
+    def in_order(self) -> Iterator[tuple[float, Lane]]:
+        """The lanes, lowest rank first. The cost is that of those that are asked for, however many there are."""
+        ranks = self._ranks
+        near = [(ranks[0], 0)] if ranks else []  # a heap: the children of those given are the next that may follow
+        while near:
+            rank, place = heappop(near)
+            yield rank, self._lanes[rank]
+            for child in range(2 * place + 1, min(2 * place + 3, len(ranks))):
+                heappush(near, (ranks[child], child))
+
+    def sample(self, most: int) -> Iterator[tuple[float, Lane]]:
+        """Up to so many lanes, evenly spaced over the heap of ranks, which has no other order than that."""
+        for place in _spread(len(self._ranks), most):
+            rank = self._ranks[place]
+            yield rank, self._lanes[rank]
+
+
+def _spread(size: int, most: int) -> Iterator[int]:
+    """Up to `most` evenly spaced places of `size`, none of them more to the front than to the back.
+
+    >>> list(_spread(9, 3)), list(_spread(2, 3))
+    ([1, 4, 7], [0, 1])
+    """
+    number = min(size, most)
+    return ((2 * n + 1) * size // (2 * number) for n in range(number))

@@ -79,6 +79,14 @@ class Line:
             self.paused, self.paused_until = False, None
         return self.paused
 
+    def next_moment(self, now: int) -> int | None:
+        """When something may be takable, once what is due was applied."""
+        if self.is_paused(now):
+            return self.paused_until
+        if self.ready:
+            return now
+        return self.due.next()  # not after now if the bound was reached: then something is due still
+
     def release_key(self, record: Record) -> None:
         if record.key is not None and self.keys.get(record.key) is record:
             del self.keys[record.key]

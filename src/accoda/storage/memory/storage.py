@@ -21,6 +21,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     Retry,
@@ -35,6 +36,7 @@ from accoda.storage.closing import Closing
 from accoda.storage.memory import moves
 from accoda.storage.memory.documents import Documents
 from accoda.storage.memory.line import Line, Record, count, describe, head, lease_out, older, pick, waiters_after
+from accoda.storage.memory.place import place_of
 from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.signal import Signal
 
@@ -67,7 +69,8 @@ class MemoryStorage(Closing):
         with self._lock:
             now = self._now()
             answers = [self._add(job, now) for job in jobs]
-        self._signal.ring({job.queue for job in jobs})
+        if self._signal.awaited:  # who lies down to sleep only now looks first, and finds them
+            self._signal.ring({job.queue for job in jobs})
         return answers
 
     async def take(
@@ -218,6 +221,15 @@ class MemoryStorage(Closing):
             ids = sorted(id for id in line.states[state] if after is None or id > after)
             return [describe(self._jobs[id]) for id in ids[:limit]]
 
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        inputs.check_place(id, most)
+        with self._lock:
+            now = self._now()
+            if (record := self._jobs.get(id)) is not None:
+                self._apply_due(record.line, now)
+            record = self._up_to_date(id, now)
+            return place_of(record, most, now) if record else None
+
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)
         with self._lock:
@@ -291,8 +303,7 @@ class MemoryStorage(Closing):
         self._jobs[id] = record
         if job.key is not None:
             line.keys[job.key] = record
-            if job.waiter is not None:
-                record.waiters = [job.waiter]
+            record.waiters = None if job.waiter is None else [job.waiter]
         moves.wait_from(record, start_time, now)
         return Enqueued(id, "created", len(record.waiters or ()))
 
@@ -393,8 +404,4 @@ class MemoryStorage(Closing):
     def _next_moment(self, line: Line, now: int) -> int | None:
         """When something may be takable in this queue; now, if it is."""
         self._apply_due(line, now)
-        if line.is_paused(now):
-            return line.paused_until
-        if line.ready:
-            return now
-        return line.due.next()  # not after now if the bound was reached: then something is due still
+        return line.next_moment(now)

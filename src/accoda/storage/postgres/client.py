@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from accoda.errors import StorageClosed
 from accoda.storage.backoff import Backoff
+from accoda.storage.patience import patience_of
 from accoda.storage.postgres.connector import CLOSED, Connection, Connector
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
 from accoda.storage.postgres.pool import Pool
@@ -102,7 +103,7 @@ class Client:
     async def send(self, query: str, args: tuple[object, ...], repeat: bool) -> Sequence[Any]:
         """As `fetch`, in the client's own loop, and also while the client is being closed."""
         text = self.queries[query]
-        end = self.loop.time() + RECONNECT_FOR
+        end = self.loop.time() + patience_of(RECONNECT_FOR)
         backoff = Backoff(_FIRST_NAP, _LONGEST_NAP)
         while True:
             connection = None
@@ -122,5 +123,5 @@ class Client:
             finally:
                 if connection is not None:
                     self._pool.release(connection)
-            await backoff.nap()
+            await backoff.nap(end - self.loop.time())
             self.check()

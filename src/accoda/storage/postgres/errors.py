@@ -70,7 +70,8 @@ def translate(error: BaseException, *, unsure: bool = False) -> BaseException:
             if unsure:
                 return StorageUnavailable(
                     f"the connection to PostgreSQL was lost before the answer came ({_told(error)}): the call may have "
-                    "been carried out or not; look before you repeat it"
+                    "been carried out or not; look before you repeat it",
+                    unsure=True,
                 )
             return StorageUnavailable(f"PostgreSQL does not answer ({_told(error)}); start it or check the URL")
         case asyncpg.QueryCanceledError():

@@ -77,6 +77,16 @@ SELECT id, queue, state, data, rank, cost, key, attempts, created_at, start_time
        worker, taken_at, lease_until, ended_at, reason, result, fresh_at, crashes
 FROM accoda.browse($1, $2, $3, $4, $5);
 
+-- name: place
+SELECT moment, ahead, newer, behind, ready, ranks, last_rank, (job).id, (job).queue, (job).state, (job).data, (job).rank,
+       (job).cost, (job).key, (job).attempts, (job).created_at, (job).start_time, (job).prev_start_time, (job).waiters,
+       (job).keep_for, (job).worker, (job).taken_at, (job).lease_until, (job).ended_at, (job).reason, (job).result,
+       (job).fresh_at, (job).crashes
+FROM accoda.place($1, $2, $3);
+
+-- name: stretches
+SELECT sorts, members, far, beyond FROM accoda.stretches($1, $2, $3, $4, $5);
+
 -- name: remove
 SELECT accoda.remove($1, $2);
 

@@ -23,6 +23,8 @@ from accoda.model import (
     What,
     clean,
 )
+from accoda.storage.density import Look, Stretch
+from accoda.storage.standing import Survey
 
 _STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done")  # by their numbers in the tables
 STATE_NUMBERS = {name: number for number, name in enumerate(_STATES)}
@@ -141,6 +143,29 @@ def job_info(row: Any) -> JobInfo:
 def peek(row: Any) -> Peek:
     at, guests, *values = row
     return Peek(at) if values[0] is None else Peek(at, job_info(values), tuple(guests or ()))
+
+
+def survey(row: Any) -> Survey | None:
+    at, ahead, newer, behind, ready, ranks, last_rank, *values = row
+    if values[0] is None:
+        return None
+    return Survey(at, job_info(values), ahead, newer, behind or 0, int(ready or 0), ranks or (), last_rank or 0.0)
+
+
+def look_columns(looks: Sequence[Look]) -> Columns:
+    return (
+        [float(look.rank) for look in looks],
+        [look.id for look in looks],
+        [look.number for look in looks],
+        [look.down for look in looks],
+    )
+
+
+def stretches(rows: Iterable[Any]) -> list[Stretch]:
+    return [
+        Stretch(list(zip(sorts, ids, strict=True)), far, beyond) if sorts else Stretch(())
+        for sorts, ids, far, beyond in rows
+    ]
 
 
 def stats(rows: Iterable[Any]) -> Stats:

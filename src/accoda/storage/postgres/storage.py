@@ -20,6 +20,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     Retry,
@@ -32,12 +33,14 @@ from accoda.model import (
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
+from accoda.storage.density import Look, Stretch
 from accoda.storage.postgres import rows
 from accoda.storage.postgres.bell import Bell, news_of
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.foreign import run_in
 from accoda.storage.postgres.upkeep import Upkeep
 from accoda.storage.signal import Signal
+from accoda.storage.standing import stand
 
 UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
 VAIN_FOR = 0.05  # seconds within which two takes that find nothing make the next look a careful one
@@ -281,6 +284,19 @@ class PostgresStorage(Closing):
         inputs.check_browse(queue, state, after, limit)
         args = (queue, rows.STATE_NUMBERS[state], -1 if after is None else after, limit)
         return [rows.job_info(row) for row in await self._client.fetch("browse", self._at(), *args, repeat=True)]
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        inputs.check_place(id, most)
+        (found,) = await self._client.fetch("place", self._at(), rows.storable(id), most, repeat=True)
+        survey = rows.survey(found)
+        if survey is None:
+            return None
+
+        async def look(wanted: list[Look]) -> list[Stretch]:
+            columns = rows.look_columns(wanted)
+            return rows.stretches(await self._client.fetch("stretches", survey.job.queue, *columns, repeat=True))
+
+        return await stand(survey, most, look)
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)

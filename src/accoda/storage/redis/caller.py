@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 import secrets
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -27,6 +28,7 @@ from msgspec import Struct
 from accoda.clock import Clock
 from accoda.errors import StorageClosed, StorageError, StorageFull, StorageUnavailable
 from accoda.storage.backoff import Backoff
+from accoda.storage.patience import patience_of
 from accoda.storage.redis.connection import Argument, Connection, ConnectionLost
 from accoda.storage.redis.keys import Shard
 from accoda.storage.redis.scripts import Script
@@ -36,6 +38,7 @@ from accoda.storage.redis.types import WrongType, expected, explain
 _CROWDED = "ERR max number of clients reached"  # sent to a new connection, which the server then closes
 log = logging.getLogger("accoda.storage.redis")
 _LATER = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED", _CROWDED)
+_TROUBLED_FOR = 6.0  # seconds; longer than a call that is being repeated is silent: a connect and a nap
 _REFRESH = 60.0  # seconds after which the memory of a client's calls is told to live on; it does for an hour
 
 
@@ -48,11 +51,12 @@ class Manner(Struct, frozen=True):
 
 
 class _Retry(Exception):
-    """The command was not carried out, or may be sent again; `soon` without a nap."""
+    """The command was not carried out, or may be sent again; `soon` without a nap. `done`: it was carried out here."""
 
-    def __init__(self, why: str, soon: bool = False) -> None:
+    def __init__(self, why: str, soon: bool = False, done: bool = False) -> None:
         super().__init__(why)
         self.soon = soon
+        self.done = done
 
 
 class _Memory:
@@ -105,6 +109,7 @@ class Caller:
         self._memories: dict[str, _Memory] = {}
         self._batches = itertools.count(1)
         self._warned: set[str] = set()
+        self._trouble_at = -math.inf
         self.closed = False
 
     def new_name(self) -> str:
@@ -148,10 +153,11 @@ class Caller:
 
     async def _carry_out(self, call: Call) -> Any:
         """Send it, again and again if need be."""
-        tries, until, backoff = 0, 0.0, None
+        tries, until, backoff, unsure = 0, 0.0, None, False
         while True:
             self._check_open()
             tries += 1
+            connection = None
             try:
                 connection = self.topology.ready(call.slot) or await self.topology.open(call.slot)
                 reply = await self._send(connection, call)
@@ -163,14 +169,19 @@ class Caller:
             except WrongType as error:
                 raise await self.name_wrong_type(call.slot, expected(call.command)) from error
             except (_Retry, ConnectionLost) as error:
-                now = asyncio.get_running_loop().time()
+                now = self._trouble_at = asyncio.get_running_loop().time()
                 if backoff is None:
-                    until, backoff = now + self._manner.patience, Backoff()
+                    patience = patience_of(self._manner.patience)
+                    until, backoff = now + patience, Backoff()
                 self._check_open()
+                # An error reply says that nothing was done; a connection that is lost after the send says nothing.
+                unsure |= connection is not None and (not isinstance(error, _Retry) or error.done)
                 if now >= until:
+                    doubt = ", but whether it took effect is not known" if unsure else ": nothing was changed"
                     raise StorageUnavailable(
-                        f"Redis did not carry it out within {self._manner.patience:g} s ({error}); look at the server. "
-                        "The call may be repeated, but whether it took effect is not known"
+                        f"Redis did not carry it out within {patience:g} s ({error}); look at the server. The call "
+                        f"may be repeated{doubt}",
+                        unsure=unsure and call.writes,
                     ) from error
                 if not (isinstance(error, _Retry) and error.soon):
                     await backoff.nap(until - now)
@@ -185,6 +196,10 @@ class Caller:
             if base not in self._warned:
                 self._warned.add(base)
                 log.warning("%s", await self.name_wrong_type(shard.slot, expected(("EVAL", "", 1, base))))
+
+    def in_trouble(self) -> bool:
+        """Whether the server is away, or was a moment ago: some call had to be repeated."""
+        return asyncio.get_running_loop().time() - self._trouble_at < _TROUBLED_FOR
 
     def _check_open(self) -> None:
         if self.closed:
@@ -225,7 +240,8 @@ class Caller:
             raise _Retry(str(reply))
         if reply < self._manner.wait_replicas:
             # Sent again the call only waits again, or is carried out by the new master if it never arrived there.
-            raise _Retry(f"stored, but only {reply} of {self._manner.wait_replicas} replicas confirmed it in time")
+            why = f"stored, but only {reply} of {self._manner.wait_replicas} replicas confirmed it in time"
+            raise _Retry(why, done=True)
 
     def _judge(self, text: str, slot: int, reply: Exception) -> NoReturn:
         """Raise what an error reply means. Redis refuses a script at its first write or not at all: nothing changed."""

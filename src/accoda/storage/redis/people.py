@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from accoda.model import JobInfo, State
+from accoda.model import JobInfo, Place, State
 from accoda.storage.redis.caller import Caller
-from accoda.storage.redis.encode import described, id_text
+from accoda.storage.redis.encode import described, id_text, rank_text
 from accoda.storage.redis.keys import LAST_ID, Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import Script, script
@@ -14,6 +14,7 @@ from accoda.storage.redis.shards import Shards
 
 _FIND, _BROWSE, _REMOVE, _REVIVE = script("find"), script("browse"), script("remove"), script("revive")
 _START_NOW, _PAUSE, _PURGE, _INDEX = script("start_now"), script("pause"), script("purge"), script("index")
+_PLACE, _STAND = script("place"), script("stand")
 _AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
 
@@ -31,6 +32,29 @@ class People:
             return None
         reply = await self._caller.run(_FIND, shard, [shard.queues, *self._bases(shard, names)], id_text(id))
         return self._seen([described(names[reply[0]], reply[1:])])[0] if reply else None
+
+    async def place(self, id: int) -> Place | None:
+        shard = await self._shards.of_id(id) if id <= LAST_ID else None
+        names = await self._shards.names(shard) if shard is not None else []
+        if shard is None or not names:
+            return None
+        reply = await self._caller.run(_PLACE, shard, [shard.queues, *self._bases(shard, names)], id_text(id))
+        if not reply:
+            return None
+        moment, place, ahead, newer, *told = reply
+        (job,) = self._seen([described(names[place], told)])
+        if job.state in ("ready", "delayed"):
+            others = [each for each in self._shards.of_queue(job.queue) if each.root != shard.root]
+            for more in [await self._stand(each, job) for each in others]:
+                ahead, newer = ahead + more[0], newer + more[1]
+        return Place(int(moment), job, ahead, newer)
+
+    async def _stand(self, shard: Shard, job: JobInfo) -> tuple[int, int]:
+        """How many of another partition come before a job: by rank, then by the partition's own count, with which each
+        of its ids begins."""
+        keys = [shard.queues, self._keys.base(job.queue, shard.partition)]
+        ahead, newer = await self._caller.run(_STAND, shard, keys, rank_text(job.rank), id_text(job.id))
+        return ahead, newer
 
     async def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
         if after is not None and after >= LAST_ID:

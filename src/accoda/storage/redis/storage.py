@@ -15,6 +15,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
@@ -53,7 +54,7 @@ class RedisStorage(Closing):
         self._signal = Signal()
         self._shards = Shards(keys, caller, partitions)
         self._outbox = Outbox(keys, caller, self._shards)
-        together = Shared()
+        together = Shared(caller.in_trouble)
         self._jobs = Jobs(keys, caller, self._shards, self._outbox, together)
         self._looks = Looks(keys, caller, self._shards, self._outbox, together)
         self._people = People(keys, caller, self._shards, self._outbox)
@@ -176,6 +177,10 @@ class RedisStorage(Closing):
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         inputs.check_browse(queue, state, after, limit)
         return await self._home.run(self._people.browse(queue, state, after, limit))
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        inputs.check_place(id, most)
+        return await self._home.run(self._people.place(id))  # exact: a sorted set knows how many are before a place
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)

@@ -10,9 +10,13 @@ is as if his call had been sent right after the earlier ones: only calls for whi
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable, Hashable
+from contextvars import Context
 from typing import Any, Generic, TypeVar
 
+from accoda.errors import StorageUnavailable
+from accoda.storage.patience import patience_of
 from accoda.storage.redis.keys import Shard
 
 A = TypeVar("A")
@@ -35,13 +39,14 @@ Waiting = list[tuple[Any, int, asyncio.Future[Any]]]
 class Shared:
     """The calls to each shard, whatever module they come from."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_trouble: Callable[[], bool]) -> None:
+        self._in_trouble = in_trouble
         self._places: dict[str, Together] = {}  # by the root of a shard
 
     def to(self, shard: Shard) -> Together:
         together = self._places.get(shard.root)
         if together is None:
-            together = self._places[shard.root] = Together()
+            together = self._places[shard.root] = Together(self._in_trouble)
         return together
 
     @property
@@ -53,7 +58,11 @@ class Shared:
 class Together:
     """The calls to one shard."""
 
-    def __init__(self) -> None:
+    def __init__(self, in_trouble: Callable[[], bool]) -> None:
+        self._in_trouble = in_trouble
+        # A joined call is for all its callers, so it waits as long as the most patient of them would: it has a context
+        # of its own. Who has less time leaves it: `_look_after`.
+        self._context = Context()
         self._on_the_way = 0
         self._waiting: dict[tuple[Kind[Any, Any], Hashable], Waiting] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,6 +76,8 @@ class Together:
         if self._on_the_way:
             answer: asyncio.Future[R] = asyncio.get_running_loop().create_future()
             self._waiting.setdefault((kind, key), []).append((argument, size, answer))
+            if (patience := patience_of(math.inf)) < math.inf:
+                self._look_after(answer, patience)
             return answer
         return self._go_alone(alone)
 
@@ -79,6 +90,29 @@ class Together:
                 self._arrived()
             else:
                 self._on_the_way = 0
+
+    def _look_after(self, answer: asyncio.Future[Any], patience: float) -> None:
+        """Let a caller go who has not the time to wait until a server that is away is back. One that is only slow is
+        waited for, as it is by a call that goes alone."""
+
+        def look() -> None:
+            if answer.done():  # in this very turn of the loop
+                return
+            if self._in_trouble():
+                self._give_up(answer, patience)
+            else:
+                self._look_after(answer, patience)
+
+        timer = asyncio.get_running_loop().call_later(patience, look)
+        answer.add_done_callback(lambda _: timer.cancel())
+
+    def _give_up(self, answer: asyncio.Future[Any], patience: float) -> None:
+        # What still waits to be sent is left out by `_send`, for its answer is there. What is on its way may arrive.
+        sent = not any(each is answer for calls in self._waiting.values() for _, _, each in calls)
+        doubt = "whether it took effect is not known" if sent else "nothing was changed"
+        answer.set_exception(
+            StorageUnavailable(f"Redis is away, and did not carry it out within {patience:g} s; {doubt}", unsure=sent)
+        )
 
     @property
     def tasks(self) -> set[asyncio.Task[None]]:
@@ -101,7 +135,7 @@ class Together:
             part: Waiting = []
             parts = [part]
             for call in calls:
-                if call[2].cancelled():
+                if call[2].done():  # cancelled, or out of patience
                     continue
                 total += call[1]
                 if total > MOST:
@@ -110,7 +144,7 @@ class Together:
                 part.append(call)
             for part in filter(None, parts):
                 self._on_the_way += 1
-                task = loop.create_task(self._run_joined(kind, key, part))
+                task = loop.create_task(self._run_joined(kind, key, part), context=self._context)
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 

@@ -14,6 +14,7 @@ import hiredis
 
 from accoda.errors import StorageClosed, StorageUnavailable
 from accoda.storage.backoff import Backoff
+from accoda.storage.patience import patience_of
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.connection import Connection, ConnectionLost
 from accoda.storage.signal import Signal
@@ -41,7 +42,8 @@ class Wakes:
         self._ping()
         if self._heard.issuperset(channels):
             return
-        until = asyncio.get_running_loop().time() + self._patience  # the wait for our turn counts, too
+        patience = patience_of(self._patience)
+        until = asyncio.get_running_loop().time() + patience  # the wait for our turn counts, too
         async with self._lock:
             self._queues.update(channels)
             backoff = Backoff()
@@ -49,8 +51,7 @@ class Wakes:
                 left = until - asyncio.get_running_loop().time()
                 if left <= 0:
                     raise StorageUnavailable(
-                        f"no connection to Redis for {self._patience:g} s ({self._trouble}); look at the server, then "
-                        "retry"
+                        f"no connection to Redis for {patience:g} s ({self._trouble}); look at the server, then retry"
                     ) from self._trouble
                 try:
                     await self._subscribe()

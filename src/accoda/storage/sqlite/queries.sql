@@ -281,3 +281,45 @@ DELETE FROM jobs WHERE queue = ?1 AND state = ?2;
 
 -- name: queue_name
 SELECT CAST(name AS BLOB) FROM queues WHERE no = ?1;
+
+-- name: line_before
+-- The ready jobs before a place (rank ?2, id ?3), backwards. Two ranges, as the index is not entered by two columns at once.
+SELECT sort, id FROM (
+    SELECT sort, id FROM jobs INDEXED BY jobs_line
+    WHERE queue = ?1 AND state = 0 AND sort = ?2 AND id < ?3 ORDER BY id DESC LIMIT ?4
+) UNION ALL SELECT sort, id FROM (
+    SELECT sort, id FROM jobs INDEXED BY jobs_line
+    WHERE queue = ?1 AND state = 0 AND sort < ?2 ORDER BY sort DESC, id DESC LIMIT ?4
+) LIMIT ?4;
+
+-- name: line_from
+-- The ready jobs from a place on.
+SELECT sort, id FROM (
+    SELECT sort, id FROM jobs INDEXED BY jobs_line
+    WHERE queue = ?1 AND state = 0 AND sort = ?2 AND id >= ?3 ORDER BY id LIMIT ?4
+) UNION ALL SELECT sort, id FROM (
+    SELECT sort, id FROM jobs INDEXED BY jobs_line
+    WHERE queue = ?1 AND state = 0 AND sort > ?2 ORDER BY sort, id LIMIT ?4
+) LIMIT ?4;
+
+-- name: lane_up
+-- The last id of a rank, and the next rank.
+SELECT (SELECT max(id) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0 AND sort = ?2),
+       (SELECT min(sort) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0 AND sort > ?2);
+
+-- name: lane_down
+SELECT (SELECT min(id) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0 AND sort = ?2),
+       (SELECT max(sort) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0 AND sort < ?2);
+
+-- name: lowest_ranks
+-- Each is found behind the one before: as many looks as there are ranks, however many jobs have them.
+WITH RECURSIVE lanes (sort) AS (
+    SELECT min(sort) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0
+    UNION ALL
+    SELECT (SELECT min(sort) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0 AND sort > lanes.sort)
+    FROM lanes WHERE sort IS NOT NULL LIMIT ?2
+) SELECT sort FROM lanes WHERE sort IS NOT NULL;
+
+-- name: line_end
+-- How many are ready, and the highest rank.
+SELECT ready, (SELECT max(sort) FROM jobs INDEXED BY jobs_line WHERE queue = ?1 AND state = 0) FROM queues WHERE no = ?1;

@@ -18,6 +18,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
@@ -33,6 +34,7 @@ from accoda.storage.sqlite import documents as papers
 from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as steps
 from accoda.storage.sqlite import peek as looks
+from accoda.storage.sqlite import place as places
 from accoda.storage.sqlite.watch import Watcher
 from accoda.storage.sqlite.writer import Writer
 
@@ -129,6 +131,11 @@ class SqliteStorage(Closing):
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         inputs.check_browse(queue, state, after, limit)
         return await self._writer.run(inspector.browse, queue, state, after, limit)
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        inputs.check_place(id, most)
+        done, seen = await self._writer.run(places.place_only, id, most, writes=False)
+        return seen if done else await self._writer.run(places.place, id, most)
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)

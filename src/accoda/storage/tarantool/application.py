@@ -18,7 +18,8 @@ from accoda.storage.tarantool.errors import ACCESS_DENIED, NO_SUCH_PROC, transla
 from accoda.storage.tarantool.rows import INT
 
 VERSION = 2  # 2: jobs know how often they crashed, and since when that counts
-REVISION = 5  # 3: bounded work in each call, damaged records set aside, purge by age; 4: peek, drop; 5: start_now
+# 3: bounded work in each call, damaged records set aside, purge by age; 4: peek, drop; 5: start_now; 6: place
+REVISION = 6
 
 _HOW = "run `accoda migrate URL` with an account that may install: admin or a super; see docs/tarantool.md"
 

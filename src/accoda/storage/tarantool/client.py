@@ -16,6 +16,7 @@ from msgspec.msgpack import Decoder
 from accoda.clock import Clock
 from accoda.errors import StorageClosed, StorageError, StorageUnavailable
 from accoda.storage.backoff import Backoff
+from accoda.storage.patience import patience_of
 from accoda.storage.tarantool import application
 from accoda.storage.tarantool.address import Address
 from accoda.storage.tarantool.connection import Connection, connect
@@ -41,9 +42,10 @@ class _Trouble:
         """Return when the call should be sent again: at once after the first loss, then after longer naps each time."""
         if self.first_at is None:
             self.first_at = now
-        elif now - self.first_at > PATIENCE:
+        elif now - self.first_at > patience_of(PATIENCE):
             raise StorageUnavailable(
-                f"{self._address} takes calls but does not answer ({error}); look at the server; {self.doubt}"
+                f"{self._address} takes calls but does not answer ({error}); look at the server; {self.doubt}",
+                unsure=True,
             ) from error
         else:
             await self._backoff.nap()
@@ -140,7 +142,7 @@ class Client:
         except StorageUnavailable as error:
             if trouble.first_at is None:
                 raise
-            raise StorageUnavailable(f"{error}; {trouble.doubt}") from error
+            raise StorageUnavailable(f"{error}; {trouble.doubt}", unsure=True) from error
 
     def _moment(self) -> int | None:
         """What the server shall take for now: None, its own clock, but in tests that move time by hand."""
@@ -169,8 +171,12 @@ class Client:
         if self._connecting is None:
             self._connecting = self._home.create_task(self._reconnect())
         connecting = self._connecting
+        patience = patience_of(PATIENCE + 1.0)  # longer than the attempt itself, unless somebody has less time
         try:
-            return await asyncio.shield(connecting)
+            async with asyncio.timeout(patience):
+                return await asyncio.shield(connecting)
+        except TimeoutError as error:
+            raise _unreachable(self.address, TimeoutError(f"not within {patience:g} s")) from error
         except asyncio.CancelledError:
             if connecting.cancelled():  # by `close`, not our caller
                 self._check()

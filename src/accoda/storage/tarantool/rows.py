@@ -32,6 +32,8 @@ from accoda.model import (
     What,
     clean,
 )
+from accoda.storage.density import Stretch
+from accoda.storage.standing import Survey
 
 # The server's numbers for states: keep in step with 1_transaction.lua.
 STATE_NUMBERS: dict[State, int] = {"ready": 0, "delayed": 1, "taken": 2, "dead": 3, "done": 4}
@@ -106,6 +108,7 @@ INTS: Decoder[Any] = Decoder(tuple[list[int]])
 PAIR: Decoder[Any] = Decoder(tuple[tuple[bool, int]])
 ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])
 REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
+STRETCHES: Decoder[Any] = Decoder(tuple[list[tuple[list[float], list[int], int, float | None]]])
 FOUND: Decoder[Any] = Decoder(tuple[list[Raw]])
 ANY: Decoder[Any] = Decoder(tuple[Raw])
 LOOK: Decoder[Any] = Decoder(tuple[tuple[bool, float | None]])
@@ -118,6 +121,8 @@ _waiters_of_bytes = Decoder(list[tuple[int, int, bytes]])
 _a_name = Decoder(str)
 _a_row: Decoder[list[Raw]] = Decoder(list[Raw])
 _an_int = Decoder(int)
+_a_rank = Decoder(float)
+_ranks: Decoder[list[float]] = Decoder(list[float])
 
 _UNREADABLE = (MsgspecError, UnicodeDecodeError, ValueError)
 
@@ -311,6 +316,23 @@ def peeked(queue: str, answer: Sequence[Raw]) -> tuple[Peek, int | None]:
     except (*_UNREADABLE, KeyError, OverflowError):
         return Peek(at), _an_int.decode(_a_row.decode(answer[1])[0])
     return Peek(at, job, tuple(waiters(job.id, answer[2]))), None
+
+
+def surveyed(answer: Sequence[Raw]) -> tuple[Survey | None, bool]:
+    """What was seen of a job and its line, and whether there is a job that cannot be read."""
+    job, damaged = job_found(answer[1:])
+    if job is None:
+        return None, damaged
+    survey = Survey(_an_int.decode(answer[0]), job, _an_int.decode(answer[3]), _an_int.decode(answer[4]))
+    if len(answer) < 9:
+        return survey, False
+    behind, ready = _an_int.decode(answer[5]), _an_int.decode(answer[6])
+    ranks, last = _ranks.decode(answer[7]), _a_rank.decode(answer[8])
+    return survey._replace(behind=behind, ready=ready, ranks=ranks, last_rank=last), False
+
+
+def stretches(found: Sequence[tuple[list[float], list[int], int, float | None]]) -> list[Stretch]:
+    return [Stretch(list(zip(ranks, ids, strict=True)), far, beyond) for ranks, ids, far, beyond in found]
 
 
 def stats(row: StatsRow) -> QueueStats:

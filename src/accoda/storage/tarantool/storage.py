@@ -19,6 +19,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
@@ -29,7 +30,9 @@ from accoda.model import (
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
+from accoda.storage.density import Look, Stretch
 from accoda.storage.signal import Signal
+from accoda.storage.standing import stand
 from accoda.storage.tarantool import rows
 from accoda.storage.tarantool.client import Client
 from accoda.storage.tarantool.listener import Listener
@@ -216,6 +219,21 @@ class TarantoolStorage(Closing):
                 break
             after = page[-1].id
         return page
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        inputs.check_place(id, most)
+        survey, damaged = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
+        if damaged:
+            await self._set_aside([id])
+            survey, _ = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
+        if survey is None:
+            return None
+        queue = survey.job.queue
+
+        async def look(wanted: list[Look]) -> list[Stretch]:
+            return rows.stretches(await self._client.call("stretches", (queue, wanted), rows.STRETCHES))
+
+        return await stand(survey, most, look)
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)

@@ -56,6 +56,12 @@ from accoda.testing.conformance.peek import (
     TestPeekAtAKey,
     TestPeekAtWaiters,
 )
+from accoda.testing.conformance.place import (
+    TestPlace,
+    TestPlaceAndWhatIsDue,
+    TestPlaceInALongLine,
+    TestPlaceNearTheEnds,
+)
 from accoda.testing.conformance.promises import (
     TestPromise01AJobIsNeverLeasedToTwoTakers,
     TestPromise02NothingIsLost,
@@ -128,6 +134,10 @@ __all__ = [
     "TestPeek",
     "TestPeekAtAKey",
     "TestPeekAtWaiters",
+    "TestPlace",
+    "TestPlaceAndWhatIsDue",
+    "TestPlaceInALongLine",
+    "TestPlaceNearTheEnds",
     "TestPrefix",
     "TestProcessesRace",
     "TestPromise01AJobIsNeverLeasedToTwoTakers",

@@ -26,6 +26,8 @@ async def use_it_all(store: Store, ids: Sequence[int], rng: Random) -> None:
                 assert info.state == state
     for id in rng.sample(ids, min(len(ids), 200)):
         await store.find(id)
+        place = await store.place(id, rng.choice((1, 20, 1000)))
+        assert place is None or (place.job.id == id and 0 <= place.newer <= place.ahead)
     await store.wait([QUEUE, OTHER], 0)
     await store.documents("")
     await store.read("damaged/1")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 from zlib import crc32
 
-from accoda.model import Bury, Done, Enqueued, Job, JobInfo, Lease, NewJob, Outcome, Peek, Rank, Refused, Retry
+from accoda.model import Bury, Done, Enqueued, Job, JobInfo, Lease, NewJob, Outcome, Peek, Place, Rank, Refused, Retry
 from accoda.testing.history import records as r
 
 
@@ -128,6 +128,10 @@ def _found(client: str, number: int, at: int, answer: JobInfo | None) -> r.AnyEn
     return r.LookEnd(client, number, at, 0, () if answer is None else (seen(answer),))
 
 
+def _stood(client: str, number: int, at: int, answer: Place | None) -> r.AnyEnd:
+    return _found(client, number, at, None if answer is None else answer.job)
+
+
 def _page(client: str, number: int, at: int, answer: list[JobInfo]) -> r.AnyEnd:
     return r.LookEnd(client, number, at, 0, tuple(map(seen, answer)))
 
@@ -158,6 +162,7 @@ _STARTS: dict[str, Callable[..., r.AnyStart]] = {
     "resume": _of_queue("resume"),
     "purge": _of_queue("purge"),
     "find": _look("find"),
+    "place": _look("place"),
     "browse": _look("browse"),
 }
 
@@ -176,5 +181,6 @@ _ENDS: dict[str, Callable[..., r.AnyEnd]] = {
     "start_now": _count,
     "purge": _count,
     "find": _found,
+    "place": _stood,
     "browse": _page,
 }

@@ -22,6 +22,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     QueueStats,
     Rank,
     Refused,
@@ -187,6 +188,9 @@ class Toy(Closing):
 
     async def find(self, id: int) -> JobInfo | None:
         return await self._call(lambda: self.model.find(id))
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        return await self._call(lambda: self.model.place(id))
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         return await self._call(lambda: self.model.browse(queue, state, after, limit))

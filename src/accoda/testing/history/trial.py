@@ -176,6 +176,7 @@ async def _meddle_once(client: Client) -> None:
     else:
         for id in ids:
             await store.find(id)
+            await store.place(id)
 
 
 async def _drop_one(client: Client, queue: str) -> None:

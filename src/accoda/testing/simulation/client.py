@@ -19,6 +19,7 @@ from accoda.model import (
     NewJob,
     Outcome,
     Peek,
+    Place,
     Rank,
     Refused,
     State,
@@ -114,6 +115,9 @@ class SimStore(Closing):
 
     async def find(self, id: int) -> JobInfo | None:
         return await self._call("find", 1, partial(self.core.find, id))  # type: ignore[no-any-return]
+
+    async def place(self, id: int, most: int = 1000) -> Place | None:
+        return await self._call("place", 1, partial(self.core.place, id, most))  # type: ignore[no-any-return]
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         return await self._call("browse", 1, partial(self.core.browse, queue, state, after, limit))  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 VERBS = (
     "connect", "enqueue", "take", "settle", "extend", "rerank", "waiters", "wait", "stats", "read", "write",
     "documents", "find", "browse", "remove", "revive", "pause", "resume", "purge", "peek",
-    "drop", "start_now",
+    "drop", "start_now", "place",
 )  # fmt: skip
 NUMBER = {verb: number for number, verb in enumerate(VERBS)}
 

@@ -242,6 +242,12 @@ function app.waiters_after(id, after)
     return waiters:select({id, after}, {iterator = 'GT', limit = tonumber(last[2]) - tonumber(after)})
 end
 
+-- The first ready job of the next rank in a direction.
+function app.after_rank(no, sort, direction)
+    local job = box.space.accoda_jobs.index.line:select({no, READY, sort}, {iterator = direction, limit = 1})[1]
+    return job ~= nil and job[QUEUE] == no and job[STATE] == READY and job or nil
+end
+
 -- The state and sort of a job that waits from `start` on.
 function app.waiting(start, rank, now)
     if start <= now then
