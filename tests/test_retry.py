@@ -6,7 +6,7 @@ import pytest
 
 from accoda import Bury, BuryJob, Done, Exponential, Fixed, InvalidInput, Job, Lease, Retry, RetryLater, WorkerStopped
 from accoda.errors import RateLimited
-from accoda.retry import Failed, Finished, Limits, decide, give_up, rule
+from accoda.retry import Failed, Finished, Limits, decide, describe, give_up, rule
 
 
 def job(attempts: int = 0, fresh_at: int = 0, crashes: int = 0) -> Job:
@@ -112,3 +112,14 @@ def test_full_jitter_stays_between_zero_and_the_pause() -> None:
 def test_a_rule_that_is_none_is_refused(wrong: object) -> None:
     with pytest.raises(InvalidInput):
         rule(wrong)  # type: ignore[arg-type]
+
+
+class Rude(Exception):
+    """An error that cannot even be told."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no")
+
+
+def test_an_error_whose_text_cannot_be_had_is_told_by_its_name() -> None:
+    assert describe(Rude()) == "Rude: its text cannot be had (RuntimeError in __str__)"

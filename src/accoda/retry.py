@@ -177,8 +177,12 @@ def describe(error: BaseException) -> str:
     >>> describe(ValueError("no such user"))
     'ValueError: no such user'
     """
-    text = str(error)
-    return clean(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+    name = type(error).__name__
+    try:
+        text = str(error)
+    except Exception as broken:  # the user's class: its mistake must not cost the batch its outcomes
+        text = f"its text cannot be had ({type(broken).__name__} in __str__)"
+    return clean(f"{name}: {text}" if text else name)
 
 
 def _by_rule(job: Job, rule: RetryRule, tries: int, error: BaseException) -> Outcome:

@@ -407,7 +407,7 @@ async def test_a_huge_crowd_is_delivered_by_way_of_bundles(
 def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
     from accoda import Bury, Done, Lease, NewJob, Retry
     from accoda.model import Outcome
-    from accoda.runtime.processor import _portions
+    from accoda.runtime.desk import portions
 
     def done(id: int, follow_ups: int) -> Done:
         return Done(Lease("q", id, 0), (NewJob("q.x"),) * follow_ups)
@@ -422,5 +422,5 @@ def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
         Bury(Lease("q", 7, 0), "x", (NewJob("q.x"),) * 991),
         Bury(Lease("q", 8, 0), "x", (NewJob("q.x"),)),
     ]
-    parts = [[outcome.lease.id for outcome in part] for part in _portions(outcomes)]
+    parts = [[outcome.lease.id for outcome in part] for part in portions(outcomes)]
     assert parts == [[1, 2], [3], [4], [5, 6, 7], [8]]

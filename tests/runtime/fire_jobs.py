@@ -34,7 +34,7 @@ async def nap(seconds: float) -> None:
     note("end")
 
 
-@app.handler("block", lease=1, batch=2)
+@app.handler("block", lease=1.5, batch=2)
 async def block(seconds: float) -> None:
     note("start")
     time.sleep(seconds)  # noqa: ASYNC251 - what must not be done, and is

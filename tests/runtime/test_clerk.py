@@ -112,7 +112,8 @@ async def test_declared_schedules_are_stored_as_soon_as_the_store_answers(app, m
 
 
 async def test_every_system_queue_has_a_duty(app):
-    assert [duty.queue for duty in duties_of(app)] == ["accoda.schedules", "accoda.replays", "accoda.webhooks"]
+    queues = [duty.queue.removeprefix("accoda.") for duty in duties_of(app)]
+    assert queues == ["schedules", "replays", "bulk", "history", "webhooks"]
 
 
 async def test_run_until_idle_does_the_ticks_that_are_due(app):

@@ -77,11 +77,11 @@ async def test_a_long_job_keeps_its_short_lease_and_can_be_cancelled(app: App) -
     ended: list[str] = []
     ids: list[int] = []
 
-    @app.handler("long", lease=0.6, batch=1, keep_for=60)
+    @app.handler("long", lease=1.5, batch=1, keep_for=60)
     async def long(n: int) -> str:
         ids.append(app.current.id)
         if n == 0:
-            await asyncio.sleep(1.5)
+            await asyncio.sleep(3)
             return "kept"
         started.set()
         try:

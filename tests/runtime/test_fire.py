@@ -140,8 +140,8 @@ async def test_twenty_kills_lose_nothing(stage: Stage) -> None:
 
 
 async def test_a_blocked_event_loop_keeps_its_jobs(stage: Stage) -> None:
-    """The handler blocks the loop for three leases, with another worker eager to take the jobs over."""
-    ids = await stage.enqueue("block", [3.2, 0.0])
+    """The handler blocks the loop for more than two leases, with another worker eager to take the jobs over."""
+    ids = await stage.enqueue("block", [3.5, 0.0])
     stage.start("-q", "block")
     await stage.until(lambda: stage.lines("start"))
     stage.start("-q", "block")
@@ -151,16 +151,14 @@ async def test_a_blocked_event_loop_keeps_its_jobs(stage: Stage) -> None:
 
 
 async def test_a_stopped_process_loses_its_jobs_and_its_late_outcome_is_refused(stage: Stage) -> None:
-    """SIGSTOP for three leases: another worker runs the jobs, and what the first one says later does not count."""
+    """SIGSTOP for longer than its lease: another runs the job, and what the first one says later does not count."""
     await stage.enqueue("nap", [2.0])
     first = stage.start("-q", "nap", "--metrics-port", "0")
     await stage.until(lambda: stage.lines("start"))
     stage.freeze(first)
-    stopped = time.monotonic()
     assert stage.lines("end") == []
     stage.start("-q", "nap")
     stats = await stage.until_done("nap", 1)
-    await asyncio.sleep(max(0.0, stopped + 6 - time.monotonic()))
     assert stats.expired == 1
     first.send_signal(signal.SIGCONT)
     await stage.until(lambda: "lost" in stage.errors())

@@ -87,9 +87,9 @@ async def redis(tmp_path: Path) -> AsyncIterator[tuple[Store, Open]]:
 async def test_a_loop_that_is_blocked_for_three_leases_keeps_its_jobs(kind: Any, tmp_path: Path) -> None:
     async with kind(tmp_path) as (store, open_store):
         with running(open_store) as keeper:
-            batch = await take(store, 3, 0.5)
-            keeper.hold(Held(batch, 0.5, nobody, by_rule))
-            block(1.5)
+            batch = await take(store, 3, 1.0)
+            keeper.hold(Held(batch, 1.0, nobody, by_rule))
+            block(3.0)
             assert await store.settle([Done(job.job.lease) for job in batch]) == []
 
 
@@ -105,8 +105,8 @@ async def test_who_loses_a_lease_is_told_on_the_workers_loop(kind: Any, tmp_path
     told: asyncio.Future[tuple[Any, threading.Thread]] = asyncio.get_running_loop().create_future()
     async with kind(tmp_path) as (store, open_store):
         with running(open_store) as keeper:
-            batch = await take(store, 3, 0.2)
-            keeper.hold(Held(batch, 0.2, lambda ids: told.set_result((ids, threading.current_thread())), by_rule))
+            batch = await take(store, 3, 1.6)
+            keeper.hold(Held(batch, 1.6, lambda ids: told.set_result((ids, threading.current_thread())), by_rule))
             await store.remove([batch[1].id])
             ids, thread = await told
     assert set(ids) == {batch[1].id} == batch.lost
@@ -221,9 +221,9 @@ async def test_a_short_lease_wakes_a_keeper_that_sleeps_for_a_long_one() -> None
     store = Recording()
     with running(keeper_of(store)._open_store) as keeper:
         keeper.hold(Held(await take(store, 1, 60.0), 60.0, nobody, by_rule))
-        short = await take(store, 1, 0.4)
-        keeper.hold(Held(short, 0.4, nobody, by_rule))
-        block(0.9)
+        short = await take(store, 1, 1.0)
+        keeper.hold(Held(short, 1.0, nobody, by_rule))
+        block(2.0)
         assert await store.settle([Done(short[0].job.lease)]) == []
 
 
@@ -259,12 +259,12 @@ async def test_a_server_that_is_restarted_costs_no_lease() -> None:
     with need(lambda: RedisServer("always")) as server:
         async with await open_storage(server.url) as store:
             with running(lambda: open_storage(server.url)) as keeper:
-                batch = await take(store, 2, 2.0)
-                keeper.hold(Held(batch, 2.0, nobody, by_rule))
+                batch = await take(store, 2, 3.0)
+                keeper.hold(Held(batch, 3.0, nobody, by_rule))
                 block(0.8)
                 server.kill()
                 server.start()
-                block(2.0)
+                block(2.8)
                 assert not batch.lost
                 assert await store.settle([Done(job.job.lease) for job in batch]) == []
 

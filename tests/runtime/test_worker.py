@@ -401,7 +401,7 @@ async def test_finished_jobs_of_a_long_batch_keep_their_leases_while_the_store_i
     gate = asyncio.Event()
     ran: list[int] = []
 
-    @app.handler("a", batch=2, lease=0.4)
+    @app.handler("a", batch=2, lease=0.9)
     async def work(n: int) -> None:
         ran.append(n)
         if n == 0:
@@ -413,7 +413,7 @@ async def test_finished_jobs_of_a_long_batch_keep_their_leases_while_the_store_i
     async with running(app):
         # Its outcome is first sent after a second; then its lease must outlast the store's absence.
         await until(lambda: store.refused >= 2)
-        await asyncio.sleep(1)
+        await asyncio.sleep(1.2)
         taken = (await store.stats()).queues["a"].taken
         gate.set()
         await asyncio.sleep(0.1)

@@ -9,7 +9,7 @@ from accoda.clock import ManualClock
 from accoda.envelope import Extras, unwrap
 from accoda.model import JobInfo
 from accoda.payload import decode
-from accoda.schedules import Schedule, Scheduler
+from accoda.schedules import Schedule, Scheduler, maker_of
 from accoda.storage.protocol import Store
 
 START = round(datetime(2026, 3, 2, 12, 0, tzinfo=UTC).timestamp() * 1000)
@@ -23,7 +23,7 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock(START)
         self.app = App("memory://", clock=self.clock)
-        self.scheduler = Scheduler(self.app.new_job)
+        self.scheduler = Scheduler(maker_of(self.app))
 
     @property
     def store(self) -> Store:

@@ -212,6 +212,22 @@ def test_what_the_app_knows_of_the_queue_is_stored_and_its_secrets_are_hidden_wi
     assert refused.exit_code == 2 and "give the value itself" in " ".join(refused.stderr.split())
 
 
+def test_a_queue_of_a_demand_is_refused_where_the_app_is_given(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    (shell.folder / "cli_deals.py").write_text("from accoda import App\napp = App()\napp.demand('deals')\n")
+    monkeypatch.syspath_prepend(str(shell.folder))
+    app = ("--app", "cli_deals:app")
+    refused = shell.run("add", "daily", "--every", "1h", "--queue", "deals", *app)
+    assert refused.exit_code == 2 and "'deals' belongs to a demand" in " ".join(refused.stderr.split())
+    (shell.folder / "deals.toml").write_text(
+        '[schedules.good]\nevery = "7d"\n[schedules.bad]\nevery = "7d"\nqueue = "deals.deliver"\n'
+    )
+    assert shell.run("apply", str(shell.folder / "deals.toml"), *app).exit_code == 2
+    assert shell.json("list")["items"] == []
+    assert shell.run("add", "daily", "--every", "1h", "--queue", "deals").exit_code == 0
+    refused = shell.run("trigger", "daily", *app)
+    assert refused.exit_code == 1 and "'daily' makes no jobs" in " ".join(refused.stderr.split())
+
+
 async def jobs_of(shell: Shell, queue: str) -> list[JobInfo]:
     async with App(f"sqlite:///{shell.folder}/jobs.db") as app:
         return list(await app.storage.browse(queue, "ready"))

@@ -76,3 +76,29 @@ async def test_a_hidden_value_in_a_place_without_a_value_is_refused(service: Ser
         assert (refused.status, refused.json()["field"]) == (422, "payload")
         assert "payload.owner.phone says '•••'" in refused.json()["detail"] and "06" not in refused.json()["detail"]
     assert await stored(service) == {"number": "4111"}
+
+
+def test_a_trigger_that_makes_no_new_job_is_200_with_the_old_one() -> None:
+    with ServiceRunner(App("memory://")) as service:
+        for overlap, what in (("skip", "kept"), ("replace", "replaced")):
+            service.request("PUT", f"/api/v1/schedules/{overlap}", {"queue": "q", "every": 60, "overlap": overlap})
+            first, second = (service.post(f"/api/v1/schedules/{overlap}/trigger") for _ in range(2))
+            assert (first.status, first.json()["what"]) == (201, "created")
+            assert (second.status, second.json()["what"]) == (200, what)
+            assert second.headers["location"] == first.headers["location"]
+
+
+def test_a_queue_of_a_demand_is_refused_where_the_app_knows_it() -> None:
+    app = App("memory://")
+    deals = app.demand("deals")
+
+    @deals.fetch
+    async def fetch(category: str) -> list[str]:
+        return [category]
+
+    with ServiceRunner(app) as service:
+        service.request("PUT", PATH, {"queue": "free", "every": 60})
+        for method, body in (("PUT", {"queue": "deals", "every": 60}), ("PATCH", {"queue": "deals.deliver"})):
+            refused = service.request(method, PATH, body)
+            assert (refused.status, refused.json()["field"]) == (422, "queue")
+            assert "belongs to a demand" in refused.json()["detail"]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from schedule_world import MINUTE, START, World, every, extras_of, payload_of
 
-from accoda import NewJob, Priority
+from accoda import NewJob, Priority, Waiter
 from accoda.enqueue import EnqueueOptions
 from accoda.envelope import Extras, Hook
 from accoda.errors import InvalidInput, StorageClosed
 from accoda.model import Done
-from accoda.schedules import QUEUE, Schedule, Scheduler, create, delete, get, list_all, pause, put, resume
+from accoda.schedules import QUEUE, Schedule, Scheduler, create, delete, get, list_all, maker_of, pause, put, resume
 from accoda.schedules.record import KEEP_ENDED
 
 
@@ -409,3 +409,48 @@ async def test_a_scheduler_that_dies_with_a_lease_leaves_the_tick_to_another(wor
     late = decide(dying, START + 90_000, world.app.new_job)  # it was only slow, and comes back too late
     assert [one.why for one in await world.store.settle([late])] == ["lost"]
     assert await world.ticks() == [60]
+
+
+def with_demand(world: World) -> list[str]:
+    """Let the app have the demand `deals`; what it is asked to fetch and to deliver."""
+    asked: list[str] = []
+    deals = world.app.demand("deals")
+
+    @deals.fetch
+    async def fetch(key: str) -> str:
+        asked.append(key)
+        return key
+
+    @deals.deliver
+    async def deliver(waiter: Waiter[Any], result: str) -> None:
+        asked.append(result)
+
+    return asked
+
+
+async def test_a_schedule_for_a_demands_queue_is_broken_by_the_first_who_knows_it(world: World) -> None:
+    await create(world.store, every(60, queue="deals"))
+    with_demand(world)
+    world.scheduler = Scheduler(maker_of(world.app))
+    assert await world.tick(61) == 1
+    view = await get(world.store, "report")
+    assert view.state == "broken" and view.problem is not None
+    assert "'deals' belongs to a demand" in view.problem and "schedules add report --replace" in view.problem
+    await put(world.store, every(60))
+    await world.tick(60)
+    assert len(await world.jobs()) == 1
+
+
+@pytest.mark.parametrize("payload", [None, "a", ["a"], ["a", True, 0], {"key": "a"}])
+async def test_what_a_stranger_ticked_into_a_demands_queue_is_a_dead_letter_and_no_fetch(
+    world: World, payload: object
+) -> None:
+    for name, queue in (("one", "deals"), ("two", "deals.deliver")):
+        await create(world.store, every(60, name=name, queue=queue, payload=payload))
+    await world.tick(61)
+    asked = with_demand(world)
+    await world.app.run_until_idle()
+    assert asked == []
+    for name, queue in (("one", "deals"), ("two", "deals.deliver")):
+        [dead] = await world.store.browse(queue, "dead")
+        assert f"made by the schedule '{name}'" in (dead.reason or "") and "belongs to a demand" in (dead.reason or "")

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from webhook_world import Receiver, World
 
-from accoda.errors import InvalidInput, JobNotFound
+from accoda.errors import InvalidInput, NotFound
 from accoda.model import NewJob
 from accoda.webhooks import QUEUE, deliveries, redeliver
 from accoda.webhooks.body import moment
@@ -106,10 +106,10 @@ async def test_a_dead_call_whose_message_is_on_its_way_again_is_not_revived(worl
 
 async def test_only_calls_are_in_the_log(world: World) -> None:
     [other] = await world.store.enqueue([NewJob("other")])
-    for id in (other.id, 999_999):
-        with pytest.raises(JobNotFound):
+    for id, hint in ((other.id, f"week; job {other.id} is one of other"), (999_999, "week")):
+        with pytest.raises(NotFound, match=f"no webhook call '{id}'; delivered ones are remembered for a {hint}$"):
             await find(world.store, id)
-        with pytest.raises(JobNotFound):
+        with pytest.raises(NotFound):
             await redeliver(world.store, id)
 
 

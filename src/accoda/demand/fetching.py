@@ -77,6 +77,7 @@ class FetchCodec(RecordCodec):
     def open(self, job: Job) -> Start:
         start = self.starts.pop(job.lease, None)
         if start is None:
+            self.decode(job.data)  # says what is wrong with it
             raise UnreadablePayload("the payload is no fetch of a demand")
         return start
 

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from accoda.demand.waiters import Entry
+from accoda.envelope import MARK, unwrap
 from accoda.model import JobInfo
 from accoda.payload import Codec, UnreadablePayload
 
@@ -77,6 +78,16 @@ class RecordCodec(Codec[Any]):
 
     def encode(self, payload: object) -> bytes:
         return _encode(payload)
+
+    def decode(self, data: bytes) -> Any:
+        """The record. One in an envelope was made by somebody else: a demand puts nothing in envelopes."""
+        if data and data[0] == MARK:
+            extras, _ = unwrap(data)
+            whose = "by somebody else" if extras.schedule is None else f"by the schedule {extras.schedule!r}"
+            raise UnreadablePayload(
+                f"this queue belongs to a demand, whose jobs are made by requests of a key; this one was made {whose}"
+            )
+        return super().decode(data)
 
 
 def read_cached(job: JobInfo | None) -> Cached | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from accoda.admin.letters import Wanted, gather
-from accoda.admin.names import is_system
 from accoda.admin.store import now_of
 from accoda.doctor.findings import Finding, note, ok, problem, warning
 from accoda.model import QueueStats
+from accoda.names import is_system
+from accoda.replays.letters import Wanted, gather
 from accoda.runtime.heartbeat import Heartbeat, read_heartbeats
 
 if TYPE_CHECKING:

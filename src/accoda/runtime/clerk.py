@@ -1,4 +1,5 @@
-"""Does the house's own jobs beside the handlers': ticks of schedules, calls of webhooks, replays of dead letters.
+"""Does the house's own jobs beside the handlers': ticks of schedules, calls of webhooks, replays of dead letters,
+bulk changes, rounds of the history.
 
 Each kind is a duty with a loop of its own, over a system queue. Every worker has a clerk and so has the HTTP service;
 however many there are, a job is done by one of them, as with any queue.
@@ -93,21 +94,29 @@ class Clerk:
 
 async def run_ticks(app: App) -> int:
     """Do the ticks of an app's schedules that are due, for `run_until_idle`; their number."""
-    from accoda.schedules import Scheduler, store_declared
+    from accoda.schedules import Scheduler, maker_of, store_declared
 
     store = await app.connections.get()
     await store_declared(app, store)
-    return await Scheduler(app.new_job).run_once(store)
+    return await Scheduler(maker_of(app)).run_once(store)
 
 
 def duties_of(app: App) -> list[Duty]:
     """The duties that this installation is able to do: what needs an extra that is missing is left to others."""
-    from accoda.admin.replays import Replayer
-    from accoda.schedules import Scheduler
+    from accoda.bulk import Bulker
+    from accoda.replays import Replayer
+    from accoda.runtime.measuring import recorder
+    from accoda.schedules import Scheduler, maker_of
     from accoda.webhooks import Caller
 
     duties: list[Duty] = []
-    kinds: tuple[Callable[[], Duty], ...] = (lambda: Scheduler(app.new_job), Replayer, Caller)
+    kinds: tuple[Callable[[], Duty], ...] = (
+        lambda: Scheduler(maker_of(app)),
+        Replayer,
+        lambda: Bulker(app),
+        lambda: recorder(app),
+        Caller,
+    )
     for kind in kinds:
         try:
             duties.append(kind())

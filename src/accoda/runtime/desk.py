@@ -19,6 +19,8 @@ from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import Runner
 from accoda.settings import Settings
 
+FOLLOW_UPS = 1000
+"""How many follow-ups are settled in one call, unless one job alone has more."""
 URGENT_SCORE = 20.0
 """The score up to which a demand's job counts as urgent."""
 
@@ -166,6 +168,20 @@ def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bo
             outcomes[index] = Done(outcome.lease, (*outcome.then, *follow_ups), outcome.result, outcome.waiters)
             return True
     return False
+
+
+def portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
+    """The outcomes in parts of about a thousand follow-ups each: no store stands still for a batch that has many."""
+    parts: list[list[Outcome]] = [[]]
+    many = 0
+    for outcome in outcomes:
+        follow_ups = 0 if isinstance(outcome, Retry) else len(outcome.then)
+        if parts[-1] and many + follow_ups > FOLLOW_UPS:
+            parts.append([])
+            many = 0
+        parts[-1].append(outcome)
+        many += follow_ups
+    return parts
 
 
 def summary(batch: Batch[Any], outcomes: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:

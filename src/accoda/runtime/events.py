@@ -31,7 +31,7 @@ class BatchReport(Struct, frozen=True):
 
     `cycle` is the whole take-run-settle turn in seconds, `waited` how long the first job was ready before it was taken
     (by this machine's clock). `failed` lists the outcomes that were no `Done`. A long batch is told of in parts; only
-    the last of them, which ends the cycle, has a `cycle` and a `duration`.
+    the last of them, which ends the cycle, has a `cycle` and a `duration`. `together`: its jobs ran at the same time.
     """
 
     queue: str
@@ -41,6 +41,7 @@ class BatchReport(Struct, frozen=True):
     cycle: float
     waited: float
     failed: tuple[Outcome, ...] = ()
+    together: bool = False
 
 
 class Monitor(Protocol):

@@ -22,6 +22,7 @@ PREFIX = "worker/"
 Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Moment = Annotated[int, Meta(ge=0, le=MOMENT)]
 Amount = Annotated[float, Meta(ge=0, le=1e12)]
+Total = Annotated[int, Meta(ge=0, le=1 << 53)]
 Processors = Annotated[int, Meta(ge=0, le=10_000)]
 """As many as the setting `max_processors` allows."""
 
@@ -42,8 +43,17 @@ class QueueRate(Struct, frozen=True):
     busy: Amount = 0.0
 
 
+class QueueSums(Struct, frozen=True):
+    """What a worker did for a queue since it began: jobs, the seconds that they ran and that they had waited, ready,
+    before. Sums only ever grow; who wants a rate takes the difference of two looks."""
+
+    jobs: Total = 0
+    ran: Amount = 0.0
+    waited: Amount = 0.0
+
+
 class Heartbeat(Struct, frozen=True):
-    """One worker, as it sees itself."""
+    """One worker, as it sees itself. `draining`: it was asked to take nothing more, and finishes what runs."""
 
     id: str
     name: str
@@ -58,6 +68,8 @@ class Heartbeat(Struct, frozen=True):
     caps: dict[str, Processors] = {}
     ready: bool = True
     problem: str = ""
+    sums: dict[str, QueueSums] = {}
+    draining: bool = False
 
 
 def encode(heartbeat: Heartbeat) -> bytes:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
 from accoda.model import Done, Job, Outcome, Refused, Retry
 from accoda.runtime.batch import Batch
-from accoda.runtime.desk import Desk, summary, with_follow_ups
+from accoda.runtime.desk import Desk, portions, summary, with_follow_ups
 from accoda.runtime.events import BatchReport, HandlerStats
 from accoda.runtime.heartbeat import ProcessorState
 from accoda.runtime.keeper import Held
@@ -30,9 +30,6 @@ from accoda.runtime.room import Carry, Room
 from accoda.storage.backoff import Backoff
 
 T = TypeVar("T")
-
-FOLLOW_UPS = 1000
-"""How many follow-ups are settled in one call, unless one job alone has more."""
 
 ALONE = "given back while a job that may be poison runs alone"
 
@@ -48,7 +45,6 @@ class Processor:
         self.retired = False
         self.queue: str | None = None
         self._running: Carry | None = None
-        self._since: int | None = None
         self._carry: Carry | None = None
         self._paid: list[Job] = []
         self._trouble = Backoff(0.2, 5.0)
@@ -58,17 +54,30 @@ class Processor:
         rotation = self.room.rotation
         try:
             while not (self.room.stopping or self.retired):
+                if self.room.draining:
+                    await self._stand_by()
+                    continue
                 self.queue = rotation.pick(self.queue, carries=self._carry is not None)
                 if self.queue is None:
                     await rotation.rest()
                 else:
                     await self._turn(self.room.desks[self.queue])
         finally:
-            if self.queue is not None:
-                rotation.leave(self.queue)
-                self.queue = None
-            await self._settle_carry()
-            self._step_back()
+            await self._put_down()
+
+    async def _stand_by(self) -> None:
+        """Settle what is in hand, and take nothing until the worker no longer drains."""
+        await self._put_down()
+        # No await between the look and the rest: who ends the drain from here on rings, and is heard.
+        if self.room.draining and not (self.room.stopping or self.retired):
+            await self.room.rotation.rest()
+
+    async def _put_down(self) -> None:
+        if self.queue is not None:
+            self.room.rotation.leave(self.queue)
+            self.queue = None
+        await self._settle_carry()
+        self._step_back()
 
     async def _turn(self, desk: Desk) -> None:
         try:
@@ -145,7 +154,7 @@ class Processor:
         carry = self._running
         if carry is None:
             return ProcessorState()
-        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch[0].id, self._since)
+        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch[0].id, carry.since)
 
     async def _step_up(self) -> None:
         """Have a hand free for a take. While another processor has a turn to itself, hold nothing."""
@@ -219,14 +228,14 @@ class Processor:
     async def _run(self, desk: Desk, held: Held, started: float) -> None:
         batch = held.batch
         carry = self._running = Carry(desk, batch, held, started)
-        self._since = self.room.clock.now()
-        carry.waited = max(0.0, (self._since - batch[0].job.start_time) / 1000)
+        carry.since = self.room.clock.now()
+        carry.waited = max(0.0, (carry.since - batch[0].job.start_time) / 1000)
         timeout = desk.timeout
         if timeout is not None:
             # Jobs that run one after the other in a thread or process have the timeout each.
             allowed = timeout * (1 if desk.all_at_once else len(batch))
             held.deadline = time.monotonic() + allowed
-            batch.deadline = self._since + round(allowed * 1000)
+            batch.deadline = carry.since + round(allowed * 1000)
         batch.stopping = self.room.stopping
         self.room.audience.batch_started(desk.queue, desk.number, len(batch))
         began = time.monotonic()
@@ -300,7 +309,7 @@ class Processor:
             ready = await self._insist("read the waiters", partial(self._endings, rites, outcomes))
             if ready is None:
                 return refused + _lost(outcomes)
-            answer = [refusal for part in _portions(ready) for refusal in await self._settle(part)]
+            answer = [refusal for part in portions(ready) for refusal in await self._settle(part)]
             grown = {refusal.lease for refusal in answer if refusal.why == "grown"}
             refused += [refusal for refusal in answer if refusal.why != "grown"]
             gone = {refusal.lease for refusal in answer}
@@ -373,22 +382,11 @@ class Processor:
             time.monotonic() - carry.started if whole else 0.0,
             carry.waited,
             tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
+            carry.desk.all_at_once,
         )
         self.room.audience.batch_ended(report)
-
-
-def _portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
-    """The outcomes in parts of about a thousand follow-ups each: no store stands still for a batch that has many."""
-    parts: list[list[Outcome]] = [[]]
-    many = 0
-    for outcome in outcomes:
-        follow_ups = 0 if isinstance(outcome, Retry) else len(outcome.then)
-        if parts[-1] and many + follow_ups > FOLLOW_UPS:
-            parts.append([])
-            many = 0
-        parts[-1].append(outcome)
-        many += follow_ups
-    return parts
+        if report.failed:
+            self.room.attempts.note(carry, report.failed, self.room.clock.now())
 
 
 async def _done(call: Awaitable[None]) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from accoda.clock import Clock
 from accoda.model import Outcome
+from accoda.runtime.attempts import Attempts
 from accoda.runtime.batch import Batch
 from accoda.runtime.caution import Caution
 from accoda.runtime.desk import Desk
@@ -34,7 +35,10 @@ class Room:
         """Pays for the takes of the queues that have budgets; None: no queue has."""
         self.audience = Audience()
         self.worker = ""
+        self.attempts = Attempts("")
         self.stopping = False
+        self.draining = False
+        """Whether its processors finish what they have and take nothing more."""
         self.aborted = False
         self.jobs_run = 0
 
@@ -42,13 +46,15 @@ class Room:
 class Carry:
     """A batch that was run, on its way to be settled."""
 
-    __slots__ = ("batch", "desk", "duration", "flushed", "held", "started", "waited")
+    __slots__ = ("batch", "desk", "duration", "flushed", "held", "since", "started", "waited")
 
     def __init__(self, desk: Desk, batch: Batch[Any], held: Held, started: float) -> None:
         self.desk = desk
         self.batch = batch
         self.held = held
         self.started = started
+        self.since = 0
+        """The moment (milliseconds) at which it was handed to its handler."""
         self.duration = 0.0
         self.waited = 0.0
         self.flushed: asyncio.Event | None = None

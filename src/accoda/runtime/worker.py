@@ -14,28 +14,27 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from msgspec import Struct
-
-from accoda.budget import BudgetView
 from accoda.clock import SystemClock
 from accoda.demand.demand import Demand
-from accoda.demand.options import DemandView
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
-from accoda.model import Stats, check_queue
+from accoda.model import Stats
 from accoda.runtime import heartbeat
+from accoda.runtime.attempts import Attempts
 from accoda.runtime.clerk import Clerk, run_ticks
 from accoda.runtime.desk import Desk
-from accoda.runtime.events import Audience, Monitor
+from accoda.runtime.draining import is_asked
+from accoda.runtime.events import Audience
 from accoda.runtime.heartbeat import Heartbeat
 from accoda.runtime.keeper import Keeper
 from accoda.runtime.manager import Manager, limits
+from accoda.runtime.options import WorkerOptions, served
 from accoda.runtime.processor import Processor
-from accoda.runtime.purse import Purse, Tally
+from accoda.runtime.purse import Purse
 from accoda.runtime.rates import Rates
 from accoda.runtime.retention import EVERY, forget_dead
 from accoda.runtime.room import Room
@@ -49,30 +48,11 @@ from accoda.settings import Settings
 if TYPE_CHECKING:
     from accoda.app import App
 
+__all__ = ["STOPPED", "Worker", "WorkerOptions", "run_until_idle"]
+
 STOPPED = "the worker was stopped"
 
 log = logging.getLogger("accoda.worker")
-
-
-class WorkerOptions(Struct, frozen=True, kw_only=True):
-    """What may be said of a worker; what may change while it runs is in its settings instead.
-
-    `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
-    start. Without `errands`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` is told
-    the store's counters at each heartbeat, `on_budgets` the state of the budgets and what this worker counts of them,
-    and `on_demand`, at each upkeep of a demand, its numbers.
-    """
-
-    queues: tuple[str, ...] = ()
-    name: str = "default"
-    burst: bool = False
-    managed: bool = True
-    errands: bool = True
-    settings: Settings | None = None
-    monitors: tuple[Monitor, ...] = ()
-    on_stats: Callable[[Stats], None] | None = None
-    on_budgets: Callable[[Mapping[str, BudgetView], Mapping[str, Tally]], None] | None = None
-    on_demand: Callable[[DemandView], None] | None = None
 
 
 class Worker:
@@ -82,7 +62,7 @@ class Worker:
         self.app = app
         self.options = options or WorkerOptions()
         self.settings = self.options.settings or Settings.load(worker=self.options.name)
-        self.queues = _served(app, self.options.queues)
+        self.queues = served(app, self.options.queues)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self.problem = ""
         self._clock = app.connections.clock or SystemClock()
@@ -113,6 +93,7 @@ class Worker:
         room = Room(store, desks, keeper, self._clock)
         room.audience = Audience((self._rates, *self.options.monitors))
         room.worker = self.id
+        room.attempts = Attempts(self.id)
         if any(desk.budgets for desk in desks.values()):
             room.purse = Purse(room, self.app.accounts.office)
         keeper.start()
@@ -191,12 +172,15 @@ class Worker:
             caps=caps,
             ready=self.ready,
             problem=self.problem,
+            sums=self._rates.sums(),
+            draining=self._room is not None and self._room.draining,
         )
 
     def _upkeep(self) -> Upkeep:
         every, room = self.settings.worker("heartbeat").value, self._in_room()
         upkeep = Upkeep()
         upkeep.every(1.0, self._flush)
+        upkeep.every(1.0, self._note_attempts)
         if room.purse is not None:
             leases = [desk.lease for desk in room.desks.values() if desk.budgets]
             upkeep.every(min(1.0, min(leases) / 4), room.purse.renew)
@@ -234,18 +218,31 @@ class Worker:
                 self.options.on_stats(stats)
             if self.options.on_budgets is not None and room.purse is not None:
                 self.options.on_budgets(await self.app.budget_views(), room.purse.tallies)
+            self._drain(await is_asked(room.store, self.id, self._clock.now()))
             ttl = 3 * self.settings.worker("heartbeat").value
             await room.store.write(heartbeat.PREFIX + self.id, heartbeat.encode(self.heartbeat()), ttl=ttl)
         except StorageError as error:
             self.problem = f"the store does not answer: {error}"
             log.warning("no heartbeat: %s", error)
 
+    def _drain(self, asked: bool) -> None:
+        """Begin to drain, or end it."""
+        room = self._in_room()
+        if room.draining != asked:
+            room.draining = asked
+            log.info("worker %s %s", self.id, "drains: it takes nothing more" if asked else "takes jobs again")
+            room.rotation.ring()
+
+    async def _note_attempts(self) -> None:
+        room = self._in_room()
+        await room.attempts.write(room.store)
+
     def _look_for_a_stall(self, stats: Stats) -> None:
         room = self._in_room()
         free = sum(processor.state.queue is None for processor in self._processors)
         silent = time.monotonic() - room.rotation.last_take
         after = self.settings.worker("stall_after").value
-        held = room.rotation.held()  # not stalled: there is nothing to pay with
+        held = self.queues if room.draining else room.rotation.held()  # not stalled: there is nothing to pay with
         problem = stalled(stats, [queue for queue in self.queues if queue not in held], free, silent, after)
         if problem:
             log.error("stalled: %s; connecting anew", problem)
@@ -356,6 +353,7 @@ class Worker:
             task.cancel()
         await asyncio.gather(*self._processors.values(), return_exceptions=True)
         self._processors.clear()
+        await self._note_attempts()
         if not self.options.burst:
             with suppress(StorageError):
                 if self._manager is not None:
@@ -391,20 +389,3 @@ async def run_until_idle(app: App, queues: Iterable[str] | None = None) -> int:
         jobs_run += worker.jobs_run
         if not ticks:
             return jobs_run
-
-
-def _served(app: App, asked: tuple[str, ...]) -> list[str]:
-    handlers: Mapping[str, Any] = app.handlers
-    if not handlers:
-        raise InvalidInput("queues", "the app has no handlers; decorate a function with @app.handler(…)")
-    for queue in asked:
-        check_queue(queue)
-        if queue not in handlers:
-            raise InvalidInput("queues", f"there is no handler for {queue!r}; there is one for {', '.join(handlers)}")
-    served = list(dict.fromkeys(asked)) or list(handlers)
-    for queue in served:
-        for budget in handlers[queue].options.budgets:
-            if budget not in app.budgets:
-                known = ", ".join(app.budgets) or "none"
-                raise InvalidInput("budget", f"{budget!r} of {queue} is not declared: app.budget(…); there is {known}")
-    return served

@@ -5,7 +5,7 @@ A schedule is itself a job, of the system queue `accoda.schedules`; `Scheduler` 
 
 from accoda.schedules.declare import ScheduledDecorator, ScheduledOptions, declare, store_declared
 from accoda.schedules.files import Changes, apply, read_toml
-from accoda.schedules.jobs import MakeJob
+from accoda.schedules.jobs import MakeJob, maker_of
 from accoda.schedules.model import QUEUE, AlreadyThere, Schedule, ScheduleView
 from accoda.schedules.scheduler import Scheduler
 from accoda.schedules.store import create, delete, get, list_all, pause, put, resume, set_enabled, trigger
@@ -28,6 +28,7 @@ __all__ = [
     "get",
     "in_words",
     "list_all",
+    "maker_of",
     "pause",
     "put",
     "read_toml",

@@ -23,7 +23,7 @@ from accoda.schedules.declare import refresh
 from accoda.schedules.model import Schedule, ScheduleView, names_on_the_wire, read_schedule
 from accoda.schedules.record import fingerprint
 from accoda.schedules.store import Known, Seen, change, delete, list_all
-from accoda.schedules.terms import line_of
+from accoda.schedules.terms import check_queue_of_jobs, line_of
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -69,6 +69,8 @@ async def apply(store: Store, schedules: Sequence[Schedule], *, prune: bool = Fa
 
     A schedule that somebody paused stays paused, unless the file itself says `enabled = false`. For `app` see `create`.
     """
+    for schedule in schedules:  # before the first is stored
+        check_queue_of_jobs(app, schedule.queue)
     there = {view.name: view for view in await list_all(store, secrets=True)}
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "removed": []}
     for schedule in schedules:

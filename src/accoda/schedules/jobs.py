@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -11,10 +12,23 @@ from accoda.envelope import unwrap, wrap
 from accoda.model import NewJob
 from accoda.priority import Priority
 from accoda.schedules.record import Record
-from accoda.schedules.terms import line_from
+from accoda.schedules.terms import check_queue_of_jobs, line_from
+
+if TYPE_CHECKING:
+    from accoda.app import App
 
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
-"""`app.new_job`: it knows the handler of the queue, its type, policy and cost."""
+"""What `maker_of` gives: it knows the handler of the queue, its type, policy and cost."""
+
+
+def maker_of(app: App) -> MakeJob:
+    """How an app makes the jobs of schedules. `OfDemand`: they have no meaning in that queue."""
+
+    def make(queue: str, payload: object, options: EnqueueOptions) -> NewJob:
+        check_queue_of_jobs(app, queue)
+        return app.new_job(queue, payload, options)
+
+    return make
 
 
 def overlap_key(name: str) -> str:

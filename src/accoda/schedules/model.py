@@ -17,6 +17,7 @@ from accoda.envelope import Event, Extras, Hook, check_extras
 from accoda.errors import Conflict, InvalidInput
 from accoda.limits import COST
 from accoda.model import check_name
+from accoda.names import SYSTEM, is_system
 from accoda.payload import encode
 from accoda.priority import Priority
 from accoda.schedules.cron import read_cron, zone_of
@@ -24,7 +25,6 @@ from accoda.schedules.lengths import seconds_of
 from accoda.schedules.ticks import NEVER, Bounded, Calendar, Interval, Ticks, following
 from accoda.times import milliseconds
 
-SYSTEM = "accoda."
 QUEUE = "accoda.schedules"
 """The system queue whose jobs are the schedules."""
 CATCH_UP_LIMIT = 1000
@@ -84,7 +84,7 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     def __post_init__(self) -> None:
         check_name("name", self.name)
         check_name("queue", self.queue)
-        if self.queue.startswith(SYSTEM):
+        if is_system(self.queue):
             _refuse("queue", f"names that begin with {SYSTEM!r} are Accoda's own; choose another", self.queue)
         _check_times(self)
         _check_words(self)

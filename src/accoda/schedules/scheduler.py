@@ -24,6 +24,7 @@ from accoda.schedules.jobs import MakeJob, job_for
 from accoda.schedules.model import QUEUE
 from accoda.schedules.plan import Plan, plan
 from accoda.schedules.record import Record, UnreadableSchedule, job_of, read_record
+from accoda.schedules.terms import OfDemand
 from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Store
 
@@ -98,6 +99,9 @@ def decide(job: Job, now: int, make_job: MakeJob) -> Outcome:
     except UnreadableSchedule as error:
         log.error("schedule %s is broken and ticks no more: %s", job.key, error)
         return Bury(job.lease, f"{error}; delete it (accoda schedules delete {job.key}) and create it again")
+    except OfDemand as error:  # to try again would not help, and the demand must not take it for a request
+        log.error("schedule %s ticks no more: %s", job.key, error)
+        return Bury(job.lease, f"{error}: accoda schedules add {job.key} --replace --queue … (or delete it)")
     except Exception as error:  # make_job is the app's: its trouble must stop no other schedule, and lose no tick
         tries = job.attempts - job.fresh_at
         delay = min(LONGEST, AGAIN * 2 ** min(tries, 10))

@@ -16,7 +16,7 @@ from accoda.schedules.jobs import MakeJob, job_for
 from accoda.schedules.model import QUEUE, AlreadyThere, Schedule, ScheduleView
 from accoda.schedules.record import Record, UnreadableSchedule, job_of, read_record
 from accoda.schedules.secrets import MISSING, kept, shown
-from accoda.schedules.terms import Terms, line_of, terms_from
+from accoda.schedules.terms import OfDemand, Terms, check_queue_of_jobs, line_of, terms_from
 from accoda.schedules.words import in_words
 from accoda.storage.protocol import Store
 
@@ -207,7 +207,11 @@ async def delete(store: Store, name: str) -> bool:
 async def trigger(store: Store, make_job: MakeJob, name: str) -> Enqueued:
     """Enqueue a schedule's job now. Nothing else changes; its overlap policy holds."""
     seen = await look(store, name)
-    return (await store.enqueue([job_for(_record(seen, name), None, seen.at, make_job)]))[0]
+    try:
+        job = job_for(_record(seen, name), None, seen.at, make_job)
+    except OfDemand as error:
+        raise Conflict(f"schedule {name!r} makes no jobs: {error}") from error
+    return (await store.enqueue([job]))[0]
 
 
 async def look(store: Store, name: str) -> Seen:
@@ -278,6 +282,7 @@ async def _browse(store: Store, *states: State) -> AsyncIterator[JobInfo]:
 
 
 def _known(app: App | None, schedule: Schedule) -> Known:
+    check_queue_of_jobs(app, schedule.queue)
     return NOTHING if app is None else Known(line_of(app, schedule.queue))
 
 

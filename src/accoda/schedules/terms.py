@@ -31,6 +31,22 @@ class Terms(Struct, frozen=True, omit_defaults=True, kw_only=True):
     keep_for: float = 0.0
 
 
+class OfDemand(InvalidInput):
+    """The queue of a demand, or a companion of it, where a schedule's jobs should go. Carries `queue`."""
+
+    def __init__(self, queue: str) -> None:
+        super().__init__(
+            "queue", f"{queue!r} belongs to a demand, whose jobs are made by requests of a key, in code; name another"
+        )
+        self.queue = queue
+
+
+def check_queue_of_jobs(app: App | None, queue: str) -> None:
+    """Refuse a queue in which a schedule's jobs have no meaning, as far as this app knows."""
+    if app is not None and queue.partition(".")[0] in app.demands:
+        raise OfDemand(queue)
+
+
 def line_of(app: App, queue: str) -> Line | None:
     """What an app knows of a queue. None: it has no handler of it, or its policy has no name to be stored under."""
     known = queue in app.handlers or queue in app._lines

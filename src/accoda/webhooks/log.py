@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accoda.errors import Conflict, InvalidInput, JobNotFound
+from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.model import STATES, JobInfo, NewJob, State, check_state
 from accoda.storage.protocol import Store
 from accoda.webhooks.body import body, moment
@@ -166,7 +166,8 @@ async def _newest(store: Store, state: State, before: int | None, limit: int) ->
 async def _find(store: Store, id: int) -> JobInfo:
     info = await store.find(id)
     if info is None or info.queue != QUEUE:
-        raise JobNotFound(id)
+        other = "" if info is None else f"; job {id} is one of {info.queue}"
+        raise NotFound("webhook call", str(id), f"delivered ones are remembered for a week{other}")
     return info
 
 

@@ -20,12 +20,9 @@ ANSWER = 500
 Event = Literal["job.done", "job.dead"]
 
 
-class Facts(Struct, frozen=True, kw_only=True):
-    """What a worker knows of a job that ends.
-
-    `payload` and `result` are msgpack as it is stored; `secret` names the fields of them that nobody is shown. Without
-    `ended_at`, the job ended when its call was stored: that is one atomic step, and the storage's clock says when.
-    """
+class Ended(Struct, frozen=True, kw_only=True):
+    """A job that has ended. Without `ended_at`, it ended when its call was stored: that is one atomic step, and the
+    storage's clock says when."""
 
     id: int
     queue: str
@@ -36,21 +33,18 @@ class Facts(Struct, frozen=True, kw_only=True):
     payload: bytes | None = None
     result: bytes | None = None
     reason: str | None = None
+
+
+class Facts(Ended, frozen=True, kw_only=True):
+    """What a worker knows of it: `payload` and `result` are msgpack as it is stored; `secret` names the fields of them
+    that nobody is shown."""
+
     secret: tuple[str, ...] = ()
 
 
-class Subject(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a message says of its job, as it is stored: `payload` and `result` are JSON, and hold no secrets."""
+class Subject(Ended, frozen=True, kw_only=True, omit_defaults=True):
+    """What a message says of it, as it is stored: `payload` and `result` are JSON, and hold no secrets."""
 
-    id: int
-    queue: str
-    attempts: int
-    created_at: int
-    ended_at: int | None = None
-    name: str | None = None
-    payload: bytes | None = None
-    result: bytes | None = None
-    reason: str | None = None
     notes: tuple[str, ...] = ()
 
 

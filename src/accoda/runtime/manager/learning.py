@@ -51,8 +51,9 @@ def remember(plans: Mapping[str, Plan]) -> dict[str, Known]:
 
 
 def situation(look: Look, known: Mapping[str, Known]) -> Situation:
-    """What the rule decides on. A worker that is not ready counts for nothing, and a paused queue has nothing ready."""
-    able = [worker for worker in look.workers if worker.ready]
+    """What the rule decides on. A worker that is not ready, or drains, counts for nothing, and a paused queue has
+    nothing ready."""
+    able = [worker for worker in look.workers if worker.ready and not worker.draining]
     served = {queue for worker in able for queue in worker.queues}
     return Situation(
         queues={name: _view(name, look, known[name]) for name in sorted(served)},

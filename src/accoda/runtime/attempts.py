@@ -1,0 +1,148 @@
+"""Notes of runs that failed: who ran the job, when, and where in the code it failed. The document `runs/{job id}`.
+
+For people only, and nothing waits for it: a note is put into a short line, and a chore of the worker writes a few of
+them a second. What finds no room is dropped, so a storm of failures costs no more than a few hundred of them. A job
+that is done costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import traceback
+from collections import deque
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from accoda.envelope import secret_texts, unwrap, without_secrets
+from accoda.errors import StorageError, VersionConflict
+from accoda.model import Bury, Outcome, clean
+from accoda.payload import read_json
+from accoda.retry import Failed
+from accoda.shown.plain import named
+from accoda.storage.protocol import Storage
+
+if TYPE_CHECKING:
+    from accoda.runtime.batch import Running
+    from accoda.runtime.room import Carry
+
+PREFIX = "runs/"
+KEPT = 3 * 86_400.0
+MOST = 10
+"""Runs of one job."""
+LONGEST = 4096
+"""Characters of a traceback: its end, which tells most."""
+LINE = 200
+"""Notes that may wait to be written."""
+A_SECOND = 20
+"""Notes that are written in one round of the chore, which comes every second."""
+FRAMES = 30
+_OURS = str(Path(__file__).parent)
+
+Ended = Literal["retry", "bury"]
+
+log = logging.getLogger("accoda.worker")
+
+
+class Attempt(Struct, frozen=True):
+    """One run that failed. Moments are by the worker's clock."""
+
+    attempt: int
+    worker: str
+    started_at: int
+    ended_at: int
+    outcome: Ended
+    error: str
+    traceback: str = ""
+
+
+class Attempts:
+    """The line of notes of one worker. Belongs to its event loop."""
+
+    def __init__(self, worker: str) -> None:
+        self._worker = worker
+        self._line: deque[tuple[int, Attempt]] = deque()
+        self.dropped = 0
+
+    def note(self, carry: Carry, failed: tuple[Outcome, ...], now: int) -> None:
+        """Note the jobs of a batch that failed. Never raises: a handler's error may do anything when it is shown."""
+        room = LINE - len(self._line)
+        self.dropped += max(0, len(failed) - room)
+        if room <= 0:
+            return
+        jobs = {job.job.id: job for job in carry.batch}
+        for outcome in failed[:room]:
+            job = jobs.get(outcome.lease.id)
+            if job is not None:
+                with suppress(Exception):
+                    self._line.append((job.job.id, self._attempt(carry, job, outcome, now)))
+
+    async def write(self, storage: Storage) -> int:
+        """Write some of what waits, together; how many. What the store will not have is dropped."""
+        some: dict[int, list[Attempt]] = {}
+        count = min(A_SECOND, len(self._line))
+        for _ in range(count):
+            id, attempt = self._line.popleft()
+            some.setdefault(id, []).append(attempt)
+        try:
+            await asyncio.gather(*(write_attempts(storage, id, attempts) for id, attempts in some.items()))
+        except StorageError as error:
+            log.info("failed runs are not noted: %s", error)
+        return count
+
+    def _attempt(self, carry: Carry, job: Running[Any], outcome: Outcome, now: int) -> Attempt:
+        result = carry.batch.results.get(job.job.id)
+        error = result.error if isinstance(result, Failed) else None
+        secrets = _secrets(job, carry.desk.handler.options.secret)
+        return Attempt(
+            attempt=job.job.attempts,
+            worker=self._worker,
+            started_at=min(now, carry.since),
+            ended_at=now,
+            outcome="bury" if isinstance(outcome, Bury) else "retry",
+            error=clean(without_secrets(getattr(outcome, "reason", ""), secrets))[:LONGEST],
+            traceback="" if error is None else trace_of(error, secrets),
+        )
+
+
+async def read_attempts(storage: Storage, id: int) -> list[Attempt]:
+    """The runs of a job that were noted, the oldest first."""
+    found = await storage.read(f"{PREFIX}{id}")
+    return [] if found is None else read_json(found.value, list[Attempt]) or []
+
+
+async def write_attempts(storage: Storage, id: int, attempts: list[Attempt]) -> None:
+    """Add runs to those of a job that are noted already; the oldest go."""
+    name = f"{PREFIX}{id}"
+    while True:
+        found = await storage.read(name)
+        before = [] if found is None else read_json(found.value, list[Attempt]) or []
+        value = msgspec.json.encode([*before, *attempts][-MOST:])
+        try:
+            await storage.write(name, value, version=0 if found is None else found.version, ttl=KEPT)
+            return
+        except VersionConflict:  # another worker, which had the job before or after us
+            continue
+
+
+def trace_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
+    """Where an error was raised, without our own frames around the handler; empty where it was said and not raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    if trace is None and error.__cause__ is None:
+        return ""
+    lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES)
+    # Secrets first, then the cut: a secret that is cut in two would not be found. What is far too long is cut before,
+    # and its first part, where that could have happened, is cut off again.
+    text = without_secrets("".join(lines)[-16 * LONGEST :], secrets)
+    return clean(text if len(text) <= LONGEST else "…" + text[1 - LONGEST :])
+
+
+def _secrets(job: Running[Any], own: tuple[str, ...]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys((*unwrap(job.job.data)[0].secret, *own)))
+    return secret_texts(named(job.payload), names) if names else ()
