@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from accoda.schedules.lengths import Length
     from accoda.sync import SyncFace
     from accoda.trial import Trial
+    from accoda.why import Why
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -216,6 +217,15 @@ class App:
     async def find(self, id: int) -> JobInfo | None:
         """Everything that is stored about a job."""
         return await (await self.connections.get()).find(id)
+
+    async def why(self, id: int) -> Why:
+        """Why a job is not running, when it is likely to start, and what would make it start sooner.
+
+        Raises `JobNotFound`. A handful of looks, whatever the number of jobs.
+        """
+        from accoda.why import explain, gather
+
+        return explain(await gather(self, id))
 
     async def cancel(self, id: int) -> bool:
         """Take a job back that waits or runs. One that runs is told within about a second, and its outcome is refused.

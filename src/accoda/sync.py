@@ -42,6 +42,7 @@ class SyncFace:
     progress = Forward(App.progress)
     progress_of = Forward(App.progress_of)
     find = Forward(App.find)
+    why = Forward(App.why)
     budget_views = Forward(App.budget_views)
     spending = Forward(App.spending)
     cancel = Forward(App.cancel)

@@ -1,0 +1,1 @@
+"""How good `why` is at telling when a job will start."""
