@@ -74,8 +74,8 @@ async def cost(call: Callable[[], Awaitable[Any] | Any]) -> float:
     return best / REQUESTS * 1e6
 
 
-async def _read(guard: Guard, headers: dict[bytes, bytes]) -> bytes:
-    guard._check_body(LOCAL, headers)
+async def _read(guard: Guard, scope: MutableMapping[str, Any], headers: dict[bytes, bytes]) -> bytes:
+    guard._check_body(scope, LOCAL, headers)
     return await guard._bodies.read(receive)
 
 
@@ -91,7 +91,7 @@ async def main() -> None:
         steps: dict[str, Callable[[], Any]] = {
             "path, method, Host, Origin": lambda: guard._admit(scope, {}),
             "token and rate": lambda: guard._who(scope, headers, time.monotonic()),
-            "kind, length and reading of the body": lambda: _read(guard, headers),
+            "kind, length and reading of the body": lambda: _read(guard, scope, headers),
             "headers of the answer": lambda: with_defaults(ANSWER),
         }
         for name, step in steps.items():

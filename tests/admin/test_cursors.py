@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accoda import InvalidInput
-from accoda.admin.cursors import Place, decode, encode
+from accoda.admin.cursors import decode, encode
 from accoda.model import STATES
+from accoda.replays.places import Place
 
 places = st.builds(
     Place,

@@ -5,8 +5,8 @@ import pytest
 from accoda import App, Bury, InvalidInput, ManualClock
 from accoda.admin import dead, jobs
 from accoda.admin.dead import DeadFilter
-from accoda.admin.fingerprint import fingerprint
 from accoda.admin.moments import shown
+from accoda.fingerprint import fingerprint
 from accoda.model import NewJob
 
 
@@ -156,3 +156,34 @@ async def test_deleting_spares_what_does_not_fit_and_what_is_not_dead(app: App, 
     told: list[int] = []
     assert await dead.delete(app, DeadFilter(), progress=told.append) == 1201
     assert await count(app) == (1, 0) and told[-1] == 1201
+
+
+async def test_groups_of_the_newest_are_of_the_newest(app: App) -> None:
+    await bury(app, "a", *("old 1",) * 300)
+    await bury(app, "a", *("new",) * 300)
+    await bury(app, "b", "other")
+    await bury(app, "accoda.webhooks", "refused")
+    found = await dead.latest_groups(app, 100)
+    assert [group.reason for group in found.groups] == ["new", "other"]
+    assert found.partial and 51 <= found.looked_at <= 100
+    whole = await dead.latest_groups(app)
+    assert not whole.partial and whole.looked_at == 601 and [group.count for group in whole.groups] == [300, 300, 1]
+
+
+async def test_groups_of_the_newest_follow_every_change(app: App) -> None:
+    first, second = await bury(app, "a", "x", "y")
+    await dead.latest_groups(app)
+    await dead.revive(app, [first])
+    assert [group.reason for group in (await dead.latest_groups(app)).groups] == ["y"]
+    [job] = await app.storage.take("a", 1)
+    await app.storage.settle([Bury(job.lease, "z")])
+    assert {group.reason for group in (await dead.latest_groups(app)).groups} == {"y", "z"}
+    await app.storage.remove([second])
+    assert [group.reason for group in (await dead.latest_groups(app)).groups] == ["z"]
+
+
+async def test_counting_is_bounded_and_changes_nothing(app: App) -> None:
+    await bury(app, "a", *("x",) * 5)
+    assert (await dead.count(app, DeadFilter(queue="a"))).matched == 5
+    part = await dead.count(app, DeadFilter(queue="a"), 3)
+    assert part.matched == 3 and part.partial and await count(app) == (0, 5)

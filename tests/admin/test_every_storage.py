@@ -2,17 +2,23 @@
 
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
+from functools import cache
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from accoda import App, Bury
-from accoda.admin import dead, jobs, queues
+from accoda.admin import bulk, dead, jobs, queues, runs, workers
 from accoda.admin.dead import DeadFilter
-from accoda.admin.replays import Replayer
 from accoda.admin.requests import NewJobRequest
+from accoda.bulk import Bulker
 from accoda.errors import KeyReused
+from accoda.history import QUEUE, Recorder, read_history
+from accoda.history.recorder import see_to
+from accoda.replays import Replayer
+from accoda.runtime.attempts import Attempt, write_attempts
+from accoda.runtime.heartbeat import Heartbeat, encode
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.pytest import need
 from accoda.testing.servers.redis import RedisServer
@@ -25,6 +31,7 @@ KINDS = ("memory", "sqlite", "redis", "postgres", "tarantool")
 def servers() -> Iterator[Callable[[str], str]]:
     with ExitStack() as stack:
 
+        @cache
         def url_of(kind: str) -> str:
             if kind == "redis":
                 return stack.enter_context(need(RedisServer)).url
@@ -74,5 +81,45 @@ async def test_a_day_of_an_operator(app: App) -> None:
     assert (await queues.pause(app, "a", 60)).paused and (await queues.get(app, "a")).ready == 5
     assert not (await queues.resume(app, "a")).paused
     assert await queues.purge(app, "a", "ready") == 5
-    await jobs.cancel(app, (await jobs.page(app, queue="b")).items[0].id)
+    await jobs.cancel(app, (await jobs.page(app, jobs.JobFilter(queue="b"))).items[0].id)
     assert (await jobs.page(app)).items == []
+
+
+async def test_history_bulk_runs_and_drain_stand_on_every_storage(app: App) -> None:
+    """One recorder's ring, one bulk change of each kind, a filter by key, notes of a failed run, a drained worker."""
+    store = await app.connections.get()
+    await see_to(store)
+    await jobs.create(app, [NewJobRequest(queue="a", payload={"n": n}, key=f"k{n}") for n in range(1200)])
+    [held] = (await jobs.page(app, jobs.JobFilter(queue="a", key="k7"))).items
+    assert held.payload == {"n": 7}
+
+    async def finish(action: bulk.Action, where: jobs.JobFilter, level: bulk.Level | None = None) -> tuple[int, ...]:
+        view = await bulk.start(app, action, where, level)
+        while await Bulker(app).run_once(store):
+            pass
+        view = await bulk.get(app, view.id)
+        assert view.state == "finished" and view.ended_at is not None
+        return view.matched, view.changed, view.skipped, view.failed
+
+    assert await finish("priority", jobs.JobFilter(queue="a", field="n=7"), "CRITICAL") == (1, 1, 0, 0)
+    taken = await store.take("a", 1200)
+    assert taken[0].id == held.id
+    await store.settle([Bury(job.lease, f"no user {job.id}") for job in taken])
+    assert await finish("retry", jobs.JobFilter(state="dead", error="no user")) == (1200, 1200, 0, 0)
+    assert await finish("cancel", jobs.JobFilter(queue="a", key="k9")) == (1, 1, 0, 0)
+    assert await finish("delete", jobs.JobFilter(queue="a")) == (1199, 1199, 0, 0)
+
+    assert await Recorder().run_once(store) == 1
+    [waiting] = await store.browse(QUEUE, "delayed")
+    await store.start_now([waiting.id])  # before its slot has ended: nothing is written, and it waits again
+    assert await Recorder().run_once(store) == 1 and len(await store.browse(QUEUE, "delayed")) == 1
+    series = await read_history(store, "a", "1h")
+    assert len(series.points) == 240 and series.points[-1].known and series.points[-1].ready == 0
+    ring = await store.read("history/a/1h")
+    assert ring is not None and len(ring.value) == 12_502
+
+    await write_attempts(store, 5, [Attempt(0, "w", 1, 2, "retry", "ValueError: é", "Traceback …")])
+    await write_attempts(store, 5, [Attempt(1, "w", 3, 4, "bury", "no", "")])
+    assert [run.attempt for run in await runs.list(app, 5)] == [0, 1]
+    await store.write("worker/w-1", encode(Heartbeat("w-1", "w", "host", 1, 0, 0, ("a",), 1)), ttl=60)
+    assert (await workers.drain(app, "w-1")).draining and not (await workers.drain(app, "w-1", False)).draining

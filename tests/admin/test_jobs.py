@@ -206,6 +206,16 @@ async def test_progress_is_between_nothing_and_all(app: App) -> None:
         await jobs.set_progress(app, id, 1.0)
 
 
+async def test_nobody_says_how_far_a_job_of_a_system_queue_is(app: App) -> None:
+    made = await app.storage.enqueue(
+        [NewJob(f"accoda.{name}", key="k") for name in ("schedules", "webhooks", "replays")]
+    )
+    for each in made:
+        with pytest.raises(Conflict, match=r"schedule 'k' itself|Accoda's own"):
+            await jobs.set_progress(app, each.id, 0.5)
+    assert await app.storage.documents("progress/") == []
+
+
 async def test_waiting_for_a_result_ends_when_the_job_does(clock: ManualClock) -> None:
     app = App("memory://", clock=clock)
 

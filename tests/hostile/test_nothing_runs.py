@@ -34,6 +34,7 @@ ALLOWED = {
     ("__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",
     ("cli/commands.py", "import_module"): "imports a command of ours, by a table, when it is run",
     ("cli/loading.py", "import_module"): "imports what the user typed on the command line",
+    ("dashboard/routes.py", "import_module"): "imports the pages, by a table",
     ("doctor/examine.py", "import_module"): "imports the module of ours that looks at this kind of store, by a table",
     ("doctor/tarantool.py", "eval"): "asks the server for its settings with an expression of ours",
     ("http/__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",

@@ -6,8 +6,9 @@ from uuid import uuid4
 import schemathesis
 from hypothesis import strategies as st
 
-from accoda.admin.cursors import Place, encode
+from accoda.admin.cursors import encode
 from accoda.model import STATES
+from accoda.replays.places import Place
 
 schemathesis.openapi.format("cron", st.sampled_from(["0 7 * * MON-FRI", "*/5 * * * *", "30 0 0 1 * *", "@daily"]))
 schemathesis.openapi.format("time-zone", st.sampled_from(["UTC", "Europe/Rome", "America/New_York"]))

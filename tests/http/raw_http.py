@@ -112,7 +112,7 @@ def serving(folder: Path, *words: str) -> Iterator[Served]:
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        found = re.match(r"Accoda serves http://\S+:(\d+) \(API\), /docs, store \S+$", line)
+        found = re.match(r"Accoda serves http://\S+:(\d+) \(docs: /docs\), store \S+$", line)
         assert found is not None, line + log.read_text()
         yield Served(int(found[1]), process, log)
     finally:

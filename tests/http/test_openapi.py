@@ -16,6 +16,7 @@ from accoda.http.options import ServiceOptions
 from accoda.http.problems import KINDS
 from accoda.http.security import Security, tokens
 from accoda.http.table import operations
+from accoda.runtime.heartbeat import PREFIX, Heartbeat, encode
 from accoda.testing.service import ServiceRunner
 from accoda.webhooks import Facts, call_job
 
@@ -142,6 +143,11 @@ async def call(app: App) -> int:
     return made.id
 
 
+async def beat(app: App, id: str) -> None:
+    beat = Heartbeat(id, "mailer", "host-7", 4711, 0, 0, ("emails",), 2)
+    await app.storage.write(PREFIX + id, encode(beat), ttl=600)
+
+
 def needed(service: ServiceRunner, operation: Operation) -> dict[str, Any]:
     """What an example speaks of is made first; the names and numbers by which it is found."""
     wanted = dict(operation.path_example)
@@ -150,6 +156,10 @@ def needed(service: ServiceRunner, operation: Operation) -> dict[str, Any]:
         wanted["id"] = asyncio.run(call(service.app)) if "id" in wanted else None
     elif "replays/{id}" in path:
         wanted["id"] = service.post("/api/v1/dead/replay", {"filter": {}}).json()["id"]
+    elif "bulk/{id}" in path:
+        wanted["id"] = service.post("/api/v1/jobs/bulk", {"action": "retry", "filter": {"queue": "x"}}).json()["id"]
+    elif path.startswith("/api/v1/workers/{id}"):
+        asyncio.run(beat(service.app, wanted["id"]))
     elif path.startswith("/api/v1/schedules/{name}"):
         service.request("PUT", "/api/v1/schedules/daily-report", {"queue": "reports", "every": 3600})
     elif "id" in wanted:

@@ -47,19 +47,13 @@ def prepare(app: App, requests: Sequence[NewJobRequest], where: str | None = Non
     """The jobs that are asked for, or the error of the first that cannot be. With `where` (`jobs`) the error says the
     how manieth it is: `jobs[3].priority`."""
     now = app._now()
-    makers = _makers.get(app)
-    if makers is None:
-        makers = _makers[app] = {}
     fresh: dict[str | None, _Maker] = {}  # those that were seen to be true in this call
     jobs: list[NewJob] = []
     try:
         for request in requests:
-            queue = request.queue
-            maker = fresh.get(queue) if request.type is None else None
+            maker = fresh.get(request.queue) if request.type is None else None
             if maker is None:
-                maker = makers.get(queue) if request.type is None else None
-                if maker is None or not maker.holds(app):
-                    maker = _new_maker(app, _queue(app, request), makers)
+                maker = _maker(app, request)
                 fresh[maker.queue] = maker
             jobs.append(maker.make(request, now))
     except InvalidInput as error:
@@ -68,21 +62,37 @@ def prepare(app: App, requests: Sequence[NewJobRequest], where: str | None = Non
     return jobs
 
 
-def _new_maker(app: App, queue: str, makers: dict[str | None, _Maker]) -> _Maker:
-    maker = _Maker(app, queue)
+def prepare_one(app: App, request: NewJobRequest) -> NewJob:
+    """The one job that is asked for, or the error why it cannot be."""
+    try:
+        return _maker(app, request).make(request, app._now())
+    except InvalidInput as error:
+        _rename(error, "")
+        raise
+
+
+def _maker(app: App, request: NewJobRequest) -> _Maker:
+    """What makes the jobs of the request's queue, with all that holds of it at this moment."""
+    makers = _makers.get(app)
+    if makers is None:
+        makers = _makers[app] = {}
+    maker = makers.get(request.queue) if request.type is None else None
+    if maker is not None and maker.holds(app):
+        return maker
+    queue = _queue(app, request)
     if len(makers) >= MOST_MAKERS:  # names come from outside: they must not fill the memory
         makers.clear()
-    makers[queue] = maker
+    maker = makers[queue] = _Maker(app, queue)
     return maker
 
 
 class _Maker:
     """Makes the jobs of one queue, whose name was checked."""
 
-    __slots__ = ("cost", "handler", "line", "queue", "ranks", "said", "type")
+    __slots__ = ("cost", "family", "handler", "line", "queue", "ranks", "said", "type")
 
     def __init__(self, app: App, queue: str) -> None:
-        self.queue: str | None = queue
+        self.queue, self.family = queue, queue.partition(".")[0]
         self.handler, self.said = app.handlers.get(queue), app._lines.get(queue)
         line = self.line = app._line(queue)
         self.type = getattr(getattr(line.encode, "__self__", None), "type", Any)
@@ -92,9 +102,9 @@ class _Maker:
 
     def holds(self, app: App) -> bool:
         """Whether the app still says the same of the queue."""
-        queue = self.line.queue
+        queue = self.queue
         same = app.handlers.get(queue) is self.handler and app._lines.get(queue) is self.said
-        return same and queue.partition(".")[0] not in app.demands
+        return same and self.family not in app.demands
 
     def make(self, request: NewJobRequest, now: int) -> NewJob:
         line = self.line

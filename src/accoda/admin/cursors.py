@@ -6,21 +6,12 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 
 import msgspec
-from msgspec import Struct
 
 from accoda.errors import InvalidInput
 from accoda.limits import is_name
-from accoda.model import STATES, State
+from accoda.replays.places import Place
 
 _LONGEST = 400
-
-
-class Place(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """After the job `id` in a queue and a state. `id` 0: before the first one."""
-
-    queue: str
-    state: State = STATES[0]
-    id: int = 0
 
 
 def encode(place: Place) -> str:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from accoda.admin import pages
-from accoda.admin.cursors import Place
-from accoda.admin.fingerprint import fingerprint as fingerprint_of
-from accoda.admin.letters import DeadFilter, Wanted, dead_queues, gather, wanted
-from accoda.admin.moments import shown
+from accoda.admin.causes import LATEST, Cause, DeadGroup, Groups, latest_groups, views_of
+from accoda.admin.letters import DeadFilter, wanted
 from accoda.admin.pages import Where
 from accoda.admin.replays import (
     ReplayView,
@@ -23,21 +21,29 @@ from accoda.admin.replays import (
     start_replay,
     stop_replay,
 )
-from accoda.admin.reviving import Revived, revive_all
 from accoda.admin.store import now_of
-from accoda.admin.views import JobView, Page, reason_of
+from accoda.admin.views import JobView, Page
 from accoda.errors import InvalidInput
+from accoda.fingerprint import fingerprint as fingerprint_of
 from accoda.model import JobInfo
+from accoda.replays.letters import Wanted, dead_queues, gather
+from accoda.replays.places import Place
+from accoda.replays.reviving import Revived, revive_all
 
 if TYPE_CHECKING:
     from accoda.app import App
     from accoda.storage.protocol import Store
 
 __all__ = [
+    "LATEST",
     "DeadFilter",
+    "DeadGroup",
+    "Groups",
     "ReplayView",
+    "count",
     "delete",
     "groups",
+    "latest_groups",
     "list_replays",
     "page",
     "replay",
@@ -54,26 +60,6 @@ AT_ONCE = 500
 MOST_IDS = 10_000
 
 Tell = Callable[[int], None]
-
-
-class DeadGroup(Struct, rename="camel", frozen=True, kw_only=True):
-    """Dead letters that failed of the same cause, as far as their reasons tell. `reason` is that of the last one."""
-
-    fingerprint: str
-    count: int
-    reason: str
-    queues: list[str]
-    first_at: str
-    last_at: str
-    last_id: int
-
-
-class Groups(Struct, rename="camel", frozen=True, kw_only=True):
-    """The groups, the largest first. `partial`: only `looked_at` dead letters, the oldest by id, were looked at."""
-
-    groups: list[DeadGroup]
-    looked_at: int
-    partial: bool
 
 
 class ReplayReport(Struct, rename="camel", frozen=True, kw_only=True):
@@ -108,19 +94,17 @@ async def groups(app: App, queue: str | None = None, system: bool = False) -> Gr
     """What the dead letters have in common, of the first 20,000 of them."""
     store = await app.connections.get()
     which = wanted(DeadFilter(queue=queue, system=system), await now_of(store))
-    found: dict[str, _Group] = {}
+    found: dict[str, Cause] = {}
     place: Place | None = None
     looked_at = 0
     while looked_at < GROUPED:
         part = await gather(store, which, place, AT_ONCE, min(AT_ONCE, GROUPED - looked_at))
         for job in part.jobs:
-            found.setdefault(fingerprint_of(job.reason or ""), _Group(job)).add(job)
+            found.setdefault(fingerprint_of(job.reason or ""), Cause(job)).add(job)
         looked_at, place = looked_at + part.looked_at, part.next
         if place is None:
             break
-    views = [group.view(app, name) for name, group in found.items()]
-    views.sort(key=lambda group: (-group.count, group.fingerprint))
-    return Groups(groups=views, looked_at=looked_at, partial=place is not None)
+    return Groups(groups=views_of(app, found), looked_at=looked_at, partial=place is not None)
 
 
 async def replay(
@@ -193,12 +177,18 @@ async def _remove(store: Store, which: Wanted) -> AsyncIterator[int]:
             return
 
 
-async def _count(app: App, which: Wanted) -> ReplayReport:
+async def count(app: App, filter: DeadFilter, most: int = LATEST) -> ReplayReport:
+    """How many dead letters fit, of the first `most`, and a few of them. Nothing is changed."""
+    store = await app.connections.get()
+    return await _count(app, wanted(filter, await now_of(store)), most)
+
+
+async def _count(app: App, which: Wanted, most: int = GROUPED) -> ReplayReport:
     store = await app.connections.get()
     samples: list[JobInfo] = []
     matched, looked_at, place = 0, 0, None
-    while looked_at < GROUPED:
-        part = await gather(store, which, place, AT_ONCE, min(AT_ONCE, GROUPED - looked_at))
+    while looked_at < most:
+        part = await gather(store, which, place, AT_ONCE, min(AT_ONCE, most - looked_at))
         samples += part.jobs[: SAMPLES - len(samples)]
         matched, looked_at, place = matched + len(part.jobs), looked_at + part.looked_at, part.next
         if place is None:
@@ -214,30 +204,3 @@ def _report(done: Revived) -> ReplayReport:
 def _step(rate: float | None) -> int:
     """Jobs of one step: what a tenth of a second allows, so that a rate is kept evenly."""
     return AT_ONCE if rate is None else max(1, min(AT_ONCE, int(rate / 10)))
-
-
-class _Group:
-    def __init__(self, job: JobInfo) -> None:
-        self.count = 0
-        self.last = job
-        self.first_at = self.last_at = job.ended_at or 0
-        self.queues: set[str] = set()
-
-    def add(self, job: JobInfo) -> None:
-        ended = job.ended_at or 0
-        self.count += 1
-        self.queues.add(job.queue)
-        self.first_at = min(self.first_at, ended)
-        if ended >= self.last_at:
-            self.last, self.last_at = job, ended
-
-    def view(self, app: App, name: str) -> DeadGroup:
-        return DeadGroup(
-            fingerprint=name,
-            count=self.count,
-            reason=reason_of(app, self.last),
-            queues=sorted(self.queues),
-            first_at=shown(self.first_at) or "",
-            last_at=shown(self.last_at) or "",
-            last_id=self.last.id,
-        )

@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from accoda.admin import idempotency
-from accoda.admin.creating import prepare
-from accoda.admin.fingerprint import fingerprint as fingerprint_of
+from accoda.admin.creating import prepare, prepare_one
 from accoda.admin.idempotency import Once, OnceAnswer
-from accoda.admin.levels import LEVELS, level_of, new_rank
-from accoda.admin.pages import Fits, Where
+from accoda.admin.levels import LEVELS, new_rank
+from accoda.admin.pages import JobFilter, where_of
 from accoda.admin.pages import page as page_of
 from accoda.admin.queues import SCHEDULES
 from accoda.admin.requests import Level, NewJobRequest
 from accoda.admin.views import JobView, Page
 from accoda.errors import Conflict, InvalidInput, JobNotFound
-from accoda.model import STATES, Enqueued, JobInfo, Rank, State, check_duration, clean
+from accoda.model import Enqueued, JobInfo, Rank, check_duration, clean
+from accoda.names import is_system
 from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progress, read_progress
 
 if TYPE_CHECKING:
@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from accoda.storage.protocol import Store
 
 __all__ = [
+    "JobFilter",
     "cancel",
     "create",
     "create_once",
+    "create_one",
     "delete",
     "get",
     "page",
@@ -43,6 +45,7 @@ __all__ = [
 
 WAITING = ("ready", "delayed")
 ENDED = ("dead", "done")
+EVERY = JobFilter()
 
 
 async def create(
@@ -67,6 +70,13 @@ async def create(
     return (await idempotency.enqueue_once(store, jobs, Once.of(who, idempotency_key, requests))).items
 
 
+async def create_one(app: App, request: NewJobRequest) -> Enqueued:
+    """`create` for one job and without a key: what most requests are, so in as few steps as it can."""
+    job = prepare_one(app, request)
+    store = app.connections.at_hand() or await app.connections.get()
+    return (await store.enqueue((job,)))[0]
+
+
 async def create_once(
     app: App, requests: Sequence[NewJobRequest], key: str, who: str = "", *, batch: bool | None = None
 ) -> OnceAnswer:
@@ -75,24 +85,10 @@ async def create_once(
     return await idempotency.enqueue_once(await app.connections.get(), jobs, Once.of(who, key, requests))
 
 
-async def page(
-    app: App,
-    *,
-    queue: str | None = None,
-    state: State | None = None,
-    priority: Level | None = None,
-    fingerprint: str | None = None,
-    limit: int = 50,
-    cursor: str | None = None,
-    system: bool = False,
-) -> Page[JobView]:
-    """Jobs by queue name, state and id. A page may be shorter than `limit` and still have a next one: no more than
-    2,000 records are looked at for it."""
-    if priority is not None and priority not in LEVELS:
-        raise InvalidInput("priority", f"must be one of {', '.join(LEVELS)}, not {priority!r:.60}")
-    states = STATES if state is None else (state,)
-    where = Where(queue=queue, states=states, system=system, fits=_filter(app, priority, fingerprint))
-    return await page_of(app, where, limit, cursor)
+async def page(app: App, filter: JobFilter = EVERY, *, limit: int = 50, cursor: str | None = None) -> Page[JobView]:
+    """Jobs that fit, by queue name, state and id. A page may be shorter than `limit` and still have a next one: no more
+    than 2,000 records are looked at for it."""
+    return await page_of(app, where_of(app, filter), limit, cursor)
 
 
 async def get(app: App, id: int) -> JobView:
@@ -157,6 +153,9 @@ async def set_progress(app: App, id: int, fraction: float | None = None, message
         raise InvalidInput("fraction", f"must be from 0 to 1, not {fraction!r}")
     store = await app.connections.get()
     job = await _find(store, id)
+    _check_not_schedule(job)
+    if is_system(job.queue):
+        raise Conflict(f"job {id} is one of Accoda's own, of {job.queue}: nobody else does it, or says how far it is")
     if job.state in ENDED:
         raise Conflict(f"job {id} is {job.state}: it gets no further")
     value = msgspec.json.encode(Progress(fraction, clean(message)))
@@ -198,18 +197,6 @@ async def _find(store: Store, id: int) -> JobInfo:
 def _check_not_schedule(job: JobInfo) -> None:
     if job.queue == SCHEDULES:
         raise Conflict(f"job {job.id} is the schedule {job.key!r} itself; change or delete it as a schedule")
-
-
-def _filter(app: App, priority: Level | None, fingerprint: str | None) -> Fits | None:
-    if priority is None and fingerprint is None:
-        return None
-
-    def fits(job: JobInfo) -> bool:
-        return (priority is None or level_of(app, job) == priority) and (
-            fingerprint is None or (bool(job.reason) and fingerprint_of(job.reason or "") == fingerprint)
-        )
-
-    return fits
 
 
 _WHY_NOT_RETRIED = {

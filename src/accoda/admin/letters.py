@@ -1,4 +1,4 @@
-"""Dead letters that fit a filter, found piece by piece, so that each piece of work is bounded."""
+"""Which dead letters people mean: a filter as they write it, and what is made of it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,10 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from accoda.admin import moments
-from accoda.admin.cursors import Place
-from accoda.admin.fingerprint import fingerprint
-from accoda.admin.names import is_system
 from accoda.admin.requests import Name
 from accoda.errors import InvalidInput
-from accoda.limits import MOMENT
-from accoda.model import JobInfo, check_queue
-from accoda.storage.protocol import Store
-
-AT_ONCE = 500
+from accoda.model import check_queue
+from accoda.replays.letters import Wanted
 
 
 class DeadFilter(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -24,25 +18,9 @@ class DeadFilter(Struct, rename="camel", forbid_unknown_fields=True, frozen=True
 
     queue: Name | None = None
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
-    after: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
-    before: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
+    after: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
+    before: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
     system: bool = False
-
-
-class Wanted(Struct, frozen=True, kw_only=True):
-    """A filter that was checked. What died at `until` or later is not meant: it died while we were at it."""
-
-    queue: str | None = None
-    fingerprint: str | None = None
-    since: int = 0
-    until: int = MOMENT
-    system: bool = False
-
-    def fits(self, job: JobInfo) -> bool:
-        ended = job.ended_at or 0
-        return self.since <= ended < self.until and (
-            self.fingerprint is None or fingerprint(job.reason or "") == self.fingerprint
-        )
 
 
 def wanted(filter: DeadFilter, now: int) -> Wanted:
@@ -55,54 +33,6 @@ def wanted(filter: DeadFilter, now: int) -> Wanted:
     # The end of the present millisecond, so that what died in it is meant too.
     until = now + 1 if filter.before is None else min(now + 1, moments.read("before", filter.before))
     return Wanted(queue=filter.queue, fingerprint=filter.fingerprint, since=since, until=until, system=filter.system)
-
-
-class Gathered(Struct, frozen=True):
-    """Some of the jobs, and where to go on; None: there are no more."""
-
-    jobs: list[JobInfo]
-    next: Place | None
-    looked_at: int = 0
-
-
-async def gather(store: Store, wanted: Wanted, after: Place | None, most: int, look: int) -> Gathered:
-    """Up to `most` dead letters that fit, by queue and id, from a place on; at most `look` records are looked at.
-
-    To go on by id means that each is met once: one that could not be revived, or has died again, is not met again.
-    """
-    jobs: list[JobInfo] = []
-    looked_at = 0
-    for place in await _places(store, wanted, after):
-        while True:
-            part = min(AT_ONCE, look - looked_at, most - len(jobs) if wanted.fingerprint is None else AT_ONCE)
-            if part <= 0 or len(jobs) >= most:
-                return Gathered(jobs, place, looked_at)
-            found = await store.browse(place.queue, "dead", place.id or None, part)
-            for job in found:
-                if len(jobs) == most:
-                    return Gathered(jobs, place, looked_at)
-                looked_at += 1
-                place = Place(place.queue, "dead", job.id)
-                if wanted.fits(job):
-                    jobs.append(job)
-            if len(found) < part:
-                break
-    return Gathered(jobs, None, looked_at)
-
-
-async def dead_queues(store: Store, wanted: Wanted) -> list[str]:
-    """The queues that may have some of them, by name."""
-    if wanted.queue is not None:
-        return [wanted.queue]
-    stats = (await store.stats()).queues
-    return [name for name in sorted(stats) if stats[name].dead and (wanted.system or not is_system(name))]
-
-
-async def _places(store: Store, wanted: Wanted, after: Place | None) -> list[Place]:
-    queues = await dead_queues(store, wanted)
-    if after is None:
-        return [Place(name, "dead") for name in queues]
-    return [after] + [Place(name, "dead") for name in queues if name > after.queue]
 
 
 def _is_fingerprint(text: str) -> bool:

@@ -8,6 +8,8 @@ import msgspec
 
 from accoda.errors import InvalidInput
 
+SHAPE = {"format": "date-time", "pattern": "^(19[7-9][0-9]|[2-9][0-9]{3})-"}
+"""A moment as a JSON schema says it: none before 1970."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST = 253_402_300_799_999
 """The end of the year 9999, beyond which no calendar of ours goes."""

@@ -9,11 +9,11 @@ from weakref import WeakKeyDictionary
 from msgspec import Struct
 
 from accoda.admin.moments import shown
-from accoda.admin.names import is_system
 from accoda.admin.store import now_of
 from accoda.admin.views import QueueView
 from accoda.model import QueueStats
 from accoda.runtime.heartbeat import read_heartbeats
+from accoda.search import kept_by_us
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -69,10 +69,12 @@ _looks: WeakKeyDictionary[Any, _Look] = WeakKeyDictionary()
 """The last look of each app."""
 
 
-async def overview(app: App) -> Overview:
-    """Totals, queues, workers, and rates since this process's last look."""
+async def overview(app: App, *, system: bool = False) -> Overview:
+    """Totals, queues, workers, and rates since this process's last look. `system`: our own queues as well."""
     store = await app.connections.get()
-    stats = {name: each for name, each in (await store.stats()).queues.items() if not is_system(name)}
+    found = (await store.stats()).queues
+    hidden = frozenset() if system else await kept_by_us(store, found, app.demands)
+    stats = {name: each for name, each in found.items() if name not in hidden}
     beats = await read_heartbeats(store)
     return Overview(
         at=shown(await now_of(store)) or "",

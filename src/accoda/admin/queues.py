@@ -6,11 +6,13 @@ import builtins
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from accoda.admin.names import is_system
 from accoda.admin.store import now_of
 from accoda.admin.views import QueueView
 from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.model import QueueStats, State, check_duration, check_moment, check_queue, check_state
+from accoda.names import is_system
+from accoda.search import kept_by_us
+from accoda.why.pauses import LONGEST, PauseNote, forget_note, read_note, write_note
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -22,10 +24,13 @@ SCHEDULES = "accoda.schedules"
 
 
 async def list(app: App, system: bool = False) -> builtins.list[QueueView]:
-    """Every queue that ever had a job or a pause, or has a handler here, by name. `system`: our own as well."""
-    stats = (await app.storage.stats()).queues
-    names = sorted(stats.keys() | app.handlers.keys())
-    return [QueueView.of(app, name, stats.get(name, _EMPTY)) for name in names if system or not is_system(name)]
+    """Every queue that ever had a job or a pause, or has a handler here, by name. `system`: our own as well, and the
+    books of demands (`deals.cache`, `deals.spent`)."""
+    store = await app.connections.get()
+    stats = (await store.stats()).queues
+    names = stats.keys() | app.handlers.keys()
+    hidden = frozenset() if system else await kept_by_us(store, names, app.demands)
+    return [QueueView.of(app, name, stats.get(name, _EMPTY)) for name in sorted(names - hidden)]
 
 
 async def get(app: App, name: str) -> QueueView:
@@ -37,21 +42,42 @@ async def get(app: App, name: str) -> QueueView:
     return QueueView.of(app, name, stats or _EMPTY)
 
 
-async def pause(app: App, name: str, until: float | None = None) -> QueueView:
-    """Hand out nothing of a queue for `until` seconds (None: until `resume`). Running jobs go on."""
+async def pause(app: App, name: str, until: float | None = None, who: str = "", note: str = "") -> QueueView:
+    """Hand out nothing of a queue for `until` seconds (None: until `resume`). Running jobs go on.
+
+    `who` does it, and a `note` of why, are there for whoever asks why nothing runs.
+    """
     check_queue(name)
     if until is not None:
         check_duration("until", until)
+    if len(note) > LONGEST:
+        raise InvalidInput("note", f"must be at most {LONGEST} characters, not {len(note):,}")
     store = await app.connections.get()
-    await store.pause(name, None if until is None else await now_of(store, name) + round(until * 1000))
+    now = await now_of(store, name)
+    end = None if until is None else now + round(until * 1000)
+    # The note first: one without its pause is seen by nobody, while a pause without its note is a riddle.
+    await write_note(store, name, PauseNote(who, note, now, end))
+    await store.pause(name, end)
     return await get(app, name)
 
 
 async def resume(app: App, name: str) -> QueueView:
     """End a pause."""
     check_queue(name)
-    await app.storage.resume(name)
+    store = await app.connections.get()
+    await store.resume(name)
+    await forget_note(store, name)
     return await get(app, name)
+
+
+async def pause_note(app: App, name: str) -> PauseNote | None:
+    """Who paused a queue, since when and why; None: it is not paused, or whoever did it left no note."""
+    check_queue(name)
+    store = await app.connections.get()
+    stats = (await store.stats()).queues.get(name)
+    if stats is None or not stats.paused:
+        return None
+    return await read_note(store, name, stats.paused_until)
 
 
 async def purge(

@@ -6,10 +6,13 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 
+from accoda.admin import moments
 from accoda.envelope import NAME_LENGTH, URL_LENGTH, Event
 from accoda.limits import COST, KEY
+from accoda.shown.levels import Level
 
-Level = Literal["CRITICAL", "HIGH", "NORMAL", "LOW"]
+__all__ = ["Level", "Name", "NewJobRequest", "Seconds"]
+
 Name = Annotated[str, Meta(max_length=128, description="1 to 128 letters, digits, '_', '.' or '-'")]
 Seconds = Annotated[float, Meta(ge=0, le=1e10, description="seconds")]
 
@@ -27,7 +30,7 @@ class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
     payload: Any = None
     priority: Level | None = None
-    scheduled_at: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
+    scheduled_at: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
     delay: Seconds | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY)] | None = None
     on_duplicate: Literal["keep", "replace"] | None = None

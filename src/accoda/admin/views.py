@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from accoda.admin.fingerprint import fingerprint
-from accoda.admin.levels import level_of
 from accoda.admin.moments import shown
-from accoda.admin.names import is_system
 from accoda.admin.requests import Level
-from accoda.admin.secrets import Shown, show
-from accoda.envelope import HIDDEN, Event, Extras, unwrap, without_secrets
+from accoda.envelope import Event, unwrap, without_secrets
+from accoda.fingerprint import fingerprint
 from accoda.model import JobInfo, QueueStats, State
+from accoda.names import is_system
 from accoda.runtime.results import Progress
+from accoda.shown.levels import level_of
+from accoda.shown.secrets import Shown, seen_of
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -73,8 +73,8 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     @classmethod
     def of(cls, app: App, info: JobInfo, progress: Progress | None = None) -> JobView:
         """What is shown of a stored job, with what is secret hidden."""
-        extras, data = unwrap(info.data)
-        seen = _seen(app, info, extras, data)
+        extras = unwrap(info.data)[0]
+        seen = seen_of(app, info)
         return cls(
             id=info.id,
             queue=info.queue,
@@ -152,15 +152,8 @@ def reason_of(app: App, info: JobInfo) -> str:
     """Why a job was last retried or buried, without what is secret of its payload."""
     if not info.reason:
         return ""
-    seen = _seen(app, info, *unwrap(info.data))
+    seen = seen_of(app, info)
     return without_secrets(info.reason, seen.secrets)
-
-
-def _seen(app: App, info: JobInfo, extras: Extras, data: bytes) -> Shown:
-    if is_system(info.queue):
-        # In it are other jobs' payloads (a schedule's, a webhook's), of which only their own queue knows the secrets.
-        return Shown(HIDDEN if data else None, HIDDEN if info.result else None)
-    return show(app.handlers.get(info.queue), extras.secret, data, info.result)
 
 
 def _progress(progress: Progress | None, seen: Shown) -> ProgressView | None:

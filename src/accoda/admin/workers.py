@@ -1,4 +1,4 @@
-"""Workers that live, by their heartbeats."""
+"""Workers that live, by their heartbeats; and to drain one, so that it can be stopped."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from accoda.admin.moments import shown
 from accoda.admin.store import now_of
+from accoda.errors import NotFound
+from accoda.runtime.draining import ask, asked_for
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, read_heartbeats
 
 if TYPE_CHECKING:
@@ -37,7 +39,10 @@ class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A worker, as it last described itself `beat_age` seconds ago. `problem` is empty while all is well."""
+    """A worker, as it last described itself `beat_age` seconds ago. `problem` is empty while all is well.
+
+    `draining`: it is asked to take nothing more. `drained`: it has heard that, and nothing runs in it any more.
+    """
 
     id: str
     name: str
@@ -52,9 +57,12 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
     processors: builtins.list[ProcessorView]
     ready: bool
     problem: str = ""
+    draining: bool = False
+    drained: bool = False
 
     @classmethod
-    def of(cls, beat: Heartbeat, now: int) -> WorkerView:
+    def of(cls, beat: Heartbeat, now: int, draining: bool = False) -> WorkerView:
+        busy = sum(processor.queue is not None for processor in beat.processors)
         return cls(
             id=beat.id,
             name=beat.name,
@@ -65,10 +73,12 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
             beat_age=max(0, now - beat.beat_at) / 1000,
             queues=[*beat.queues],
             max_processors=beat.max_processors,
-            busy=sum(processor.queue is not None for processor in beat.processors),
+            busy=busy,
             processors=[ProcessorView.of(processor, now) for processor in beat.processors],
             ready=beat.ready,
             problem=beat.problem,
+            draining=draining,
+            drained=draining and beat.draining and not busy,
         )
 
 
@@ -76,5 +86,25 @@ async def list(app: App) -> builtins.list[WorkerView]:
     """Every worker that lives, by name."""
     store = await app.connections.get()
     beats = await read_heartbeats(store)
+    asked = await asked_for(store)
     now = await now_of(store)
-    return sorted((WorkerView.of(beat, now) for beat in beats), key=lambda worker: (worker.name, worker.id))
+    views = (WorkerView.of(beat, now, beat.id in asked) for beat in beats)
+    return sorted(views, key=lambda worker: (worker.name, worker.id))
+
+
+async def get(app: App, id: str) -> WorkerView:
+    """One worker."""
+    for worker in await list(app):
+        if worker.id == id:
+            return worker
+    raise NotFound("worker", id, "`accoda workers` lists those that live")
+
+
+async def drain(app: App, id: str, on: bool = True) -> WorkerView:
+    """Let a worker finish what it runs and take nothing more, until it is un-drained (`on` False) or restarts.
+
+    It hears of it with its next heartbeat. To ask twice does no harm.
+    """
+    await get(app, id)
+    await ask(await app.connections.get(), id, on)
+    return await get(app, id)

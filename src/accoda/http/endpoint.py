@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import json
 from msgspec.structs import fields
 
-from accoda.http.call import ANYBODY, Answer, Call, ClientGone, Headers, Raw
+from accoda.http.call import Answer, Call, ClientGone, Headers, Raw
 from accoda.http.operation import Nothing, Operation
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.reading import BodyReader, TextReader, check_json, query_texts, read_body
@@ -31,10 +31,24 @@ _HEAD = b"".join(b"%b: %b\r\n" % header for header in (_JSON, _FRESH, _NO_GUESS,
 class Endpoint:
     """Answers the requests of one operation."""
 
-    __slots__ = ("_app", "_body", "_no_query", "_options", "_path", "_polls", "_query", "_short", "operation")
+    __slots__ = (
+        "_app",
+        "_body",
+        "_handler",
+        "_needed",
+        "_no_query",
+        "_options",
+        "_path",
+        "_polls",
+        "_query",
+        "_short",
+        "_status",
+        "operation",
+    )
 
     def __init__(self, operation: Operation, app: App, options: ServiceOptions, polls: Polls) -> None:
         self.operation = operation
+        self._handler, self._needed, self._status = operation.handler, operation.scope, operation.status
         self._app = app
         self._options = options
         self._polls = polls
@@ -47,9 +61,19 @@ class Endpoint:
         self._no_query = self._query({}) if _all_optional(operation) else None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        wire = scope.pop("accoda.wire", None)  # out of it, since they hold each other
         try:
-            answer = await self.operation.handler(await self._read(scope, receive))
-            if self._short and (wire := scope.get("accoda.wire")) is not None and self._answer(wire, answer):
+            call = self._begin(scope, receive)
+            body = scope.get("accoda.body")
+            if body is not None:  # the guard has read it, and saw that it says it is JSON
+                self._take_body(call, body)
+            else:
+                body = await read_body(scope, receive, self._options.max_body)
+                if self._body is not None and (body or not self._body.optional):
+                    check_json(scope)
+                self._take_body(call, body)
+            answer = await self._handler(call)
+            if wire is not None and self._short and self._answer(wire, answer):
                 return
             start, body = self._render(answer)
         except ClientGone:
@@ -60,31 +84,28 @@ class Endpoint:
         await send(start)
         await send({"type": "http.response.body", "body": body})
 
-    async def _read(self, scope: Scope, receive: Any) -> Call[Any, Any, Any]:
-        needed = self.operation.scope
-        if needed is not None and not scope.get("accoda.who", ANYBODY).may(needed):
-            check_scope(scope["accoda.who"], needed)
+    def _begin(self, scope: Scope, receive: Any) -> Call[Any, Any, Any]:
+        """All of the call but for its body."""
+        needed = self._needed
         call: Call[Any, Any, Any] = Call(self._app, self._options, self._polls, scope, receive)
+        if needed is not None and not call.who.may(needed):
+            check_scope(scope["accoda.who"], needed)
         if self._path is not None:
             call.path = self._path(scope["path_params"])
         raw = scope["query_string"]
         call.query = self._no_query if not raw and self._no_query is not None else self._query(query_texts(raw))
-        body = scope.get("accoda.body")
-        looked_at = body is not None  # by the guard, which also saw that it says it is JSON
-        if body is None:
-            body = await read_body(scope, receive, self._options.max_body)
+        return call
+
+    def _take_body(self, call: Call[Any, Any, Any], body: bytes) -> None:
         if self._body is not None:
-            if not looked_at and (body or not self._body.optional):
-                check_json(scope)
             call.raw = body
             call.body = self._body(body)
         elif body:
             raise ProblemError("invalid", "body: this operation reads no body; send none", field="body")
-        return call
 
     def _answer(self, wire: Any, answer: Any) -> bool:
-        """Answer in one write, past ASGI's messages, where that is possible; see `security.protocol.Wire`."""
-        status, head = self.operation.status, _HEAD
+        """Answer in one write, past ASGI's messages, where that is possible; see `security.protocol.Cycle`."""
+        status, head = self._status, _HEAD
         if type(answer) is Answer:
             status = answer.status or status
             for name, value in answer.headers:
@@ -99,7 +120,7 @@ class Endpoint:
 
     def _render(self, answer: Any) -> tuple[dict[str, Any], bytes]:
         """The first message of the answer, and its body."""
-        status, kind = self.operation.status, _JSON
+        status, kind = self._status, _JSON
         more: Headers = ()
         if type(answer) is Raw:
             status, more, body = answer.status, answer.headers, answer.body

@@ -12,6 +12,9 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
 
     `errands`: run the clerk, so that schedules tick, webhooks are called and replays go on without a worker.
     `max_body` is the largest request in bytes, `max_batch` the most jobs in one, `max_wait` the longest poll in s.
+    `patience` is how many seconds a request waits for a store that is away: it is answered with 503 then. The clerk
+    has more time.
+    `dashboard`: show pages for people at `/`.
     `ready_within` is how many seconds the store has to answer before the service calls itself not ready.
     """
 
@@ -20,4 +23,6 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     max_body: int = 16 << 20
     max_batch: int = 10_000
     max_wait: float = 60.0
+    patience: float = 2.0
     ready_within: float = 2.0
+    dashboard: bool = True

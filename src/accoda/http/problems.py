@@ -10,7 +10,7 @@ from typing import Any
 from msgspec import UNSET, Struct, UnsetType, json
 
 from accoda import errors
-from accoda.errors import InvalidInput, StorageError, TooLarge
+from accoda.errors import InvalidInput, StorageError, StorageUnavailable, TooLarge
 
 log = logging.getLogger("accoda.http")
 
@@ -48,7 +48,7 @@ KINDS: dict[str, Kind] = {
     "not-installed": Kind(501, "The service lacks a library", "`detail` says which extra to install where it runs."),
     "busy": Kind(503, "Too much at once", "Come again after the seconds of `Retry-After`."),
     "stopped": Kind(503, "The service stops", "Whether the request took effect is not known. Repeat it with its key."),
-    "storage": Kind(503, "The store does not answer", "Nothing was changed. Come again after `Retry-After` seconds."),
+    "storage": Kind(503, "The store does not answer", "Come again after `Retry-After` seconds; `detail` says more."),
 }
 
 
@@ -108,12 +108,19 @@ def from_error(error: Exception) -> ProblemError:
     return _unexpected(error)
 
 
+_AWAY = "the store does not answer, or refuses to write; nothing that was acknowledged is affected"
+_DOUBT = (
+    "the store was lost before it answered, so it is not known whether this was done; look before you repeat it, or "
+    "repeat it with an Idempotency-Key where the operation knows one"
+)
+
+
 def _storage_away(error: StorageError) -> ProblemError:
     """Its own words may name hosts, files and versions: they are for the log."""
     mark = secrets.token_hex(6)
     log.warning("%s: the store is the trouble: %s: %s", mark, type(error).__name__, error)
     again = (("retry-after", str(RETRY_AFTER)),)
-    detail = "the store does not answer, or refuses to write; nothing that was acknowledged is affected"
+    detail = _DOUBT if isinstance(error, StorageUnavailable) and error.unsure else _AWAY
     return ProblemError("storage", detail, headers=again, instance=f"urn:accoda:log:{mark}")
 
 

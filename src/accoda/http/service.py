@@ -13,9 +13,12 @@ from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
 from accoda.http.polls import Polls
 from accoda.http.problems import ProblemError, from_error, send_problem
+from accoda.http.security.pages import is_page
+from accoda.storage.patience import at_most, wait_at_most
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.http.security.guard import Guard
 
 Scope = MutableMapping[str, Any]
 DEFAULTS = ServiceOptions()
@@ -34,7 +37,9 @@ def create_service(app: App, options: ServiceOptions = DEFAULTS) -> Any:
         return service
     from accoda.http.security.guard import Guard
 
-    return Guard(service, options.policy)
+    guard = Guard(service, options.policy)
+    service.meet(guard)
+    return guard
 
 
 class Service:
@@ -58,6 +63,7 @@ class Service:
             if "{" not in path
             for method, endpoint in resource.endpoints.items()
         }
+        self.dashboard = _dashboard(app, options, self.polls)
         self._router = Router(
             routes=[Route(path, resource) for path, resource in _narrow_first(resources)],
             default=_nowhere,
@@ -67,6 +73,7 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
+            wait_at_most(self.options.patience)
             endpoint = self._exact.get((scope["method"], scope["path"]))
             if endpoint is not None:
                 await endpoint(scope, receive, send)
@@ -74,8 +81,16 @@ class Service:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
             return
+        if self.dashboard is not None and scope["type"] == "http" and is_page(scope["path"]):
+            await self.dashboard(scope, receive, send)
+            return
         scope["accoda.service"] = self
         await self._router(scope, receive, send)
+
+    def meet(self, guard: Guard) -> None:
+        """Let the dashboard ask the guard about tokens, and the guard speak to its readers in pages."""
+        if hasattr(self.dashboard, "meet"):
+            self.dashboard.meet(guard)
 
     def leave(self) -> None:
         """Let those go who wait in long polls. Call it on the service's loop before the server waits for requests."""
@@ -84,6 +99,8 @@ class Service:
     @asynccontextmanager
     async def _life(self, _: object) -> AsyncIterator[Mapping[str, Any]]:
         self.polls.open()
+        if hasattr(self.dashboard, "warm"):
+            self.dashboard.warm()
         clerk = await self._start_clerk()
         try:
             yield {}
@@ -94,7 +111,8 @@ class Service:
             await self.app.close()
 
     async def _start_clerk(self) -> Any:
-        await self.app.connections.get()
+        with at_most(self.options.patience):
+            await self.app.connections.get()
         if not self.options.errands:
             return None
         from accoda.runtime.clerk import Clerk
@@ -138,12 +156,30 @@ def _resources(table: Sequence[Operation], app: App, options: ServiceOptions, po
     return {path: Resource(methods) for path, methods in endpoints.items()}
 
 
+def _dashboard(app: App, options: ServiceOptions, polls: Polls) -> Any:
+    if not options.dashboard:
+        return None
+    from accoda.dashboard.mount import mount
+
+    return mount(app, options, polls)
+
+
 def _narrow_first(resources: Mapping[str, Resource]) -> list[tuple[str, Resource]]:
     """`/jobs/batch` before `/jobs/{id}`: the router takes the first that fits."""
     return sorted(resources.items(), key=lambda item: [part.startswith("{") for part in item[0].split("/")])
 
 
 async def _nowhere(scope: Scope, receive: Any, send: Any) -> None:
-    if scope["type"] == "http":
-        detail = "nothing is at this path; /openapi.json lists what there is, and /docs shows it"
-        await send_problem(send, from_error(ProblemError("not-found", detail)))
+    if scope["type"] != "http":
+        return
+    pages = getattr(scope["accoda.service"], "dashboard", None)
+    if hasattr(pages, "nowhere") and not scope["path"].startswith("/api") and _reads_pages(scope):
+        await pages.nowhere(scope, send)
+        return
+    detail = "nothing is at this path; /openapi.json lists what there is, and /docs shows it"
+    await send_problem(send, from_error(ProblemError("not-found", detail)))
+
+
+def _reads_pages(scope: Scope) -> bool:
+    """Whether it is a browser that asks."""
+    return any(name == b"accept" and b"text/html" in value for name, value in scope["headers"])

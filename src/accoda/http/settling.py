@@ -47,7 +47,7 @@ class Again(Struct, tag_field="do", tag="retry", rename="camel", forbid_unknown_
 
     lease: Token
     delay: Seconds | None = None
-    at: Annotated[str, Meta(max_length=64, extra_json_schema={"format": "date-time"})] | None = None
+    at: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
     reason: Reason = ""
 
 

@@ -9,12 +9,15 @@ from accoda.http.operation import Operation
 
 MODULES = (
     "accoda.http.resources.jobs_table",
+    "accoda.http.resources.why",
+    "accoda.http.resources.bulk",
     "accoda.http.resources.queues",
     "accoda.http.resources.dead_table",
     "accoda.http.resources.schedules_table",
     "accoda.http.work",
     "accoda.http.resources.webhooks",
     "accoda.http.resources.looks",
+    "accoda.http.resources.records",
     "accoda.http.resources.health",
     "accoda.http.resources.metrics",
     "accoda.http.resources.documents",

@@ -6,6 +6,8 @@ from typing import Annotated, Generic, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
+from accoda.admin import moments
+from accoda.envelope import URL_LENGTH
 from accoda.http.operation import Reply
 
 T = TypeVar("T")
@@ -14,6 +16,15 @@ NAME_PATTERN = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 OWN_PATTERN = "^(?!accoda\\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 """Queues of users: names that begin with `accoda.` are Accoda's own. For schemas; what is refused says it in words."""
 TEXT_PATTERN = "^[^\\x00]+$"
+_HOST = "(\\[[0-9A-Fa-f:.]+\\]|[^/?#@:\\[\\]\\s\\\\]{1,253})(:[0-9]{1,5})?"
+WEBHOOK_URL = {
+    "format": "webhook-url",
+    "minLength": 1,
+    "maxLength": URL_LENGTH,
+    "pattern": f"^[Hh][Tt][Tt][Pp][Ss]?://{_HOST}([/?][^#\\s\\\\]*)?$",
+}
+"""A webhook's URL as far as a schema can say it: a host and no user, no fragment, no blanks. Whether it is a name, and
+the port one that may be called, is looked at as well."""
 MOST_ID = (1 << 63) - 1
 
 JobId = Annotated[int, Meta(ge=1, le=MOST_ID, description="the job's number")]
@@ -32,7 +43,7 @@ Moment = Annotated[
     Meta(
         max_length=64,
         description="a moment in RFC 3339 with an offset: `2030-01-01T09:00:00Z`",
-        extra_json_schema={"format": "date-time"},
+        extra_json_schema=moments.SHAPE,
     ),
 ]
 Limit = Annotated[int, Meta(ge=1, le=500, description="items on a page")]

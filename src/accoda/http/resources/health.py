@@ -12,8 +12,11 @@ from accoda.errors import StorageError
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Operation, Reply
 from accoda.runtime.heartbeat import read_heartbeats
+from accoda.storage.patience import wait_at_most
 
 GROUP = "Service"
+REFUSED_FOR = 0.1
+"""Seconds in which a store that was lost may be found again before the service calls itself not ready."""
 
 
 class Live(Struct, frozen=True):
@@ -44,7 +47,9 @@ async def get_live(call: Call[Any, Any, Any]) -> Live:
 async def get_ready(call: Call[Any, Any, Any]) -> Answer:
     begun = time.perf_counter()
     try:
+        # A server that refuses connections is away now: whether it will be back in a moment is the next question's.
         async with asyncio.timeout(call.options.ready_within):
+            wait_at_most(REFUSED_FOR)
             # A read of what is not there: the shortest way to the store and back, on every storage.
             await call.app.storage.read("accoda/ready")
             latency = time.perf_counter() - begun

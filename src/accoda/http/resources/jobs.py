@@ -13,8 +13,20 @@ from accoda.admin.views import JobView, Page
 from accoda.errors import InvalidInput, JobFailed, TooLarge
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Nothing
-from accoda.http.resources.common import Cursor, Fingerprint, Flag, Items, JobPath, Limit, QueueName, given
+from accoda.http.resources.common import (
+    TEXT_PATTERN,
+    Cursor,
+    Fingerprint,
+    Flag,
+    Items,
+    JobPath,
+    Limit,
+    QueueName,
+    given,
+)
+from accoda.limits import KEY
 from accoda.model import Enqueued, State
+from accoda.search.filter import FIELD, LONGEST, JobFilter
 
 KEY_HEADER = "idempotency-key"
 KEY_PATTERN = "^[!-~]{1,255}$"
@@ -29,6 +41,10 @@ class BatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
     jobs: Annotated[list[NewJobRequest], Meta(min_length=1)]
 
 
+def _text(longest: int, description: str, pattern: str = TEXT_PATTERN) -> Meta:
+    return Meta(min_length=1, max_length=longest, description=description, extra_json_schema={"pattern": pattern})
+
+
 class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs, and how many at once."""
 
@@ -36,6 +52,10 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     state: Annotated[State, Meta(description="only those in this state")] | UnsetType = UNSET
     priority: Annotated[Level, Meta(description="only those of this level")] | UnsetType = UNSET
     fingerprint: Fingerprint | UnsetType = UNSET
+    key: Annotated[str, _text(KEY, "only those of this key")] | UnsetType = UNSET
+    error: Annotated[str, _text(LONGEST, "a fingerprint, or a part of the error's text")] | UnsetType = UNSET
+    field: Annotated[str, _text(LONGEST, "a field of the payload: `customer.id=42`", FIELD)] | UnsetType = UNSET
+    name: Annotated[str, _text(LONGEST, "a part of the job's name")] | UnsetType = UNSET
     limit: Limit = 50
     cursor: Cursor | UnsetType = UNSET
     all: Flag = False
@@ -71,7 +91,7 @@ class JobResult(Struct, frozen=True):
 async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
     more: tuple[tuple[str, str], ...] = ()
     if call.header(KEY_HEADER) is None:  # the short way: this is what most requests are
-        (made,) = await jobs.create(call.app, [call.body], batch=False)
+        made = await jobs.create_one(call.app, call.body)
     else:
         (made,), more = await _create(call, [call.body], batch=False)
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"), *more))
@@ -99,16 +119,18 @@ async def _create(
 
 async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     query = call.query
-    return await jobs.page(
-        call.app,
+    wanted = JobFilter(
         queue=given(query.queue),
         state=given(query.state),
         priority=given(query.priority),
+        key=given(query.key),
+        error=given(query.error),
         fingerprint=given(query.fingerprint),
-        limit=query.limit,
-        cursor=given(query.cursor),
+        field=given(query.field),
+        name=given(query.name),
         system=query.all,
     )
+    return await jobs.page(call.app, wanted, limit=query.limit, cursor=given(query.cursor))
 
 
 async def get_job(call: Call[None, Nothing, JobPath]) -> JobView:

@@ -8,7 +8,7 @@ from accoda.admin.requests import NewJobRequest
 from accoda.admin.views import JobView, Page, ProgressView
 from accoda.http.operation import Header, Link, Operation, Reply
 from accoda.http.resources import jobs
-from accoda.http.resources.common import GONE, OWN_PATTERN, TEXT_PATTERN, Items, JobPath
+from accoda.http.resources.common import GONE, OWN_PATTERN, TEXT_PATTERN, WEBHOOK_URL, Items, JobPath
 from accoda.model import Enqueued
 
 GROUP = "Jobs"
@@ -66,7 +66,7 @@ RULES: dict[str, Any] = {
     "allOf": [
         {"properties": {"queue": {"pattern": OWN_PATTERN}, "type": {"pattern": OWN_PATTERN}}},
         {"properties": {"key": {"pattern": TEXT_PATTERN}, "name": {"pattern": TEXT_PATTERN}}},
-        {"properties": {"webhookUrl": {"format": "webhook-url"}}},
+        {"properties": {"webhookUrl": WEBHOOK_URL}},
         {"anyOf": [_without("delay"), _without("scheduledAt")]},
         {"anyOf": [_without("onDuplicate"), _text("key")]},
         {"anyOf": [_without("webhookOn"), _text("webhookUrl")]},

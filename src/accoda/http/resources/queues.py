@@ -10,20 +10,24 @@ from accoda.admin import moments, queues
 from accoda.admin.store import now_of
 from accoda.admin.views import QueueView
 from accoda.errors import InvalidInput
-from accoda.http.call import Call
+from accoda.http.call import ANYBODY, Call
 from accoda.http.operation import Link, Nothing, Operation, Reply
 from accoda.http.resources.common import Count, Items, Moment, QueuePath, SystemQuery, given
+from accoda.http.security.who import LOCAL
 from accoda.model import State
+from accoda.why.pauses import LONGEST
 
 GROUP = "Queues"
+Note = Annotated[str, Meta(max_length=LONGEST, description="why, for whoever asks `why`")]
 Seconds = Annotated[float, Meta(ge=0, le=1e9, description="seconds")]
 
 
 class PauseRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """Until when: a moment, or for so many seconds. Neither: until somebody resumes it."""
+    """Until when: a moment, or for so many seconds. Neither: until somebody resumes it. A note tells others why."""
 
     until: Moment | UnsetType = UNSET
     for_: Seconds | UnsetType = field(default=UNSET, name="for")
+    note: Note | UnsetType = UNSET
 
 
 class PurgeRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,7 +52,9 @@ async def pause_queue(call: Call[PauseRequest, Nothing, QueuePath]) -> QueueView
     if until is not None:
         left = moments.read("until", until) - await now_of(call.app.storage, call.path.name)
         seconds = max(0, left) / 1000
-    return await queues.pause(call.app, call.path.name, seconds)
+    # Where no token is needed nobody knows who it was.
+    who = "" if call.who in (ANYBODY, LOCAL) else call.who.name
+    return await queues.pause(call.app, call.path.name, seconds, who, given(call.body.note) or "")
 
 
 async def resume_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
@@ -101,7 +107,7 @@ OPERATIONS = (
         path_example=EMAILS,
         request=PauseRequest,
         body_optional=True,
-        example={"for": 600},
+        example={"for": 600, "note": "the mail server is being moved"},
         rules={"not": {"required": ["until", "for"]}},
         replies={200: Reply(description="The queue, paused.", type=QueueView, example=PAUSED, links=_LINKS)},
         errors=("not-found",),

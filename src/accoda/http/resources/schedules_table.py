@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from accoda.admin.schedules import ScheduleView
 from accoda.http.operation import Header, Link, Operation, Reply
 from accoda.http.resources import schedules
 from accoda.http.resources.common import GONE, Items
-from accoda.http.resources.schedules import ScheduleView
 from accoda.model import Enqueued
 
 GROUP = "Schedules"
@@ -138,7 +138,8 @@ OPERATIONS = (
         group=GROUP,
         scope="admin",
         summary="Make a schedule's job now",
-        description="Nothing else changes. Its overlap policy holds: `what` says whether a job was there already.",
+        description="Nothing else changes. Its overlap policy holds: where its last job has not ended, that is kept or "
+        "replaced as the policy says, and the answer is 200 with its id.",
         path_type=schedules.SchedulePath,
         path_example=ONE,
         replies={
@@ -147,7 +148,13 @@ OPERATIONS = (
                 type=Enqueued,
                 example=Enqueued(43, "created"),
                 headers=(Header(name="Location", description="The path of the job."),),
-            )
+            ),
+            200: Reply(
+                description="Its last job had not ended; `what` says what became of that.",
+                type=Enqueued,
+                example=Enqueued(42, "kept"),
+                headers=(Header(name="Location", description="The path of the job."),),
+            ),
         },
         errors=("not-found", "conflict"),
     ),

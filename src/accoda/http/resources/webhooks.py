@@ -7,7 +7,7 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
-from accoda.errors import Conflict, JobNotFound, NotFound
+from accoda.errors import Conflict
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Header, Link, Nothing, Operation, Reply
 from accoda.http.resources.common import MOST_ID, JobId, JobPath, Limit
@@ -55,25 +55,16 @@ async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> Deliver
 
 
 async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
-    try:
-        found, body = await find(call.app.storage, call.path.id)
-    except JobNotFound:
-        raise _none(call.path.id) from None
+    found, body = await find(call.app.storage, call.path.id)
     return DeliveryDetail(**asdict(found), body=None if body is None else Raw(body))
 
 
 async def redeliver_delivery(call: Call[None, Nothing, JobPath]) -> Answer:
     try:
         id = await redeliver(call.app.storage, call.path.id)
-    except JobNotFound:
-        raise _none(call.path.id) from None
     except NotResent as error:
         raise Conflict(str(error)) from error
     return Answer(Resent(id), None, (("location", f"/api/v1/webhooks/deliveries/{id}"),))
-
-
-def _none(id: int) -> NotFound:
-    return NotFound("delivery", str(id), "delivered ones are remembered for a week")
 
 
 CALL = Delivery(

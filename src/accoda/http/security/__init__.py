@@ -6,6 +6,7 @@
 | paths.py    | which paths are looked at                                              |
 | hosts.py    | to which names the service answers (DNS rebinding)                     |
 | origins.py  | from which pages requests may come (CSRF, CORS)                        |
+| pages.py    | which paths are the dashboard's: where cookies count and forms are read |
 | tokens.py   | tokens: made, listed, revoked, recognised; book.py: as a service knows them |
 | who.py      | scopes                                                                 |
 | rates.py    | how many requests each party may send                                  |

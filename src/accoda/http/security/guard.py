@@ -22,12 +22,14 @@ from accoda.http.security.answers import Header, with_defaults
 from accoda.http.security.bodies import Bodies, ClientGone, Message, Receive, is_json, linger, read_length
 from accoda.http.security.book import Book
 from accoda.http.security.hosts import Hosts
-from accoda.http.security.origins import Origins
+from accoda.http.security.origins import SAFE, Origins, is_own_page
+from accoda.http.security.pages import FORM, LARGEST, LOGIN, LOGOUT, STATIC, is_page, takes_form, token_of
 from accoda.http.security.paths import problem_of_path
 from accoda.http.security.policy import Security
 from accoda.http.security.rates import Rates, address_key
 from accoda.http.security.who import LOCAL, NOBODY, Who
 from accoda.runtime.logs.text import one_line
+from accoda.storage.patience import at_most
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -37,6 +39,7 @@ log = logging.getLogger("accoda.http")
 Scope = MutableMapping[str, Any]
 Send = Callable[[Message], Awaitable[None]]
 Headers = dict[bytes, bytes]
+AsPage = Callable[[Scope, ProblemError], tuple[int, list[Header], bytes]]
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 ONCE = frozenset(
@@ -58,6 +61,8 @@ SMALL = 64 * 1024
 FAILURES, FAILURES_AT_ONCE = 5.0, 20.0
 """Tokens that are not valid, a second and in a burst, from one address, before the answer is 429."""
 PLAIN_PATHS = 1000
+LOOK_UP_FOR = 2.0
+"""Seconds that a request waits for the tokens where the store is away."""
 HEALTH = "/health/"
 """Answers while the store does not: so it is not asked who wants to know."""
 
@@ -81,6 +86,9 @@ class Guard:
         self._limits = security.limits
         self._monotonic = monotonic
         self._far = security.needs_token(False)
+        self._read_only = security.read_only
+        self.as_page: AsPage | None = None
+        """How to say a refusal to somebody who looks at the dashboard; None: as to everybody."""
         self._plain: set[bytes] = set()
         self._hosts = Hosts(security.host, security.allow_hosts)
         self._origins = Origins(security.allow_origins)
@@ -93,52 +101,35 @@ class Guard:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
             return
+        headers: Headers = {}
+        # One function for all of it, though it has two parts: each further coroutine on the way of a request costs a
+        # third of a microsecond.
         try:
-            await self._serve(scope, receive, send)
+            try:
+                asked = self._admit(scope, headers)
+                if asked is not None:
+                    await _answer(send, 204, with_defaults(asked))
+                    return
+                now = self._monotonic()
+                if not self.book.is_fresh(now):
+                    await self._look_up(scope, headers)
+                scope["accoda.who"] = who = self._who(scope, headers, now)
+                if b"content-length" in headers or b"transfer-encoding" in headers:
+                    self._check_body(scope, who, headers)
+                    if self._whole_body(scope) is None:
+                        receive = handed_on(await self._bodies.read(receive), receive)
+            except ProblemError as refusal:
+                await self._refuse(scope, headers, receive, send, refusal)
+                return
+            except ClientGone:
+                return
+            await self.inner(scope, receive, self._secured(scope, headers, send))
         except asyncio.CancelledError:
             # The server was told to stop and waits no longer. It would say "500 Internal Server Error".
             with contextlib.suppress(RuntimeError):  # unless an answer has begun
                 status, answer, body = render(refusals.stopped())
                 await _answer(send, status, [*with_defaults(answer), (b"connection", b"close")], body)
             raise
-
-    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = {}
-        try:
-            asked = self._admit(scope, headers)
-            if asked is not None:
-                await _answer(send, 204, with_defaults(asked))
-                return
-            now = self._monotonic()
-            if not self.book.is_fresh(now):
-                await self._look_up(scope, headers)
-            scope["accoda.who"] = who = self._who(scope, headers, now)
-            if b"content-length" in headers or b"transfer-encoding" in headers:
-                self._check_body(who, headers)
-                wire = scope.get("accoda.wire")
-                whole = None if wire is None else wire.body()
-                if whole is None:
-                    receive = handed_on(await self._bodies.read(receive), receive)
-                elif len(whole) > self._limits.body:
-                    raise refusals.too_large(self._limits.body)
-                else:
-                    scope["accoda.body"] = whole
-        except ProblemError as refusal:
-            await self._refuse(scope, headers, receive, send, refusal)
-            return
-        except ClientGone:
-            return
-
-        extra = self._origins.headers(headers.get(b"origin"))
-        if extra:
-            scope["accoda.wire"] = None  # its answers have no room for more headers
-
-        async def secured(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = with_defaults(message.get("headers", ()), extra)
-            await send(message)
-
-        await self.inner(scope, receive, secured)
 
     def _admit(self, scope: Scope, headers: Headers) -> tuple[Header, ...] | None:
         """All that can be said without knowing who asks; gives the answer to a preflight, if it is one."""
@@ -149,6 +140,8 @@ class Guard:
                 headers[name] = value
         if scope["method"] not in METHODS:
             raise refusals.unknown_method(scope["method"])
+        if self._read_only and scope["method"] not in SAFE and scope["path"] not in (LOGIN, LOGOUT):
+            raise refusals.read_only()
         path: bytes = scope.get("raw_path") or scope["path"].encode()
         if path not in self._plain:
             self._check_path(path)
@@ -160,6 +153,29 @@ class Guard:
         if b"origin" in headers or b"sec-fetch-site" in headers:
             return self._check_origin(scope["method"], headers)
         return None
+
+    def _whole_body(self, scope: Scope) -> bytes | None:
+        """The body if it has come already, which is then in the scope; None: it must be read."""
+        wire = scope.get("accoda.wire")
+        body: bytes | None = None if wire is None else wire.whole_body()
+        if body is not None:
+            if len(body) > self._limits.body:
+                raise refusals.too_large(self._limits.body)
+            scope["accoda.body"] = body
+        return body
+
+    def _secured(self, scope: Scope, headers: Headers, send: Send) -> Send:
+        """`send` with the headers that every answer has."""
+        extra = self._origins.headers(headers.get(b"origin"))
+        if extra:
+            scope["accoda.wire"] = None  # its answers have no room for more headers
+
+        async def secured(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = with_defaults(message.get("headers", ()), extra)
+            await send(message)
+
+        return secured
 
     def _check_path(self, path: bytes) -> None:
         if (why := problem_of_path(path, self._limits.path)) is not None:
@@ -180,7 +196,8 @@ class Guard:
         if self._security.no_auth or (b"authorization" not in headers and scope["path"].startswith(HEALTH)):
             return
         try:
-            await self.book.refresh()
+            with at_most(LOOK_UP_FOR):
+                await self.book.refresh()
         except AccodaError as error:
             raise refusals.tokens_unknown() from error
 
@@ -191,42 +208,90 @@ class Guard:
             who = LOCAL
         elif shown is None:
             needed = self._far or not self.book.is_empty or scope["path"].startswith(HEALTH)
-            who = NOBODY if needed else LOCAL
+            who = self._by_cookie(scope, now) if needed else LOCAL
         else:
-            who = self._known(scope, shown, now)
+            who = self._known(scope, shown[7:] if shown[:7].lower() == b"bearer " else b"", now)
         wait = self._rates.wait(who.id or _address(scope), now)
         if wait:
             raise refusals.too_many(wait)
         return who
 
-    def _known(self, scope: Scope, shown: bytes, now: float) -> Who:
+    def _by_cookie(self, scope: Scope, now: float) -> Who:
+        """Who looks at the dashboard: a browser sends its cookie with every request, so no other path looks at it, and
+        one that is not valid (any more) is as good as none: the page leads to the login."""
+        path = scope["path"]
+        text = token_of(scope["headers"]) if is_page(path) and not path.startswith(STATIC) else None
+        if text is None:
+            return NOBODY
+        try:
+            return self._known(scope, text, now)
+        except ProblemError as refusal:
+            if refusal.problem.status == 401:
+                return NOBODY
+            raise
+
+    def enter(self, scope: Scope, token: bytes) -> Who:
+        """Whose token this is that somebody typed into a form; refuses one that is not valid, and counts it."""
+        return self._known(scope, token, self._monotonic())
+
+    def needs_token(self) -> bool:
+        """Whether who shows no token is nobody."""
+        return not self._security.no_auth and (self._far or not self.book.is_empty)
+
+    async def still(self, scope: Scope) -> bool:
+        """Whether somebody may go on with a request that he began a while ago: his token may be revoked by now."""
+        if not self.book.is_fresh(self._monotonic()):
+            try:
+                await self._look_up(scope, {})
+            except ProblemError:
+                return False  # nobody is served by tokens that are older than a few seconds
+        who: Who = scope["accoda.who"]
+        if who.id is None:
+            return not self.needs_token()
+        shown = next((value[7:] for name, value in scope["headers"] if name == b"authorization"), None)
+        return self.book.recognise(shown or token_of(scope["headers"]) or b"") == who
+
+    def _known(self, scope: Scope, text: bytes, now: float) -> Who:
         # The token is looked at first and failures are counted after it: so a flood of wrong tokens from an address
         # never keeps out a valid one from the same address. The look costs a hash, and no call to the store.
-        who = self.book.recognise(shown[7:]) if shown[:7].lower() == b"bearer " else None
+        who = self.book.recognise(text) if text else None
         if who is None:
             wait = self._failures.wait(_address(scope), now)
             raise refusals.too_many_failures(wait) if wait else refusals.bad_token()
         return who
 
-    def _check_body(self, who: Who, headers: Headers) -> None:
+    def _check_body(self, scope: Scope, who: Who, headers: Headers) -> None:
         """Refuse a body that may not be read, before it is."""
         length = None
         if b"content-length" in headers:
             length = read_length(headers[b"content-length"])
             if length > self._limits.body:
                 raise refusals.too_large(self._limits.body)
-        if length != 0 and who is NOBODY:  # what is open to everybody takes no body
-            raise refusals.no_token()
-        if length != 0 and not is_json(headers.get(b"content-type", b"")):
-            raise refusals.not_json(headers.get(b"content-type", b"").decode("latin-1"))
+        if length != 0 and (who is NOBODY or not is_json(headers.get(b"content-type", b""))):
+            self._check_form(scope, who, headers, length)
         coding = headers.get(b"content-encoding", b"identity")
         if coding.lower() != b"identity":
             raise refusals.encoded_body(coding.decode("latin-1"))
 
+    def _check_form(self, scope: Scope, who: Who, headers: Headers, length: int | None) -> None:
+        """Refuse what is neither JSON from somebody known nor a form of the dashboard's own pages."""
+        path, kind = scope["path"], headers.get(b"content-type", b"")
+        if who is NOBODY and path != LOGIN:  # what is open to everybody takes no body
+            raise refusals.no_token()
+        if not takes_form(path) or kind.partition(b";")[0].strip().lower() != FORM:
+            raise refusals.not_json(kind.decode("latin-1"))
+        if not is_own_page(headers):
+            raise refusals.foreign_form()
+        if length is None or length > LARGEST:
+            raise refusals.too_large(LARGEST)
+
     async def _refuse(
         self, scope: Scope, headers: Headers, receive: Receive, send: Send, refusal: ProblemError
     ) -> None:
-        status, answer, body = render(refusal)
+        if self.as_page is not None and is_page(scope["path"]):
+            status, answer, body = self.as_page(scope, refusal)
+        else:
+            status, answer, body = render(refusal)
         # Never the Authorization header, and nothing of the body: what a client keeps secret stays out of the log.
         log.debug(
             "refused with %d: %s %s: %s", status, scope["method"], one_line(scope["path"][:200]), one_line(str(refusal))

@@ -83,6 +83,19 @@ def is_same(origin: bytes, host: bytes) -> bool:
     return page is not None and here is not None and _full(page, scheme) == _full(here, scheme)
 
 
+def is_own_page(headers: Mapping[bytes, bytes]) -> bool:
+    """Whether a form was sent from a page of this service. Who says nothing about that is believed to come from
+    elsewhere: every browser says it, and only browsers send forms.
+
+    >>> is_own_page({b"origin": b"http://localhost:8000", b"host": b"localhost:8000"}), is_own_page({b"host": b"a"})
+    (True, False)
+    """
+    origin = headers.get(b"origin")
+    if origin is not None:
+        return is_same(origin, headers.get(b"host", b""))
+    return headers.get(b"sec-fetch-site") == b"same-origin"
+
+
 def _full(authority: Authority, scheme: bytes) -> tuple[str, int]:
     return authority.name, PORTS[scheme] if authority.port is None else authority.port
 

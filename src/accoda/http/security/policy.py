@@ -16,13 +16,14 @@ class Security(Struct, frozen=True, kw_only=True):
 
     A token is needed if the store has any, or if `host` is not loopback. `no_auth` asks for none, whatever there is.
     `rate` is requests a second for each token, or for each address where there is no token; `burst` is twice that
-    unless it is told.
+    unless it is told. `read_only` refuses whatever would change something, whoever asks.
     """
 
     host: str = "127.0.0.1"
     allow_hosts: tuple[str, ...] = ()
     allow_origins: tuple[str, ...] = ()
     no_auth: bool = False
+    read_only: bool = False
     rate: float = RATE
     burst: float | None = None
     limits: Limits = Limits()

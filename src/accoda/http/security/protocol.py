@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from functools import lru_cache
 from typing import Any, cast
+from urllib.parse import unquote
 
 import httptools
+from uvicorn.protocols.http.flow_control import service_unavailable
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 HEAD_SIZE = 64 * 1024
@@ -65,50 +68,80 @@ class Joined:
         return getattr(self._transport, name)
 
 
-class Wire:
-    """A short way past ASGI's messages for a request that has come whole and an answer that is ready in one piece.
+class Cycle(RequestResponseCycle):
+    """One request and its answer: uvicorn's, with a short way past ASGI's messages for a request that has come whole
+    and an answer that is ready in one piece.
 
     It stands in the scope as `accoda.wire`; who does not know it reads and sends as always. uvicorn awaits each message
     and looks at each header of each answer with two patterns; ours are constants, and that is most of their cost.
+
+    The scope and this hold each other: who answers takes it out of the scope, and so spares Python's collector a circle
+    of twenty objects for each request.
     """
 
-    __slots__ = ("_cycle",)
+    # What begins alike for every request stands here once: setting all of it in each made 0.9 µs of 0.3.
+    disconnected = False
+    more_body = True
+    response_started = response_complete = False
+    chunked_encoding: bool | None = None
+    expected_content_length = 0
 
-    def __init__(self, cycle: RequestResponseCycle) -> None:
-        self._cycle = cycle
+    def __init__(self, protocol: BoundedProtocol, keep_alive: bool) -> None:
+        self.scope = protocol.scope
+        self.transport = protocol.transport
+        self.flow = protocol.flow
+        self.logger, self.access_logger = protocol.logger, protocol.access_logger
+        self.access_log = protocol.access_log
+        self.default_headers = protocol.server_state.default_headers
+        self.message_event = asyncio.Event()
+        self.on_response = protocol.on_response_complete
+        self.keep_alive = keep_alive
+        self.waiting_for_100_continue = protocol.expect_100_continue
+        self.body = bytearray()
 
-    def body(self) -> bytes | None:
+    def whole_body(self) -> bytes | None:
         """The body, if all of it is here; None: `receive` it. What is given here is not received again."""
-        cycle = self._cycle
-        if cycle.more_body or cycle.disconnected or cycle.waiting_for_100_continue:
+        if self.more_body or self.disconnected or self.waiting_for_100_continue:
             return None
-        body = bytes(cycle.body)
-        cycle.body = bytearray()
+        body = bytes(self.body)
+        self.body = bytearray()
         # What a `receive` waits for from now on is that the client goes; for that it has to be read from again, which
         # a large body has stopped.
-        cycle.message_event.clear()
-        cycle.flow.resume_reading()
+        self.message_event.clear()
+        self.flow.resume_reading()
         return body
 
     def answer(self, status: int, head: bytes, body: bytes) -> bool:
         """Send a whole answer; `head` are its headers as they go out, but for the length. False: `send` it."""
-        cycle = self._cycle
-        if cycle.response_started or cycle.disconnected or cycle.flow.write_paused or cycle.access_log:
+        if self.response_started or self.disconnected or self.flow.write_paused or self.access_log:
             return False
-        cycle.response_started = cycle.response_complete = True
-        cycle.waiting_for_100_continue = False
+        self.response_started = self.response_complete = True
+        self.waiting_for_100_continue = False
         parts = [STATUS_LINE[status], head, b"content-length: %d\r\n" % len(body)]
-        for name, value in cycle.default_headers:
+        for name, value in self.default_headers:
             parts += (name, b": ", value, b"\r\n")
-        if not cycle.keep_alive:
+        if not self.keep_alive:
             parts.append(b"connection: close\r\n")
         parts += (b"\r\n", body)
-        cast(Joined, cycle.transport).write_whole(b"".join(parts))
-        cycle.message_event.set()
-        if not cycle.keep_alive:
-            cycle.transport.close()
-        cycle.on_response()
+        cast(Joined, self.transport).write_whole(b"".join(parts))
+        self.message_event.set()
+        if not self.keep_alive:
+            self.transport.close()
+        self.on_response()
         return True
+
+
+def read_target(url: bytes) -> tuple[str, bytes, bytes]:
+    """The path of a request as text and as it came, and its query."""
+    parsed = httptools.parse_url(url)
+    raw = parsed.path
+    path = raw.decode("ascii")
+    return unquote(path) if "%" in path else path, raw, parsed.query or b""
+
+
+read_again = lru_cache(256)(read_target)
+"""For the few targets that most requests are for. Not for long ones: whoever sends them would fill the memory."""
+LONG = 256
 
 
 class _WithoutHead:
@@ -233,15 +266,36 @@ class BoundedProtocol(HttpToolsProtocol):
             raise ValueError("the headers are too many or too large")  # the parser makes it a 400
         if not self.url.startswith(b"/"):
             self._use_target()
-        before = self.cycle
-        super().on_headers_complete()
-        if before is not None and not before.response_complete:
-            while self._before and self._before[0].response_complete:  # they are answered in their order
-                self._before.popleft()
-            self._before.append(before)
-        cycle = self.cycle
-        if cycle is not None and cycle.scope is self.scope:  # not so for an upgrade
-            self.scope["accoda.wire"] = Wire(cycle)  # type: ignore[typeddict-unknown-key]
+        before, cycle, app = self.cycle, self._begin(), self._application()
+        if before is None or before.response_complete:
+            self._start_asgi_task(cycle, app)
+            return
+        self.flow.pause_reading()
+        self.pipeline.appendleft((cycle, app))
+        while self._before and self._before[0].response_complete:  # they are answered in their order
+            self._before.popleft()
+        self._before.append(before)
+
+    def _begin(self) -> Cycle:
+        """The rest of the scope, and the cycle: what uvicorn's own `on_headers_complete` makes, in fewer steps."""
+        parser, scope = self.parser, self.scope
+        version = parser.get_http_version()
+        if version != "1.1":
+            scope["http_version"] = version
+        scope["method"] = parser.get_method().decode("ascii")
+        url = self.url
+        path, raw_path, scope["query_string"] = read_again(url) if len(url) < LONG else read_target(url)
+        if self.root_path:
+            path, raw_path = self.root_path + path, self.root_path.encode("ascii") + raw_path
+        scope["path"], scope["raw_path"] = path, raw_path
+        self.cycle = cycle = Cycle(self, version != "1.0" and parser.should_keep_alive())
+        scope["accoda.wire"] = cycle  # type: ignore[typeddict-unknown-key]
+        return cycle
+
+    def _application(self) -> Any:
+        most = self.limit_concurrency
+        crowded = most is not None and max(len(self.connections), len(self.tasks)) >= most
+        return service_unavailable if crowded else self.app
 
     # One timer for a connection that is used again and again, not one for each request: it looks how long nothing has
     # come when it rings. uvicorn's own two are a large part of what a small request costs.

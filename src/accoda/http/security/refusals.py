@@ -31,6 +31,15 @@ def foreign_origin(origin: str) -> ProblemError:
     return ProblemError("forbidden", f"the request comes from a page of another site, {origin[:100]!r}; {advice}")
 
 
+def foreign_form() -> ProblemError:
+    detail = "this form was not sent from a page of this service; open the page and try again"
+    return ProblemError("forbidden", detail)
+
+
+def read_only() -> ProblemError:
+    return ProblemError("forbidden", "this service changes nothing: it was started with --read-only")
+
+
 def unknown_method(method: str) -> ProblemError:
     known = (("allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"),)
     return ProblemError("method-not-allowed", f"no operation has the method {method[:20]}", headers=known)
