@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the servers that the tests start for themselves, where that is possible: on Debian or Ubuntu, as root.
+# Installs the servers and the browser that tests start for themselves, where that is possible: on Debian or Ubuntu, as root.
 # Elsewhere it says what is missing; the tests that need it are then skipped by name (and fail where CI=true).
 set -eu
 
@@ -7,6 +7,7 @@ missing=""
 command -v redis-server >/dev/null 2>&1 && command -v redis-sentinel >/dev/null 2>&1 || missing="$missing redis-server redis-sentinel"
 command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 command -v tarantool >/dev/null 2>&1 || missing="$missing tarantool"
+command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 [ -n "$missing" ] || exit 0
 
 if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null 2>&1; then

@@ -1,0 +1,1 @@
+"""One module for each page: its views, its actions, and their routes."""

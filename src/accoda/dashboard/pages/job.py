@@ -1,0 +1,122 @@
+"""One job: what it is, why it does not run, what has happened to it, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from accoda.admin import budgets, fetches, jobs, runs, webhooks, why
+from accoda.admin.budgets import BudgetView
+from accoda.admin.levels import LEVELS
+from accoda.admin.queues import SCHEDULES
+from accoda.admin.views import JobView, is_system
+from accoda.dashboard.calls import ActionCall, PageCall, Went
+from accoda.dashboard.pages.asked import Text, id_of, level_of
+from accoda.dashboard.pages.timeline import timeline
+from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.errors import JobNotFound
+
+if TYPE_CHECKING:
+    from accoda.app import App
+
+
+async def job(call: PageCall) -> dict[str, Any]:
+    """All about one job."""
+    app, id = call.app, id_of(call.params["id"])
+    view = await jobs.get(app, id)
+    ended = view.state in ("dead", "done")
+    notes = await runs.list(app, id)
+    shares_key = view.key is not None and view.waiters and not ended
+    return {
+        "job": view,
+        "ended": ended,
+        "why": None if ended else await _why(app, id),
+        "steps": timeline(view, notes),
+        "payload": Text.of(view.payload),
+        "result": Text.of(view.result),
+        "waiters": await fetches.waiters(app, view.queue, view.key, view.waiters) if shares_key and view.key else [],
+        "own_schedule": view.key if view.queue == SCHEDULES else None,
+        "of_demand": view.queue in app.demands,
+        "budgets": await _budgets(app, view),
+        "calls": await webhooks.of_job(app, view),
+        "can": _can(app, view),
+        "levels": LEVELS,
+    }
+
+
+async def _why(app: App, id: int) -> Any:
+    try:
+        return await why.why(app, id)
+    except JobNotFound:  # it ended and was not kept since we looked: the next look will say so
+        return None
+
+
+async def _budgets(app: App, view: JobView) -> list[BudgetView]:
+    handler = app.handlers.get(view.queue)
+    names = () if handler is None else handler.options.budgets
+    return [each for each in await budgets.list(app) if each.name in names] if names else []
+
+
+def _can(app: App, view: JobView) -> set[str]:
+    """What may be done with it as it is now."""
+    if view.queue == SCHEDULES:  # it is the schedule itself
+        return set()
+    can = {"delete"}
+    if view.state == "dead":
+        can.add("retry")
+    if view.state == "delayed":
+        can.add("start")
+    if view.state in ("ready", "delayed", "taken"):
+        can.add("cancel")
+    if view.state in ("ready", "delayed") and view.queue not in app.demands and not is_system(view.queue):
+        can.add("priority")
+    return can
+
+
+async def retry(call: ActionCall) -> Went:
+    """A dead job is ready again, and a delayed one starts now."""
+    id = id_of(call.params["id"])
+    view = await jobs.retry(call.app, id)
+    return Went(f"/jobs/{id}", f"Job {id} is {view.state}.")
+
+
+async def cancel(call: ActionCall) -> Went:
+    return await _gone(call, jobs.cancel, "was cancelled")
+
+
+async def delete(call: ActionCall) -> Went:
+    return await _gone(call, jobs.delete, "was deleted")
+
+
+async def _gone(call: ActionCall, act: Callable[[App, int], Awaitable[None]], did: str) -> Went:
+    id = id_of(call.params["id"])
+    view = await jobs.get(call.app, id)
+    await act(call.app, id)
+    # The job's own page is no more: its queue's jobs are the next best.
+    to = f"/jobs?queue={quote(view.queue)}" if call.back in ("/", f"/jobs/{id}") else call.back
+    return Went(to, f"Job {id} {did}.")
+
+
+async def priority(call: ActionCall) -> Went:
+    """Give it another level."""
+    id = id_of(call.params["id"])
+    level = level_of(call.form.get("level", ""))
+    await jobs.set_priority(call.app, id, level)
+    return Went(f"/jobs/{id}", f"Job {id} has priority {level} now.")
+
+
+async def send_again(call: ActionCall) -> Went:
+    """Call its webhook once more."""
+    await webhooks.send_again(call.app, id_of(call.params["id"]))
+    return Went(call.back, "The webhook is called again, with the same message id.")
+
+
+PAGES = (PageRoute("/jobs/{id}", job, "job.html", section="jobs"),)
+ACTIONS = (
+    ActionRoute("/do/jobs/{id}/retry", retry),
+    ActionRoute("/do/jobs/{id}/cancel", cancel),
+    ActionRoute("/do/jobs/{id}/delete", delete),
+    ActionRoute("/do/jobs/{id}/priority", priority),
+    ActionRoute("/do/deliveries/{id}/again", send_again),
+)

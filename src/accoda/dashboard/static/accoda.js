@@ -1,0 +1,280 @@
+/* The dashboard's own script: live parts, relative times, charts, dialogs, keys. No library but uPlot, for charts. */
+"use strict";
+(() => {
+  const $ = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+  /* -- times: the same words as words.py ------------------------------------------------------------------------- */
+
+  const skew = Number(document.body.dataset.now || Date.now()) - Date.now(); // the server's clock decides
+  const now = () => Date.now() + skew;
+
+  function rough(seconds) {
+    for (const [unit, name] of [[86400, "d"], [3600, "h"], [60, "min"]])
+      if (seconds >= unit) return Math.floor(seconds / unit) + " " + name;
+    return Math.floor(seconds) + " s";
+  }
+  function tellTimes(root = document) {
+    for (const time of all("time[datetime]:not([data-exact])", root)) {
+      const seconds = (now() - Date.parse(time.dateTime)) / 1000;
+      const length = rough(Math.abs(seconds));
+      const text = "age" in time.dataset ? rough(Math.max(0, seconds))
+        : Math.abs(seconds) < 1 ? "now" : seconds > 0 ? length + " ago" : "in " + length;
+      if (time.textContent !== text) time.textContent = text;
+    }
+  }
+
+  /* -- live: the new part is laid over the old one, so that focus, typed text and open things stay ----------------- */
+
+  // What tells a node from its siblings; forms and buttons that open dialogs are told by what they do.
+  const keyOf = (node) => node.nodeType !== 1 ? "" : node.id || node.dataset.key || (node.dataset.dialog && "opens " + node.dataset.dialog)
+    || (node.nodeName === "FORM" && node.getAttribute("action")) || "";
+  const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
+
+  function morph(old, fresh) {
+    if (old.nodeType !== 1) {
+      if (old.nodeValue !== fresh.nodeValue) old.nodeValue = fresh.nodeValue;
+      return;
+    }
+    if (old.nodeName === "TIME" && old.dateTime === fresh.dateTime) return; // its text is ours
+    if (old.nodeName === "DIALOG" && old.open) return; // somebody is in it
+    morphAttributes(old, fresh);
+    if (!("keep" in old.dataset)) morphChildren(old, fresh);
+  }
+  function morphAttributes(old, fresh) {
+    const mine = old.nodeName === "DETAILS" ? ["open"] : old.nodeName === "INPUT" ? ["value", "checked"] : [];
+    for (const { name } of [...old.attributes])
+      if (!fresh.hasAttribute(name) && !mine.includes(name) && name !== "data-htmx-powered") old.removeAttribute(name);
+    for (const { name, value } of [...fresh.attributes])
+      if (old.getAttribute(name) !== value && !mine.includes(name)) old.setAttribute(name, value);
+    // What nobody has touched follows the server; what somebody typed or ticked stays.
+    if (old.nodeName === "INPUT" && old.value === old.defaultValue) old.defaultValue = old.value = fresh.defaultValue;
+  }
+  // A node that is moved loses the focus, and a dialog in it closes. So where only what is gone lies before a node that
+  // stays, that goes first, and the node stays where it is.
+  function morphChildren(old, fresh) {
+    const byKey = new Map([...old.children].map((child) => [keyOf(child), child]).filter(([key]) => key));
+    const wanted = new Set([...fresh.children].map(keyOf).filter((key) => key));
+    let at = old.firstChild;
+    for (const child of [...fresh.childNodes]) {
+      const match = matchOf(child, at, byKey.get(keyOf(child)));
+      if (!match) { old.insertBefore(child, at); continue; }
+      byKey.delete(keyOf(child)); // a second one of the same key is another
+      if (match !== at && isGone(at, match, wanted)) at = drop(at, match);
+      if (match !== at) old.insertBefore(match, at); else at = at.nextSibling;
+      morph(match, child);
+    }
+    drop(at, null);
+  }
+  function matchOf(child, at, kept) {
+    if (keyOf(child)) return kept && alike(kept, child) ? kept : null;
+    if (at && alike(at, child)) return at;
+    if (child.nodeType === 1) for (let next = at; next; next = next.nextSibling) if (alike(next, child)) return next;
+    return null;
+  }
+  function isGone(at, until, wanted) {
+    for (; at && at !== until; at = at.nextSibling) if (wanted.has(keyOf(at))) return false;
+    return at === until;
+  }
+  function drop(at, until) {
+    while (at !== until) { const next = at.nextSibling; at.remove(); at = next; }
+    return until;
+  }
+
+  const pulse = $("#pulse");
+  function tellPulse(state, words) {
+    if (!pulse) return;
+    pulse.hidden = false;
+    pulse.dataset.state = state;
+    $(".words", pulse).textContent = words;
+  }
+  function follow(part) {
+    let source = null, closed = false;
+    const open = () => {
+      if (source || document.hidden || closed) return;
+      source = new EventSource("/live?page=" + encodeURIComponent(location.pathname + location.search));
+      source.addEventListener("open", () => tellPulse("live", "live"));
+      source.addEventListener("live", (event) => { swap(part, event.data); tellPulse("live", "live"); });
+      source.addEventListener("trouble", (event) => tellPulse("trouble", event.data));
+      source.addEventListener("error", () => {
+        if (source.readyState !== EventSource.CLOSED) { tellPulse("lost", "reconnecting"); return; }
+        source = null; // refused: the page itself says why, when it is asked for again
+        tellPulse("lost", "not live");
+        setTimeout(() => { if (!document.hidden) again(); }, 5000);
+      });
+    };
+    const again = async () => {
+      try {
+        const reply = await fetch(location.href, { method: "HEAD" });
+        if (reply.redirected) { closed = true; location.reload(); return; }
+      } catch (e) { /* away: try later */ }
+      open();
+    };
+    const close = () => { if (source) source.close(); source = null; tellPulse("paused", "paused"); };
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+    addEventListener("pagehide", close);
+    addEventListener("pageshow", open);
+    open();
+  }
+  function swap(part, html) {
+    const fresh = new DOMParser().parseFromString(html, "text/html").querySelector("[data-live]");
+    if (!fresh) return;
+    const focused = document.activeElement, around = [];
+    for (let node = focused; part.contains(node) && node !== part; node = node.parentElement) around.push(node);
+    morph(part, fresh);
+    settle(part);
+    if (around.length && !focused.isConnected) refocus(around.find((node) => node.isConnected) || part);
+    part.dispatchEvent(new CustomEvent("accoda:live", { bubbles: true }));
+  }
+  // What had the focus is no more ("Pause" became "Resume"): what stands in its place gets it, and not the whole page.
+  function refocus(home) {
+    const next = all("button, a[href], input, select", home).find((node) => node.getClientRects().length);
+    (next || $("#main")).focus();
+  }
+  function settle(root) {
+    tellTimes(root);
+    drawCharts(root);
+    if (window.htmx) htmx.process(root);
+  }
+
+  /* -- charts: data blocks beside an empty box -------------------------------------------------------------------- */
+
+  const drawn = new Map();
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  const units = {
+    "s": (v) => v == null ? "–" : !v ? "0" : v < 0.001 ? (v * 1e6).toFixed(0) + " µs" : v < 1 ? +(v * 1e3).toPrecision(3) + " ms"
+      : v < 90 ? +v.toPrecision(3) + " s" : v < 5400 ? +(v / 60).toPrecision(3) + " min" : +(v / 3600).toPrecision(3) + " h",
+    "/s": (v) => v == null ? "–" : !v ? "0" : +v.toPrecision(3) + "/s",
+    "": (v) => v == null ? "–" : Math.abs(v) >= 1e6 ? +(v / 1e6).toPrecision(3) + "M" : Math.abs(v) >= 1e4 ? +(v / 1e3).toPrecision(3) + "k" : String(+v.toPrecision(6)),
+  };
+  const day = "\n{D} {MMM}", clock = "{HH}:{mm}"; // uPlot: a tick's text, and what is added where a year, day, … begins
+  const ticks = [
+    [86400, "{D} {MMM}", null, null, null, null, null, null, 1],
+    [3600, clock, day, null, day, null, null, null, 1],
+    [60, clock, day, null, day, null, null, null, 1],
+    [1, clock + ":{ss}", day, null, day, null, null, null, 1],
+  ];
+  const tall = (width) => Math.max(184, Math.min(280, Math.round(width / 3)));
+  function options(data, width) {
+    const grid = { stroke: css("--line"), width: 1 }, text = css("--soft");
+    const axis = { stroke: text, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
+    const tell = units[data.unit || ""] || ((v) => v == null ? "–" : v + " " + data.unit);
+    const alone = (plot, at) => plot.data[at].filter((value) => value != null).length < 3; // no line to see
+    const line = (each) => ({
+      label: each.label, stroke: css("--" + each.color), width: 1.5, points: { show: alone, size: 5 }, spanGaps: false,
+      fill: each.fill ? css("--" + each.color + "-fill") : undefined, value: (_, v) => tell(v),
+      dash: each.dash ? [4, 4] : undefined,
+    });
+    return {
+      width, height: tall(width), tzDate: (ts) => new Date(ts * 1e3),
+      cursor: { y: false, points: { size: 7 }, sync: { key: "accoda" } }, legend: { live: true },
+      scales: { y: { range: (_, low, high) => [0, high > 0 ? high * 1.08 : data.least || 1] } },
+      series: [{ label: "at", value: "{D} {MMM} {HH}:{mm}:{ss}" }, ...data.series.map(line)],
+      axes: [{ ...axis, space: 70, values: ticks }, { ...axis, size: 62, values: (_, ticks) => ticks.map(tell) }],
+    };
+  }
+  function drawCharts(root = document, anew = false) {
+    if (!window.uPlot) return;
+    for (const [figure, entry] of drawn) if (!figure.isConnected) { entry.plot.destroy(); drawn.delete(figure); }
+    for (const figure of all("[data-chart]", root)) {
+      const text = $("script", figure).textContent, box = $(".plot", figure), before = drawn.get(figure);
+      if (before && before.text === text && !anew) continue;
+      const data = JSON.parse(text), columns = [data.x, ...data.series.map((each) => each.values)];
+      const shape = data.series.map((each) => each.label).join() + data.unit;
+      if (before && before.shape === shape && !anew) {
+        before.plot.setData(columns);
+        before.text = text;
+        continue;
+      }
+      if (before) before.plot.destroy();
+      const plot = new uPlot(options(data, box.clientWidth || 600), columns, box);
+      drawn.set(figure, { plot, text, shape });
+    }
+  }
+  let resizing = 0;
+  addEventListener("resize", () => {
+    cancelAnimationFrame(resizing);
+    resizing = requestAnimationFrame(() => {
+      for (const [figure, { plot }] of drawn) {
+        const width = $(".plot", figure).clientWidth;
+        if (width) plot.setSize({ width, height: tall(width) });
+      }
+    });
+  });
+
+  /* -- light and dark ------------------------------------------------------------------------------------------------ */
+
+  const dark = matchMedia("(prefers-color-scheme: dark)");
+  dark.addEventListener("change", () => drawCharts(document, true));
+  $("#theme").addEventListener("click", () => {
+    const root = document.documentElement;
+    const is = root.dataset.theme || (dark.matches ? "dark" : "light");
+    root.dataset.theme = is === "dark" ? "light" : "dark";
+    try { localStorage.setItem("accoda-theme", root.dataset.theme); } catch (e) { /* for this page only */ }
+    drawCharts(document, true);
+  });
+
+  /* -- dialogs, forms, messages ---------------------------------------------------------------------------------------- */
+
+  document.addEventListener("click", (event) => {
+    const opener = event.target.closest("[data-dialog]");
+    if (opener) $("#" + CSS.escape(opener.dataset.dialog)).showModal();
+    if (event.target.closest("[data-close]")) event.target.closest("dialog").close();
+    if (event.target.nodeName === "DIALOG") event.target.close(); // outside of it
+    const ticker = event.target.closest("[data-tick-all]");
+    if (ticker) for (const box of all(ticker.dataset.tickAll)) box.checked = ticker.checked;
+  });
+  document.addEventListener("submit", (event) => {
+    const dialog = event.target.closest("dialog");
+    if (dialog && event.target.method === "post") setTimeout(() => dialog.close());
+    const button = event.submitter;
+    if (button) { button.setAttribute("aria-busy", "true"); setTimeout(() => button.removeAttribute("aria-busy"), 1500); }
+  });
+  // A choice that filters (data-submit) sends its form by itself.
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
+  });
+  const said = $("#said");
+  let quiet = 0;
+  function tellSaid() {
+    clearTimeout(quiet);
+    const line = $(".said", said);
+    if (line && !line.classList.contains("wrong")) quiet = setTimeout(() => line.remove(), 8000);
+  }
+  new MutationObserver(tellSaid).observe(said, { childList: true });
+
+  /* -- keys -------------------------------------------------------------------------------------------------------------- */
+
+  let before = "";
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, textarea, select, [contenteditable]")) return;
+    if (event.target.closest("dialog")) return;
+    const key = event.key;
+    if (before === "g" && key.length === 1) {
+      before = "";
+      const link = $(`header nav a[data-key="${CSS.escape(key === "q" ? "o" : key)}"]`);
+      if (link) { event.preventDefault(); link.click(); }
+      return;
+    }
+    before = key === "g" ? "g" : "";
+    if (before) setTimeout(() => (before = ""), 1500);
+    if (key === "/") { const filter = $("[data-filter]"); if (filter) { event.preventDefault(); filter.focus(); filter.select?.(); } }
+    if (key === "?") { event.preventDefault(); $("#keys").showModal(); }
+  });
+
+  /* -- a link from elsewhere brings no cookie: one that is there is found by asking again from here ---------------------------- */
+
+  const login = $("[data-login]");
+  if (login && !$("#wrong")) {
+    const to = login.dataset.login;
+    fetch(to, { method: "HEAD" }).then((reply) => { if (reply.ok && !reply.redirected) location.replace(to); }, () => {});
+  }
+
+  $('header nav a[aria-current]')?.scrollIntoView({ block: "nearest", inline: "center" }); // on a telephone it may be beyond the edge
+  tellSaid();
+  tellTimes();
+  drawCharts();
+  setInterval(() => { if (!document.hidden) tellTimes(); }, 1000);
+  const part = $("[data-live]");
+  if (part) follow(part);
+})();

@@ -1,0 +1,66 @@
+"""One browser for each file, one world for each storage, and windows that must stay without a complaint.
+
+The browser lives no longer than a file: Playwright's synchronous face keeps an event loop in this thread, and tests
+elsewhere start loops of their own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, sync_playwright
+
+from accoda.testing.servers.process import find_program
+from accoda.testing.servers.pytest import need
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from browser_visit import Visit  # only once they can be found
+from browser_world import World
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. Without it the tests are skipped at home and fail in CI."""
+    program = need(lambda: find_program("chromium"))
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
+
+
+@pytest.fixture(scope="class")
+def world(
+    browser: Browser, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[World]:
+    """Of the storage that the class of the tests names."""
+    made = World(request.cls.storage, tmp_path_factory.mktemp("world"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def open_window(browser: Browser, world: World) -> Iterator[Callable[..., Visit]]:
+    """Opens windows; when the test ends, none of them may have a complaint."""
+    opened: list[Visit] = []
+
+    def open_one(token: str | None = "admin", address: str | None = None) -> Visit:
+        opened.append(Visit(browser, world, token and world.tokens[token], address))
+        return opened[-1]
+
+    yield open_one
+    try:
+        for visit in opened:
+            visit.check()
+    finally:
+        for visit in opened:
+            visit.dispose()
+
+
+@pytest.fixture
+def visit(open_window: Callable[..., Visit]) -> Visit:
+    """A window of somebody who may do everything."""
+    return open_window()

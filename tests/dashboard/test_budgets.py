@@ -1,0 +1,40 @@
+"""The page of budgets."""
+
+from collections.abc import Iterator
+
+import pytest
+from dash import Dash
+
+from accoda import App
+from accoda.budget import Ask
+from accoda.testing.service import ServiceRunner
+
+
+@pytest.fixture
+def keepa() -> Iterator[Dash]:
+    app = App("memory://")
+    app.budget("keepa", capacity=20, refill=20, per=60)
+
+    @app.handler("prices", budget="keepa", cost=5)
+    async def prices(product: str) -> None: ...
+
+    with ServiceRunner(app) as service:
+        yield Dash(service)
+
+
+def test_without_budgets_it_says_how_to_declare_one(dash: Dash) -> None:
+    assert "app.budget(" in dash.text("/budgets")
+
+
+def test_what_is_left_held_and_waited_for_is_shown(keepa: Dash) -> None:
+    keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w1")))
+    keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w2")))
+    page = keepa.text("/budgets")
+    assert "Who holds tokens" in page and "w1" in page and "Who waits for tokens" in page
+    assert 'href="/queues/prices"' in page and 'class="state short"' in page
+
+
+@pytest.mark.parametrize("span", ["1h", "24h", "7d", "nope"])
+def test_every_span_is_shown(keepa: Dash, span: str) -> None:
+    shown = span if span != "nope" else "1h"
+    assert f'href="/budgets?span={shown}" aria-current="page"' in keepa.text(f"/budgets?span={span}")

@@ -1,0 +1,57 @@
+"""What has happened to a job, in order."""
+
+from typing import Any
+
+from accoda.admin.runs import RunView
+from accoda.admin.views import JobView
+from accoda.dashboard.pages.timeline import timeline
+
+AT = "2030-01-01T09:00:0{}.000Z"
+
+
+def job(state: str, **more: Any) -> JobView:
+    fields = {"id": 7, "queue": "a", "created_at": AT.format(0), "scheduled_at": AT.format(1)} | more
+    return JobView(state=state, **fields)  # type: ignore[arg-type]
+
+
+def kinds(view: JobView, *runs: RunView) -> list[str]:
+    return [step.kind for step in timeline(view, runs)]
+
+
+def test_a_new_job_was_created_and_waits() -> None:
+    assert kinds(job("ready")) == ["created", "waits"]
+    assert kinds(job("delayed")) == ["created", "waits"]
+    assert timeline(job("delayed", schedule="report"), [])[0].title == "Created by the schedule report"
+
+
+def test_a_job_that_ends_says_how() -> None:
+    assert kinds(job("done", ended_at=AT.format(2))) == ["created", "done"]
+    last = timeline(job("dead", reason="no", ended_at=AT.format(2)), [])[-1]
+    assert (last.kind, last.error) == ("dead", "no")
+    assert timeline(job("taken", taken_at=AT.format(3), worker="w"), [])[-1].worker == "w"
+
+
+def test_attempts_that_nobody_wrote_down_are_told_as_a_gap() -> None:
+    steps = timeline(job("ready", attempts=3, reason="no route"), [])
+    assert [step.kind for step in steps] == ["created", "gap", "waits"]
+    assert "3 times" in steps[1].title and steps[1].error == "no route"
+
+
+def run(attempt: int, outcome: str = "retry") -> RunView:
+    at = AT.format(attempt + 2)
+    fields = {"worker": "w", "started_at": at, "ended_at": at, "ran_for": 1.5, "error": "no", "traceback": "Traceback"}
+    return RunView(attempt=attempt, outcome=outcome, **fields)  # type: ignore[arg-type]
+
+
+def test_runs_that_failed_are_told_one_by_one() -> None:
+    steps = timeline(job("dead", attempts=1, reason="no"), [run(0), run(1, "bury")])
+    assert [step.kind for step in steps] == ["created", "failed", "failed", "dead"]
+    assert steps[1].title == "Attempt 1 failed, to be tried again" and steps[1].traceback == "Traceback"
+    assert steps[2].title == "Attempt 2 failed, and was given up"
+    assert steps[3].error == ""  # the run has told it
+
+
+def test_of_some_that_are_not_on_record_the_number_is_told() -> None:
+    steps = timeline(job("delayed", attempts=12), [run(5), run(6)])
+    assert [step.kind for step in steps] == ["created", "gap", "failed", "failed", "waits"]
+    assert "10 times" in steps[1].title
