@@ -53,6 +53,15 @@ def test_workers_say_what_they_do(world: World) -> None:
     assert [one["name"] for one in json.loads(world.run("workers", "--json").stdout)] == ["office", "post"]
 
 
+def test_a_worker_is_drained_by_its_id_its_place_or_its_name(world: World) -> None:
+    told = world.run("workers", "drain", "post")
+    assert (told.exit_code, told.stdout) == (0, "a1 drains: it finishes what it runs and takes nothing more.\n")
+    assert world.run("workers").stdout.splitlines()[2].endswith("draining, emails × 1")
+    assert world.run("workers", "undrain", "shop-1:4711").stdout == "a1 takes jobs again.\n"
+    assert json.loads(world.run("workers", "drain", "b2", "--json").stdout)["draining"] is True
+    assert world.run("workers", "drain", "nobody").exit_code == 1
+
+
 def test_no_worker_is_said_with_how_to_start_one(world: World) -> None:
     world.clock.advance(3600)
     told = world.run("workers")

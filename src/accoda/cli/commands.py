@@ -34,6 +34,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "enqueue": Entry("enqueue", "enqueue", "Add jobs to a queue."),
         "jobs": Entry("jobs", "jobs", "List jobs, by queue, state or priority."),
         "job": Entry("job", "job", "Show, cancel, retry, delete or follow one job."),
+        "why": Entry("why", "why", "Why a job is not running, and when it will."),
         "dead": Entry("dead", "dead", "Dead letters: list, group, replay, delete."),
     },
     "Queues": {
@@ -48,6 +49,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "demo": Entry("demo", "demo", "See a queue at work, on SQLite."),
     },
     "Look after": {
+        "top": Entry("top", "top", "The store as it is now, with keys to act."),
         "workers": Entry("workers", "workers", "Who works on this store."),
         "doctor": Entry("doctor", "doctor", "Check a deployment, and say what to change."),
         "migrate": Entry("migrate", "migrate", "Create or upgrade a store."),

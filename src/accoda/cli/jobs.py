@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 STATES = ("ready", "delayed", "taken", "dead", "done")
 LEVELS = ("CRITICAL", "HIGH", "NORMAL", "LOW")
+FILTERS = ("queue", "state", "priority", "key", "error", "field", "name")
 level = click.Choice(LEVELS, case_sensitive=False)
 
 queue_option = click.option(
@@ -33,6 +34,10 @@ cursor_option = click.option("--cursor", metavar="TEXT", help="Go on where a pag
     "-s", "--state", type=click.Choice(STATES), metavar="STATE", help=f"{', '.join(STATES[:-1])} or {STATES[-1]}."
 )
 @click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
+@click.option("--key", metavar="KEY", help="The one of this key.")
+@click.option("--error", metavar="TEXT", help="With this in its error, or of this fingerprint.")
+@click.option("--field", metavar="FIELD=VALUE", help="With this in its payload: customer.id=42.")
+@click.option("--name", metavar="TEXT", help="With this in its name.")
 @limit_option
 @cursor_option
 @click.option("--all", "system", is_flag=True, help="Those of Accoda's own queues too.")
@@ -44,17 +49,22 @@ def jobs(store: StoreOptions, **given: Any) -> None:
         echo_json(page)
     elif page.items:
         show_jobs(page.items)
-    show_next(page, store, bool(given["queue"] or given["state"] or given["priority"]), "No job matches.")
+    show_next(page, store, _is_filtered(given), "No job matches.")
 
 
 async def _page(store: StoreOptions, given: dict[str, Any]) -> Page[JobView]:
     from accoda.admin import jobs as admin
 
+    wanted = admin.JobFilter(**{name: given[name] for name in FILTERS}, system=given["system"])
     async with store.open() as app:
-        page = await admin.page(app, **given)
+        page = await admin.page(app, wanted, limit=given["limit"], cursor=given["cursor"])
         if not page.items and given["queue"] is not None:
             await known(app, given["queue"])
         return page
+
+
+def _is_filtered(given: dict[str, Any]) -> bool:
+    return any(given[name] is not None for name in FILTERS)
 
 
 def show_jobs(found: list[JobView]) -> None:

@@ -66,8 +66,9 @@ def show(store: StoreOptions, name: str) -> None:
 @queues.command()
 @click.argument("name")
 @click.option("--for", "length_", metavar="LENGTH", help="Such as 30m; else until it is resumed.")
+@click.option("--note", metavar="TEXT", default="", help="Why; accoda why tells it.")
 @store_options
-def pause(store: StoreOptions, name: str, length_: str | None) -> None:
+def pause(store: StoreOptions, name: str, length_: str | None, note: str) -> None:
     """Hand out none of its jobs; running ones go on."""
     seconds = None if length_ is None else read_length("for", length_)
 
@@ -76,7 +77,7 @@ def pause(store: StoreOptions, name: str, length_: str | None) -> None:
 
         async with store.open() as app:
             await known(app, name)
-            return await admin.pause(app, name, seconds)
+            return await admin.pause(app, name, seconds, _somebody(), note)
 
     present(store, run(do()), _say)
 
@@ -141,6 +142,19 @@ async def _purge(store: StoreOptions, name: str, state: str, older: float | None
         before = None if older is None else await now_of(await app.connections.get()) - round(older * 1000)
         with progress("Deleting", total, quiet=store.as_json) as so_far:
             return await admin.purge(app, name, state, before, so_far)  # type: ignore[arg-type]
+
+
+def _somebody() -> str:
+    """Who types: user@host. A user without a name has a number."""
+    import getpass
+    import os
+    import socket
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        user = str(os.getuid()) if hasattr(os, "getuid") else "somebody"
+    return f"{user}@{socket.gethostname()}"
 
 
 def _say(queue: QueueView) -> None:

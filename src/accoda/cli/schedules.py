@@ -142,11 +142,12 @@ def trigger(store: StoreOptions, name: str) -> None:
     """Enqueue its job now; nothing else changes."""
 
     async def do() -> Any:
+        from accoda.schedules import maker_of
         from accoda.schedules import trigger as enqueue
 
         async with store.open() as app:
             await _known(app, name)
-            return await enqueue(app.storage, app.new_job, name)
+            return await enqueue(app.storage, maker_of(app), name)
 
     def draw(done: Any) -> None:
         kept = "; its last job has not ended, and it must not overlap" if done.what == "kept" else ""

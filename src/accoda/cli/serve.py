@@ -33,6 +33,7 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that it is reached by.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="ORIGIN", help="Whose pages may call it (CORS).")
 @click.option("--no-auth", is_flag=True, help="Ask nobody for a token.")
+@click.option("--read-only", is_flag=True, help="Change nothing, whoever asks: pages and looks alone.")
 @click.option("--rate", type=float, default=20_000.0, show_default=True, help="Requests a second for each token.")
 @click.option("--max-body", default="16MiB", show_default=True, metavar="SIZE", help="The largest request.")
 @click.option("--no-errands", is_flag=True, help="Leave schedules and webhooks to workers.")
@@ -71,6 +72,7 @@ def _security(given: dict[str, Any]) -> Security:
         allow_hosts=given["hosts"],
         allow_origins=given["origins"],
         no_auth=given["no_auth"],
+        read_only=given["read_only"],
         rate=given["rate"],
         limits=Limits(body=_size(given["max_body"])),
     )
@@ -132,7 +134,7 @@ def _tell(address: str, url: str) -> None:
     from accoda.http.server import spare_the_collector
 
     spare_the_collector()
-    click.echo(f"Accoda serves {address} (API), /docs, store {shown_url(url)}")  # one line: programs wait for it
+    click.echo(f"Accoda serves {address} (docs: /docs), store {shown_url(url)}")  # one line: programs wait for it
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,4 +1,4 @@
-"""`accoda workers`: who works on this store."""
+"""`accoda workers`: who works on this store; `drain` lets one finish what it runs and take nothing more."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import Column, StoreOptions, ago, length, now, present, run, store_options, table
+from accoda.cli.common import Column, StoreOptions, ago, length, now, present, run, say, store_options, table
+from accoda.cli.groups import Defaulting
 
 if TYPE_CHECKING:
     from accoda.admin.workers import WorkerView
 
+worker_argument = click.argument("worker", metavar="WORKER")
 
-@click.command()
+
+@click.group(cls=Defaulting)
+def workers() -> None:
+    """Workers that live, by their heartbeats."""
+
+
+@workers.command("list")
 @store_options
-def workers(store: StoreOptions) -> None:
-    """List the workers that live, by their heartbeats."""
+def list_(store: StoreOptions) -> None:
+    """List the workers that live (the default)."""
     present(store, run(_workers(store)), _draw)
+
+
+@workers.command()
+@worker_argument
+@store_options
+def drain(store: StoreOptions, worker: str) -> None:
+    """Let WORKER (its id, host:pid or name) finish what it runs and take nothing more, until it restarts."""
+    view = run(_drain(store, worker, True))
+    present(store, view, lambda view: say(f"{view.id} drains: it finishes what it runs and takes nothing more."))
+
+
+@workers.command()
+@worker_argument
+@store_options
+def undrain(store: StoreOptions, worker: str) -> None:
+    """Let WORKER (its id, host:pid or name) take jobs again."""
+    view = run(_drain(store, worker, False))
+    present(store, view, lambda view: say(f"{view.id} takes jobs again."))
 
 
 async def _workers(store: StoreOptions) -> list[WorkerView]:
@@ -24,6 +50,21 @@ async def _workers(store: StoreOptions) -> list[WorkerView]:
 
     async with store.open() as app:
         return await admin.list(app)
+
+
+async def _drain(store: StoreOptions, worker: str, on: bool) -> WorkerView:
+    from accoda.admin import workers as admin
+
+    async with store.open() as app:
+        return await admin.drain(app, _id_of(worker, await admin.list(app)), on)
+
+
+def _id_of(text: str, found: list[WorkerView]) -> str:
+    """The id of the worker that is meant; as it is where there is none such, for the error that names it."""
+    meant = [one.id for one in found if text in (one.id, f"{one.host}:{one.pid}", one.name)]
+    if len(meant) > 1:
+        raise click.UsageError(f"{text!r:.60} may be {', '.join(meant[:5])}; name one of them")
+    return meant[0] if meant else text
 
 
 def _draw(found: list[WorkerView]) -> None:
@@ -51,5 +92,6 @@ def _does(worker: WorkerView) -> str:
     """What it runs now; what it could run, if it is idle; what is wrong, if something is."""
     if worker.problem:
         return worker.problem
+    said = ["drained"] if worker.drained else ["draining"] if worker.draining else []
     running = [f"{one.queue} × {one.jobs}" for one in worker.processors if one.queue is not None]
-    return ", ".join(running) or f"idle ({', '.join(worker.queues)})"
+    return ", ".join(said + running) or f"idle ({', '.join(worker.queues)})"

@@ -1,0 +1,202 @@
+"""From a board to the screen. Pure: the same board gives the same picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from accoda.admin.views import QueueView
+from accoda.admin.workers import WorkerView
+from accoda.cli.draw import STATES, printable
+from accoda.cli.top.board import HELP, Board, JobLook, Look, question
+from accoda.cli.words import length
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+AROUND = 7
+"""Lines of the screen that are no rows: headline, totals, blanks, titles, footer."""
+FOOTER = {
+    "queues": "↑↓ choose  p pause  r replay dead  / look at a job  w workers  ? keys  q end",
+    "workers": "w or q back  / look at a job  ? keys",
+    "job": "r run again or now  c cancel  / another job  q back",
+    "help": "q back",
+}
+
+
+def screen(board: Board, width: int, height: int) -> RenderableType:
+    """The whole screen, for a terminal of that size."""
+    if board.look is None:
+        return Text(board.trouble or "looking …", "red" if board.trouble else "dim")
+    rows = max(1, height - AROUND)
+    pages = {
+        "queues": lambda: _queues(board, width, rows),
+        "workers": lambda: _workers(board.look.workers if board.look else (), rows),
+        "job": lambda: _job(board.job) if board.job else Text("no job was looked at yet: press /", "dim"),
+        "help": _help,
+    }
+    return Group(_headline(board.look), _totals(board.look), Text(), pages[board.page](), Text(), _last_line(board))
+
+
+def overview_lines(look: Look, width: int) -> RenderableType:
+    """One look, printed where nobody presses keys."""
+    board = Board(look=look)
+    return Group(_headline(look), _totals(look), Text(), _queues(board, width, len(board.queues), cursor=False))
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """The last `width` values as blocks, the highest of them as a full one, nothing as a blank.
+
+    >>> sparkline([0, 1, 2, 4, 7], 4)
+    '▂▃▅█'
+    """
+    shown = list(values[-width:]) if width > 0 else []
+    top = max(shown, default=0) or 1
+    return "".join(_BLOCKS[round(value / top * 7)] if value else " " for value in shown).rjust(width)
+
+
+def health(queue: QueueView) -> tuple[str, str]:
+    """A word for how a queue does, and its colour."""
+    if queue.paused:
+        return "paused", "yellow"
+    if queue.ready and not queue.taken and queue.oldest_age > 60:
+        return "stuck", "bold red"
+    if queue.dead:
+        return "dead letters", "red"
+    if queue.taken or queue.ready:
+        return "working", "green"
+    return "idle", "dim"
+
+
+def _headline(look: Look) -> Text:
+    over = look.overview
+    text = Text.assemble(("accoda top", "bold"), f"  {over.at[11:19]} UTC  ")
+    text.append(f"{over.workers:,} {'worker' if over.workers == 1 else 'workers'}")
+    text.append(f", {over.busy:,} of {over.processors:,} processors busy" if over.processors else "")
+    if not over.workers and over.totals.ready:
+        text.append("  no worker runs: accoda worker MODULE:APP", "bold red")
+    return text
+
+
+def _totals(look: Look) -> Text:
+    totals = look.overview.totals
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for name in ("ready", "taken", "delayed", "dead"):
+        count = getattr(totals, name)
+        line.append(f"{name} ", "dim")
+        line.append(f"{count:,}   ", f"bold {STATES[name]}" if count else "dim")
+    line.append("done ", "dim")
+    line.append(f"{_rate(sum(rate.done for rate in (look.overview.rates or {}).values()))}", "bold")
+    return line
+
+
+def _queues(board: Board, width: int, rows: int, *, cursor: bool = True) -> RenderableType:
+    queues = board.queues
+    if not queues:
+        return Text('No queue yet. The first job makes one:  accoda enqueue emails \'{"to": "anna"}\'', "dim")
+    at = min(board.chosen, len(queues) - 1)
+    first = max(0, min(at - rows // 2, len(queues) - rows))
+    wide = width >= 100
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=8)
+    titles = ["ready", "taken", "delayed", "dead", "oldest", "done/s"]
+    for _ in titles:
+        table.add_column(justify="right", no_wrap=True)
+    if wide:
+        table.add_column(no_wrap=True, width=24)
+    table.add_column(no_wrap=True, width=12)
+    table.add_row("queue", *titles, *([_dim("last minutes")] if wide else []), "", style="bold")
+    assert board.look is not None
+    for number, queue in enumerate(queues[first : first + rows], first):
+        row = _row(queue, board.look, wide)
+        table.add_row(*row, style="reverse" if cursor and number == at else None)
+    if len(queues) > rows:
+        table.add_row(_dim(f"{len(queues):,} queues, {first + 1} to {min(len(queues), first + rows)} shown"))
+    return table
+
+
+def _row(queue: QueueView, look: Look, wide: bool) -> list[RenderableType]:
+    rate = (look.overview.rates or {}).get(queue.name)
+    counts: list[RenderableType] = [
+        Text(f"{getattr(queue, name):,}", STATES[name] if getattr(queue, name) else "dim")
+        for name in ("ready", "taken", "delayed", "dead")
+    ]
+    spark: list[RenderableType] = [Text(sparkline(look.sparks.get(queue.name, ()), 24), "cyan")] if wide else []
+    word, colour = health(queue)
+    oldest = length(queue.oldest_age) if queue.ready else ""
+    return [queue.name, *counts, oldest, "" if rate is None else f"{rate.done:.3g}", *spark, Text(word, colour)]
+
+
+def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
+    if not workers:
+        return Text("No worker runs on this store. Start one:  accoda worker MODULE:APP", "dim")
+    table = Table.grid(padding=(0, 1), expand=True)
+    table.add_column(no_wrap=True, overflow="ellipsis", max_width=28)
+    table.add_column(no_wrap=True, justify="right")
+    table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
+    table.add_row("worker", "seen", "runs", style="bold")
+    for worker in workers[:rows]:
+        runs = [
+            f"{one.queue} {one.jobs}× since {length(one.busy_for or 0.0)}, from job {one.first_id}"
+            for one in worker.processors
+            if one.queue
+        ]
+        what = Text("; ".join(runs)) if runs else _dim("free")
+        table.add_row(
+            worker.name, f"{length(worker.beat_age)} ago", Text(worker.problem, "red") if worker.problem else what
+        )
+    if len(workers) > rows:
+        table.add_row(_dim(f"and {len(workers) - rows:,} more"))
+    return table
+
+
+def _job(look: JobLook) -> RenderableType:
+    job = look.job
+    text = Text()
+    text.append(f"job {job.id}  ", "bold")
+    text.append(job.state, STATES.get(job.state, ""))
+    text.append(f"  in {job.queue}{f', {printable(job.name)}' if job.name else ''}\n")
+    if look.why is not None:
+        text.append(f"\n{printable(look.why.line)}\n", "bold")
+        for gate in look.why.gates:
+            mark, colour = {"open": ("✓", "green"), "shut": ("✗", "red")}.get(gate.verdict, ("·", "dim"))
+            text.append(f" {mark} ", colour)
+            text.append(f"{gate.name:9} ", "dim")
+            text.append(f"{printable(gate.text)}\n")
+        for hint in look.why.sooner:
+            text.append("   sooner    ", "dim")
+            text.append(f"{printable(hint)}\n")
+    if job.reason:
+        text.append("\nlast error  ", "dim")
+        text.append(printable(job.reason.splitlines()[0]) + "\n")
+    text.append("\npayload  ", "dim")
+    text.append(printable(repr(job.payload))[:2000])
+    return text
+
+
+def _help() -> RenderableType:
+    table = Table.grid(padding=(0, 3))
+    for keys, what in HELP:
+        table.add_row(Text(keys, "bold"), what)
+    return table
+
+
+def _last_line(board: Board) -> Text:
+    if board.asked is not None:
+        return Text(question(board.asked, board), "bold yellow")
+    if board.typed is not None:
+        return Text.assemble(("Which job? ", "bold yellow"), board.typed, ("▏", "blink"), ("  Enter, or Esc", "dim"))
+    if board.trouble:
+        return Text(printable(board.trouble), "bold red", overflow="ellipsis", no_wrap=True)
+    if board.said:
+        return Text(printable(board.said), "bold", overflow="ellipsis", no_wrap=True)
+    return _dim(FOOTER[board.page])
+
+
+def _rate(jobs: float) -> str:
+    return f"{jobs:,.0f} a second" if jobs >= 10 else f"{jobs:.2g} a second" if jobs else "none lately"
+
+
+def _dim(text: str) -> Text:
+    return Text(text, "dim", no_wrap=True, overflow="ellipsis")

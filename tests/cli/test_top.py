@@ -1,0 +1,228 @@
+"""`accoda top`: the keys, the picture, and the whole in a terminal of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from cli_world import World
+from rich.console import Console
+
+from accoda import App
+from accoda.admin import jobs, overview, workers
+from accoda.cli.top.board import Board, Deed, JobLook, Look, press
+from accoda.cli.top.loop import Top, look
+from accoda.cli.top.terminal import keys_of
+from accoda.cli.top.view import health, overview_lines, screen
+from accoda.model import Bury
+
+WIDTHS = (40, 80, 140)
+
+
+async def filled() -> App:
+    """Three queues: one with a dead letter, one with work, one that is paused."""
+    app = App("memory://")
+    for name in ("calls", "emails", "reports"):
+        await app.enqueue(name, {"n": 1}, key="one")
+        await app.enqueue(name, {"n": 2})
+    (job,) = await app.storage.take("calls", 1)
+    await app.storage.settle([Bury(job.lease, "ValueError: no such number")])
+    await app.storage.pause("reports")
+    return app
+
+
+async def board_of(app: App) -> Board:
+    return Board(look=Look(await overview.overview(app), await workers.list(app)))
+
+
+def drawn(board: Board, width: int = 80, height: int = 24) -> list[str]:
+    console = Console(file=StringIO(), width=width, height=height, color_system=None)
+    console.print(screen(board, width, height))
+    output = console.file
+    assert isinstance(output, StringIO)
+    return output.getvalue().splitlines()
+
+
+def typed(board: Board, keys: str) -> tuple[Board, Deed | None]:
+    deed = None
+    for key in keys_of(keys):
+        board, deed = press(board, key)
+    return board, deed
+
+
+async def test_the_cursor_stays_within_the_queues() -> None:
+    board = await board_of(await filled())
+    assert [typed(board, keys)[0].chosen for keys in ("k", "j", "jjjjj", "\x1b[F", "\x1b[Fk", "jj\x1b[H")] == [
+        0, 1, 2, 2, 1, 0,
+    ]  # fmt: skip
+
+
+async def test_a_pause_is_asked_for_and_a_resume_is_not() -> None:
+    board = await board_of(await filled())
+    asked, deed = typed(board, "jp")
+    assert (asked.asked, deed) == (Deed("pause", "emails"), None)
+    assert "Pause emails?" in drawn(asked)[-1]
+    assert typed(asked, "y")[1] == Deed("pause", "emails")
+    declined, deed = typed(asked, "n")
+    assert (declined.asked, declined.said, deed) == (None, "Nothing was changed.", None)
+    assert typed(board, "jjp")[1] == Deed("resume", "reports")
+
+
+async def test_dead_letters_are_replayed_after_a_question() -> None:
+    board = await board_of(await filled())
+    assert "Replay 1 dead letter of calls?" in drawn(typed(board, "r")[0])[-1]
+    assert typed(board, "ry")[1] == Deed("replay", "calls")
+    nothing, deed = typed(board, "jr")
+    assert (nothing.said, deed) == ("emails has no dead letters.", None)
+
+
+async def test_an_id_is_typed_and_mended() -> None:
+    board = await board_of(await filled())
+    assert typed(board, "/12x3\x7f4\r")[1] == Deed("look", job=124)
+    assert typed(board, "/\r") == (board, None)
+    assert typed(board, "/12\x1b") == (board, None)
+    assert "Which job? 12" in drawn(typed(board, "/12")[0])[-1]
+    assert typed(board, "/" + "9" * 30 + "\r")[1] == Deed("look", job=int("9" * 19))
+
+
+async def test_q_leads_back_and_then_out() -> None:
+    board = await board_of(await filled())
+    assert typed(board, "w")[0].page == "workers"
+    assert (typed(board, "wq")[0].page, typed(board, "wq")[0].over) == ("queues", False)
+    assert typed(board, "wqq")[0].over
+    assert typed(board, "/1\x03")[0].over
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+async def test_every_page_fits_every_terminal(width: int) -> None:
+    app = await filled()
+    board = await board_of(app)
+    top = Top(app, False, lambda board: None)
+    await top.refresh()
+    await top.press("/")
+    await top.press("1")
+    await top.press("enter")
+    assert top.board.page == "job"
+    for one in (board, typed(board, "w")[0], typed(board, "?")[0], top.board, Board(), Board(trouble="gone")):
+        assert max(len(line) for line in drawn(one, width)) <= width
+
+
+async def test_deeds_are_done_and_told() -> None:
+    app = await filled()
+    top = Top(app, False, lambda board: None)
+    await top.refresh()
+    for keys, said in (
+        ("py", "calls is paused."),
+        ("p", "calls goes on."),
+        ("ry", "1 of calls ready again."),
+        ("/99\r", "job 99 is not stored"),
+    ):
+        for key in keys_of(keys):
+            await top.press(key)
+        assert said in top.board.said
+        await top.refresh()
+    stats = (await app.storage.stats()).queues["calls"]
+    assert (stats.dead, stats.paused) == (0, False)
+
+
+async def test_a_job_is_looked_at_cancelled_and_gone() -> None:
+    app = await filled()
+    top = Top(app, False, lambda board: None)
+    await top.refresh()
+    for key in keys_of("/3\r"):
+        await top.press(key)
+    assert any("no worker" in line for line in drawn(top.board))
+    for key in keys_of("cy"):
+        await top.press(key)
+    assert top.board.said == "Job 3 was cancelled."
+    await top.refresh()
+    assert (top.board.page, top.board.job) == ("queues", None)
+
+
+async def test_a_store_that_is_away_is_said_and_the_last_look_stays() -> None:
+    app = await filled()
+    top = Top(app, False, lambda board: None)
+    await top.refresh()
+    await (await app.connections.get()).close()
+    await top.refresh()
+    assert top.board.trouble and top.board.look is not None
+    assert drawn(top.board)[-1].startswith(top.board.trouble[:40])
+
+
+async def test_hostile_names_move_no_cursor() -> None:
+    app = App("memory://")
+    (made,) = [await app.enqueue("emails", {"to": "\x1b[2J"}, name="a\x1b]0;b")]
+    job = await jobs.get(app, made.id)
+    board = Board(look=await look(app), page="job", job=JobLook(job))
+    assert not any("\x1b" in line for line in drawn(board))
+
+
+async def test_a_queue_says_how_it_does() -> None:
+    app = await filled()
+    assert [health(queue)[0] for queue in (await overview.overview(app)).queues] == [
+        "dead letters",
+        "working",
+        "paused",
+    ]
+
+
+def test_one_look_is_printed_where_nobody_presses_keys(world: World) -> None:
+    told = world.run("top")
+    assert told.exit_code == 0
+    assert {"queue", "emails", "deals", "reports"} <= set(told.stdout.split())
+    assert [queue["name"] for queue in json.loads(world.run("top", "--json").stdout)["queues"]] == [
+        "deals", "emails", "reports",
+    ]  # fmt: skip
+
+
+def test_an_empty_store_says_what_to_do(world: World) -> None:
+    told = world.run("top", "--url", "sqlite:///empty.db")
+    assert told.exit_code == 3
+    world.run("migrate", "sqlite:///empty.db")
+    assert "No queue yet" in world.run("top", "--url", "sqlite:///empty.db").stdout
+
+
+def test_in_a_terminal_it_draws_until_q(tmp_path: Path) -> None:
+    pty = pytest.importorskip("pty")
+    url = f"sqlite:///{tmp_path / 'jobs.db'}"
+
+    async def fill() -> None:
+        async with App(url) as app:
+            await app.enqueue("emails", 1)
+
+    asyncio.run(fill())
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "accoda", "top", "--url", url, "--every", "0.2"]
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "90", "LINES": "24"}
+    with subprocess.Popen(command, env=environment, stdin=theirs, stdout=theirs, stderr=theirs) as process:
+        os.close(theirs)
+        assert b"emails" in read_until(ours, b"emails")
+        os.write(ours, b"py")
+        assert b"is paused" in read_until(ours, b"is paused")
+        os.write(ours, b"q")
+        assert process.wait(20) == 0
+    os.close(ours)
+
+
+def read_until(file: int, wanted: bytes, seconds: float = 30.0) -> bytes:
+    seen, end = b"", time.monotonic() + seconds
+    while wanted not in seen and time.monotonic() < end:
+        if select.select([file], [], [], 0.2)[0]:
+            seen += os.read(file, 65536)
+    return seen
+
+
+async def test_what_is_printed_once_has_no_cursor() -> None:
+    console = Console(file=StringIO(), width=80, color_system=None)
+    console.print(overview_lines(await look(await filled()), 80))
+    output = console.file
+    assert isinstance(output, StringIO)
+    assert "choose" not in output.getvalue()
