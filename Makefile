@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand bench-http chaos-schedules contract-http fire-peers clean
+.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand bench-http bench-why bench-dashboard screenshots chaos-schedules contract-http fire-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -19,7 +19,7 @@ servers:  ## the servers that tests start privately, installed where that is pos
 	@tools/install-servers.sh
 
 test: setup servers check  ## every test
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # many wait; in the order of tests/conftest.py
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
@@ -48,6 +48,15 @@ bench-demand: setup servers  ## requests that share a fetch, beside plain enqueu
 
 bench-http: setup  ## the HTTP API beside a bare Starlette endpoint in the same run (about a minute)
 	$(BIN)/python -m benchmarks.http
+
+bench-dashboard: setup servers  ## every page and `why` with a million jobs, and 50 open dashboards (about 5 minutes)
+	$(BIN)/python -m benchmarks.dashboard
+
+screenshots: setup  ## every page of the dashboard, wide and narrow, light and dark, into docs/screenshots/ (about a minute)
+	$(BIN)/python tools/screenshots.py
+
+bench-why: setup  ## how good the estimates of `why` are, in mixed queues with real workers (about 2 minutes)
+	$(BIN)/python -m benchmarks.why
 
 chaos-schedules: setup servers  ## TICKS=200 of a one-second schedule, its schedulers killed again and again, STORAGE=sqlite
 	$(BIN)/python -m chaos.schedules --ticks $(or $(TICKS),200) --every 1 \

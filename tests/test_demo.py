@@ -321,6 +321,13 @@ def test_the_summary_says_plainly_what_does_not_add_up(changes: dict[str, object
     assert "It adds up" not in text
 
 
+def test_what_people_changed_themselves_is_no_loss() -> None:
+    text = drawn(summary(account(enqueued=101), 20.3, where="SQLite", changes=2))
+    assert "You changed something 2 times yourself" in text
+    assert "ADD UP" not in text
+    assert "It adds up" in drawn(summary(account(), 20.3, where="SQLite", changes=2))
+
+
 # The whole
 
 

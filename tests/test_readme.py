@@ -17,13 +17,15 @@ PYTHON = [text for language, text in BLOCKS if language == "python"]
 PLAIN = [text for language, text in BLOCKS if not language]
 
 
+def environment(url: str | None) -> dict[str, str]:
+    made = {key: value for key, value in os.environ.items() if key != "ACCODA_URL"}
+    made["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{made['PATH']}"
+    made["PYTHONUNBUFFERED"] = "1"
+    return made if url is None else {**made, "ACCODA_URL": url}
+
+
 def run(words: list[str], folder: Path, url: str | None = None) -> str:
-    environment = {key: value for key, value in os.environ.items() if key != "ACCODA_URL"}
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
-    environment["PYTHONUNBUFFERED"] = "1"
-    if url is not None:
-        environment["ACCODA_URL"] = url
-    done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, cwd=folder, env=environment(url), capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -34,9 +36,14 @@ def type_the_example(folder: Path, url: str | None) -> None:
     first, second, *expected = PLAIN[1].splitlines()
     assert run(first.removeprefix("$ ").split(), folder, url) == ""
     words = second.removeprefix("$ ").split()
-    # `timeout` sends SIGTERM, as an operator's `kill` does, and tells the worker's own exit code.
-    printed = run(["timeout", "--preserve-status", "9", *words], folder, url)
-    assert printed.splitlines() == expected
+    options: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(words, cwd=folder, env=environment(url), **options) as worker:
+        assert worker.stdout is not None
+        printed = [worker.stdout.readline().rstrip("\n") for _ in expected]
+        worker.terminate()
+        rest, errors = worker.communicate(timeout=60)
+    assert printed == expected, errors
+    assert (worker.returncode, rest) == (0, ""), errors
 
 
 def test_the_first_example_runs_as_printed_on_sqlite(tmp_path: Path) -> None:

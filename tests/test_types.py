@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parent.parent
 
 GOOD = """
@@ -92,19 +94,25 @@ async def x(n: int) -> None: ...
 """
 
 
-def check(tmp_path: Path, code: str) -> str:
-    file = tmp_path / "example.py"
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """With a cache that both share: to look at the package is most of the work."""
+    return tmp_path_factory.mktemp("types")
+
+
+def check(folder: Path, code: str) -> str:
+    file = folder / "example.py"
     file.write_text(code)
-    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path), str(file)]
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(folder / "cache"), str(file)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=170)
     return done.stdout
 
 
-def test_what_is_right_is_accepted_and_keeps_its_types(tmp_path: Path) -> None:
-    assert "Success" in check(tmp_path, GOOD)
+def test_what_is_right_is_accepted_and_keeps_its_types(folder: Path) -> None:
+    assert "Success" in check(folder, GOOD)
 
 
-def test_what_is_wrong_is_found(tmp_path: Path) -> None:
-    told = check(tmp_path, WRONG)
+def test_what_is_wrong_is_found(folder: Path) -> None:
+    told = check(folder, WRONG)
     lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
     assert lines == {16, 17, 18, 19, 22}, told

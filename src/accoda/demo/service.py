@@ -1,4 +1,4 @@
-"""The HTTP API beside the demo, on the same file, with a worker and two queues of its own to try."""
+"""The dashboard and the HTTP API beside the demo, on the same file, with a worker and queues of its own to try."""
 
 from __future__ import annotations
 
@@ -7,12 +7,27 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from random import Random
+from typing import Any
+
+from msgspec import Struct
 
 from accoda.app import App
+from accoda.clock import SystemClock
+from accoda.demo.deals import Crowd, add_deals
 from accoda.runtime.worker import Worker, WorkerOptions
 
 PORT = 8000
-"""Where the API is, unless somebody is there already."""
+"""Where the dashboard is, unless somebody is there already."""
+ASKED_EVERY = 0.6
+LOOKS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Address(Struct):
+    """Where the dashboard and the API are, and how many changes somebody made there."""
+
+    url: str
+    changes: int = 0
 
 
 def demo_app(url: str) -> App:
@@ -31,37 +46,60 @@ def demo_app(url: str) -> App:
 
 
 @asynccontextmanager
-async def service(url: str) -> AsyncIterator[str]:
-    """Serve the API and run a worker for its queues meanwhile; gives the address."""
+async def service(url: str) -> AsyncIterator[Address]:
+    """Serve the dashboard, run a worker for its queues and let a crowd ask for deals meanwhile."""
     app = demo_app(url)
+    crowd = Crowd(add_deals(app, Random(7)), SystemClock(), Random(8))
     worker = Worker(app, WorkerOptions(name="demo", managed=False))
     await worker.init()
     working = asyncio.create_task(worker.run())
+    asking = asyncio.create_task(_ask(crowd))
     try:
         with _serving(app) as address:
             yield address
     finally:
+        asking.cancel()
         worker.shutdown()
-        await working
+        await asyncio.gather(working, asking, return_exceptions=True)
         await app.close()
 
 
+async def _ask(crowd: Crowd) -> None:
+    while True:
+        await crowd.run_once()
+        await asyncio.sleep(ASKED_EVERY)
+
+
+class _Counting:
+    """Counts the requests that change something: what people do to the demo's jobs is not in its books."""
+
+    def __init__(self, service: Any, address: Address) -> None:
+        self.inner = service
+        self._address = address
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http" and scope["method"] not in LOOKS:
+            self._address.changes += 1
+        await self.inner(scope, receive, send)
+
+
 @contextmanager
-def _serving(app: App) -> Iterator[str]:
+def _serving(app: App) -> Iterator[Address]:
     """The server has a thread and an event loop of its own: the demo's signals are the demo's."""
     from accoda.http import create_service
     from accoda.http.server import Server, configuration, leave_of
 
     listener = _listen(PORT)
     host, port = listener.getsockname()
-    service = create_service(app)
+    address = Address(f"http://{host}:{port}")
+    service = _Counting(create_service(app), address)
     started = threading.Event()
     server = Server(configuration(service), leave=leave_of(service), started=started.set)
     thread = threading.Thread(target=server.run, args=([listener],), name="accoda-demo-http", daemon=True)
     thread.start()
     started.wait(10)
     try:
-        yield f"http://{host}:{port}"
+        yield address
     finally:
         server.should_exit = True
         thread.join(5)

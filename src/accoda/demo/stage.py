@@ -14,6 +14,7 @@ from accoda.clock import Clock
 from accoda.demo.account import Account, take_account
 from accoda.demo.jobs import QUEUE, Producer
 from accoda.demo.journal import Journal
+from accoda.demo.pulse import EVERY
 from accoda.demo.snapshot import Camera, Snapshot
 from accoda.demo.trouble import Caretaker, Crasher
 from accoda.demo.work import Worker
@@ -69,6 +70,7 @@ async def perform(
         tasks.create_task(_every(show_every, picture, closed))
         for worker in stage.workers:
             tasks.create_task(_work(worker, stage.storage, closed))
+            tasks.create_task(_every(EVERY, worker.pulse.beat, closed))
         await _nap(interrupts.first, seconds)
         closing.set()
         await _drain(stage, interrupts.second)

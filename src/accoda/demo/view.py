@@ -74,7 +74,7 @@ def _headline(snapshot: Snapshot, address: str) -> Table:
     line.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
     line.add_column(justify="right", no_wrap=True)
     minutes, seconds = divmod(int(snapshot.elapsed), 60)
-    about = f"API and docs at {address}/docs" if address else "one SQLite file, one producer, three workers"
+    about = f"dashboard at {address}/" if address else "one SQLite file, one producer, three workers"
     text = Text.assemble(("Accoda demo", "bold"), (f"  {about}", "dim"))
     line.add_row(text, f"{snapshot.phase} {minutes}:{seconds:02}")
     return line

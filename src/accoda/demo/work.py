@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from accoda.clock import Clock
 from accoda.demo.jobs import QUEUE, read_work
 from accoda.demo.journal import Event, Journal, What
+from accoda.demo.pulse import Pulse
 from accoda.model import Bury, Done, Job, Outcome, Retry
 from accoda.priority import Priority
 from accoda.storage.protocol import Storage
@@ -53,13 +54,16 @@ class Worker:
         self._clock = clock
         self._journal = journal
         self._pause = pause
+        self.pulse = Pulse(name, storage, clock)
 
     async def run_once(self) -> int:
         """Run one batch; how many jobs it had."""
         jobs = await self._storage.take(QUEUE, BATCH, lease=LEASE, worker=self.name)
         if jobs:
             self._note_waits(jobs)
+            self.pulse.busy = (len(jobs), jobs[0].id, self._clock.now())
             await self._pause(WORK_FOR)
+            self.pulse.busy = None
             await self._settle(jobs)
         return len(jobs)
 
