@@ -24,7 +24,7 @@ from accoda import App, Priority
 from accoda.clock import SystemClock
 from accoda.demo.deals import Crowd, add_deals
 from accoda.http import ServiceOptions
-from accoda.http.security import tokens
+from accoda.http.security import Security, tokens
 from accoda.runtime.worker import Worker, WorkerOptions
 from accoda.testing.service import ServiceRunner
 
@@ -139,7 +139,7 @@ def locked() -> Iterator[str]:
     """The address of a service that asks for a token."""
     app = App("memory://")
     asyncio.run(tokens.create(app.storage, "anna", ["admin"], now=0))
-    with ServiceRunner(app) as service:
+    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security())) as service:
         yield service.url
 
 

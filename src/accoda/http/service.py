@@ -172,7 +172,7 @@ def _narrow_first(resources: Mapping[str, Resource]) -> list[tuple[str, Resource
 async def _nowhere(scope: Scope, receive: Any, send: Any) -> None:
     if scope["type"] != "http":
         return
-    pages = getattr(scope["accoda.service"], "dashboard", None)
+    pages: Any = getattr(scope["accoda.service"], "dashboard", None)
     if hasattr(pages, "nowhere") and not scope["path"].startswith("/api") and _reads_pages(scope):
         await pages.nowhere(scope, send)
         return
