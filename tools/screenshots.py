@@ -159,6 +159,11 @@ def pages(browser: Browser, address: str) -> dict[str, str]:
     first("job-done", "/jobs?queue=emails&state=done", "/jobs/")
     first("schedule", "/schedules", "/schedules/")
     first("demand", "/demands", "/demands/")
+    found["bulk-ask"] = "/bulk?action=retry&which=matching&queue=emails&state=dead"
+    found["replay-ask"] = "/dead/replay?queue=emails"
+    asked = {"action": "priority", "level": "LOW", "filter": {"queue": "imports"}}
+    found["bulk"] = "/bulk/" + page.request.post(address + "/api/v1/jobs/bulk", data=asked).json()["id"]
+    found["nowhere"] = "/nowhere"
     page.close()
     return {name: address + path for name, path in found.items()}
 

@@ -91,6 +91,7 @@ async def run(
         worker = await stage.worker()
     if late is not None:
         await late
+    assert worker.returncode is None, "the last worker died, which nobody had ordered"
     return await what_became(stage, made, kills, each * PROCESSES)
 
 
@@ -113,6 +114,8 @@ async def _kill(stage: Stage, worker: Process, moment: str, rng: random.Random) 
             doom.unlink(missing_ok=True)  # write it anew: the moment may have gone by
             continue
         assert code == -signal.SIGKILL, f"the worker left by itself, with {code}: {stage.errors.read_text()[-2000:]}"
+        # The order may have been written anew while the worker was carrying it out: it was not meant for the next one.
+        doom.unlink(missing_ok=True)
         return moment
     return None
 
