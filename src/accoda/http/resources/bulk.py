@@ -38,7 +38,7 @@ async def start_bulk(call: Call[BulkRequest, Nothing, Nothing]) -> Answer:
     level = None if asked.level is UNSET else asked.level
     bulk.check(asked.action, asked.filter, level)
     if asked.dry_run:
-        return Answer(await bulk.count(call.app, asked.filter, asked.action))
+        return Answer(await bulk.count(call.app, asked.filter, asked.action), 200)
     view = await bulk.start(call.app, asked.action, asked.filter, level, call.who.name)
     return Answer(view, 202, (("location", f"/api/v1/jobs/bulk/{view.id}"),))
 
