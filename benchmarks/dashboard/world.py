@@ -33,8 +33,8 @@ def make_app(url: str) -> App:
     deals = app.demand("deals", cost=5, budget="shop-api", fresh_for=600)
     deals.fetch(_fetch)
     deals.deliver(_deliver)
-    app.every("1h", queue="emails")(_tick)
-    app.cron("0 7 * * MON-FRI", queue="reports", tz="Europe/Rome")(_report)
+    app.every("1h", queue="clean-up")(_tick)
+    app.cron("0 7 * * MON-FRI", queue="newsletter", tz="Europe/Rome")(_report)
     return app
 
 

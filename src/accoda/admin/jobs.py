@@ -87,7 +87,7 @@ async def create_once(
 
 async def page(app: App, filter: JobFilter = EVERY, *, limit: int = 50, cursor: str | None = None) -> Page[JobView]:
     """Jobs that fit, by queue name, state and id. A page may be shorter than `limit` and still have a next one: no more
-    than 2,000 records are looked at for it."""
+    than 1,000 records are looked at for it."""
     return await page_of(app, where_of(app, filter), limit, cursor)
 
 

@@ -13,7 +13,7 @@ from accoda.search.filter import Fits
 from accoda.search.own import kept_by_us
 from accoda.storage.protocol import Store
 
-LOOKED_AT = 2000
+LOOKED_AT = 1000
 """Records that are looked at for one part, however few of them fit its filter."""
 LOOKS = 100
 """Questions to the store for one part: a store of thousands of queues is looked through part by part."""

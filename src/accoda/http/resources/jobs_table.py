@@ -146,7 +146,7 @@ OPERATIONS = (
         group=GROUP,
         summary="List jobs",
         description="By queue, state and id. A page may have fewer items than `limit`, or none, and still have a "
-        "`next`: no request looks at more than 2,000 jobs. The last page has `next` null.",
+        "`next`: no request looks at more than 1,000 jobs. The last page has `next` null.",
         query=jobs.JobsQuery,
         query_example={"queue": "emails", "state": "ready", "limit": 50},
         replies={
