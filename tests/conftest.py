@@ -53,13 +53,23 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+PRISTINE = (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate)
+
+
 @pytest.fixture(autouse=True)
 def untouched_logging() -> Iterator[None]:
-    """Commands configure the logs of the whole process: afterwards they are as they were."""
-    before = (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate)
+    """Commands configure the logs of the whole process: each test begins and ends as if nobody had."""
+    restore_logging()
     yield
-    LOGGER.handlers[:], LOGGER.propagate = before[0], before[2]
-    LOGGER.setLevel(before[1])
+    restore_logging()
+
+
+def restore_logging() -> None:
+    LOGGER.handlers[:], LOGGER.propagate = PRISTINE[0], PRISTINE[2]
+    LOGGER.setLevel(PRISTINE[1])
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.startswith("accoda") and isinstance(logger, logging.Logger):
+            logger.disabled = False
 
 
 @pytest.fixture(autouse=True)

@@ -42,8 +42,10 @@ async def get(app: App, name: str) -> QueueView:
     return QueueView.of(app, name, stats or _EMPTY)
 
 
-async def pause(app: App, name: str, until: float | None = None, who: str = "", note: str = "") -> QueueView:
-    """Hand out nothing of a queue for `until` seconds (None: until `resume`). Running jobs go on.
+async def pause(
+    app: App, name: str, until: float | None = None, who: str = "", note: str = "", *, moment: int | None = None
+) -> QueueView:
+    """Hand out nothing of a queue for `until` seconds, or until a `moment` (neither: until `resume`). What runs goes on.
 
     `who` does it, and a `note` of why, are there for whoever asks why nothing runs.
     """
@@ -54,7 +56,7 @@ async def pause(app: App, name: str, until: float | None = None, who: str = "", 
         raise InvalidInput("note", f"must be at most {LONGEST} characters, not {len(note):,}")
     store = await app.connections.get()
     now = await now_of(store, name)
-    end = None if until is None else now + round(until * 1000)
+    end = moment if until is None else now + round(until * 1000)
     # The note first: one without its pause is seen by nobody, while a pause without its note is a riddle.
     await write_note(store, name, PauseNote(who, note, now, end))
     await store.pause(name, end)

@@ -7,7 +7,6 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Struct, UnsetType, field
 
 from accoda.admin import moments, queues
-from accoda.admin.store import now_of
 from accoda.admin.views import QueueView
 from accoda.errors import InvalidInput
 from accoda.http.call import ANYBODY, Call
@@ -49,12 +48,10 @@ async def pause_queue(call: Call[PauseRequest, Nothing, QueuePath]) -> QueueView
     until, seconds = given(call.body.until), given(call.body.for_)
     if until is not None and seconds is not None:
         raise InvalidInput("for", "give either until or for, not both")
-    if until is not None:
-        left = moments.read("until", until) - await now_of(call.app.storage, call.path.name)
-        seconds = max(0, left) / 1000
+    moment = None if until is None else moments.read("until", until)
     # Where no token is needed nobody knows who it was.
     who = "" if call.who in (ANYBODY, LOCAL) else call.who.name
-    return await queues.pause(call.app, call.path.name, seconds, who, given(call.body.note) or "")
+    return await queues.pause(call.app, call.path.name, seconds, who, given(call.body.note) or "", moment=moment)
 
 
 async def resume_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
