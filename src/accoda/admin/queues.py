@@ -45,7 +45,7 @@ async def get(app: App, name: str) -> QueueView:
 async def pause(
     app: App, name: str, until: float | None = None, who: str = "", note: str = "", *, moment: int | None = None
 ) -> QueueView:
-    """Hand out nothing of a queue for `until` seconds, or until a `moment` (neither: until `resume`). What runs goes on.
+    """Give out nothing of a queue for `until` seconds or until a `moment` (neither: until `resume`). What runs goes on.
 
     `who` does it, and a `note` of why, are there for whoever asks why nothing runs.
     """
