@@ -112,7 +112,7 @@ class Keys:
         keys.press("Enter")
         expect(visit.page).to_have_url(re.compile("queue=keyboard"))
         visit.page.wait_for_load_state()
-        assert visit.ids() == [id]
+        visit.lists(id)
 
     def test_a_dialog_is_opened_and_confirmed_by_keys_and_the_focus_returns(self, visit: Visit, world: World) -> None:
         world.enqueue_many("by-hand", range(2))

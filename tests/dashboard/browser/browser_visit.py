@@ -133,9 +133,18 @@ class Visit:
         expect(self.page.locator("#pulse")).to_have_attribute("data-state", "live", timeout=PATIENCE)
 
     def ids(self) -> list[int]:
-        """The jobs of the list."""
-        links = self.main.locator("tbody tr[data-key] td.id a")
-        return [int(text) for text in links.all_text_contents()]
+        """The jobs of the list, as it is at this moment."""
+        return [int(text) for text in self._links.all_text_contents()]
+
+    def lists(self, *ids: int) -> None:
+        """The list holds these jobs and no other, in any order. An address changes before its page is there."""
+        expect(self._links).to_have_count(len(ids), timeout=PATIENCE)
+        for id in ids:
+            expect(self._links.filter(has_text=re.compile(rf"^\s*{id}\s*$"))).to_have_count(1, timeout=PATIENCE)
+
+    @property
+    def _links(self) -> Locator:
+        return self.main.locator("tbody tr[data-key] td.id a")
 
     # -- looking with the eyes of others
 

@@ -22,19 +22,19 @@ class Jobs:
         page.get_by_label("Queue", exact=True).fill("filtered")
         visit.press("Show")
         expect(page).to_have_url(re.compile(r"queue=filtered"))
-        assert sorted(visit.ids()) == [mine, other]
+        visit.lists(mine, other)
         for label, text in (("Payload field", "customer.id=42"), ("Key", "one"), ("Name", "Invoice")):
             page.get_by_label(label, exact=True).fill(text)
         page.get_by_label("State").select_option("ready")
         page.get_by_label("Priority").select_option("HIGH")
         visit.press("Show")
         expect(page).to_have_url(re.compile(r"field=customer\.id%3D42"))
-        assert visit.ids() == [mine]
+        visit.lists(mine)
         page.reload()
-        assert visit.ids() == [mine]
+        visit.lists(mine)
         expect(page.get_by_label("Payload field")).to_have_value("customer.id=42")
         page.go_back()
-        assert sorted(visit.ids()) == [mine, other]
+        visit.lists(mine, other)
         visit.go("/jobs?queue=orders&error=BankIsClosed")
         expect(visit.main.locator("tbody tr")).to_have_count(1)
         visit.main.get_by_role("link", name="Clear").click()
