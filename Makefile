@@ -19,7 +19,9 @@ servers:  ## the servers that tests start privately, installed where that is pos
 	@tools/install-servers.sh
 
 test: setup servers check  ## every test
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder  # many wait; in the order of tests/conftest.py
+	@# Three processes: many tests wait. In the order of tests/conftest.py. One that fails is run once more and named at
+	@# the end: on a busy machine a server, a browser or a lease of a second may be late.
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fEsR
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
