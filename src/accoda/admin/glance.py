@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from accoda.admin.latest import latest
-from accoda.admin.levels import LEVELS, level_of
 from accoda.admin.views import JobView
 from accoda.model import check_queue
+from accoda.shown.levels import LEVELS, level_of
 
 if TYPE_CHECKING:
     from accoda.app import App

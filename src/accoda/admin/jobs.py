@@ -12,7 +12,6 @@ import msgspec
 from accoda.admin import idempotency
 from accoda.admin.creating import prepare, prepare_one
 from accoda.admin.idempotency import Once, OnceAnswer
-from accoda.admin.levels import LEVELS, new_rank
 from accoda.admin.pages import JobFilter, where_of
 from accoda.admin.pages import page as page_of
 from accoda.admin.queues import SCHEDULES
@@ -22,6 +21,7 @@ from accoda.errors import Conflict, InvalidInput, JobNotFound
 from accoda.model import Enqueued, JobInfo, Rank, check_duration, clean
 from accoda.names import is_system
 from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progress, read_progress
+from accoda.shown.levels import LEVELS, new_rank
 
 if TYPE_CHECKING:
     from accoda.app import App

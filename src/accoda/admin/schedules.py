@@ -11,13 +11,13 @@ from msgspec import Struct
 from accoda import schedules
 from accoda.admin.latest import latest
 from accoda.admin.moments import shown
-from accoda.admin.plain import plain
 from accoda.admin.views import JobView
 from accoda.envelope import Event, unwrap
 from accoda.errors import NotFound
 from accoda.model import STATES, Enqueued, JobInfo
 from accoda.schedules.model import CatchUp, Level, Overlap, Source, State
 from accoda.schedules.secrets import shown as hidden
+from accoda.shown.plain import plain
 
 if TYPE_CHECKING:
     from accoda.app import App

@@ -281,9 +281,9 @@ def _schedule(name: str, given: dict[str, Any]) -> Schedule:
 def _document(app: App, view: ScheduleView) -> dict[str, Any]:
     """A schedule as the HTTP API shows it."""
     from accoda.admin.moments import shown
-    from accoda.admin.plain import plain
     from accoda.schedules.record import plain as fields_of
     from accoda.schedules.secrets import shown as hidden
+    from accoda.shown.plain import plain
 
     told: dict[str, Any] = {} if view.schedule is None else fields_of(view.schedule)
     if view.schedule is not None:

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from accoda.admin.moments import shown
-from accoda.admin.plain import decoded, plain
 from accoda.admin.views import is_system
 from accoda.clock import SystemClock
 from accoda.envelope import unwrap
@@ -31,6 +30,7 @@ from accoda.payload import UnreadablePayload
 from accoda.retry import Limits, describe, give_up
 from accoda.runtime.endings import limits_of, with_call
 from accoda.settings.knobs import QUEUE_KNOBS
+from accoda.shown.plain import decoded, plain
 from accoda.storage.backoff import Backoff
 from accoda.storage.protocol import Store
 

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from accoda.admin import budgets, fetches, jobs, runs, webhooks, why
 from accoda.admin.budgets import BudgetView
-from accoda.admin.levels import LEVELS
 from accoda.admin.queues import SCHEDULES
 from accoda.admin.views import JobView, is_system
 from accoda.dashboard.calls import ActionCall, PageCall, Went
@@ -16,6 +15,7 @@ from accoda.dashboard.pages.asked import Text, id_of, level_of
 from accoda.dashboard.pages.timeline import timeline
 from accoda.dashboard.routes import ActionRoute, PageRoute
 from accoda.errors import JobNotFound
+from accoda.shown.levels import LEVELS
 
 if TYPE_CHECKING:
     from accoda.app import App

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.msgpack import Ext, encode
 
-from accoda.admin.plain import decoded, plain, unreadable
 from accoda.payload import UnreadablePayload
+from accoda.shown.plain import decoded, plain, unreadable
 
 
 def shown(value: Any) -> Any:
