@@ -1,9 +1,12 @@
 """The app: handlers, enqueueing, results, progress, cancelling; through the public API."""
 
 import asyncio
+import concurrent.futures
 import os
+from contextvars import ContextVar
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -21,6 +24,7 @@ from accoda import (
     RetryLater,
     StorageError,
 )
+from accoda.clock import ManualClock
 
 
 class Email(msgspec.Struct):
@@ -412,6 +416,46 @@ def test_the_sync_face_does_the_same(tmp_path: Path) -> None:
     app.sync.close()
 
 
+def test_the_sync_face_raises_what_the_call_raised() -> None:
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    app = App("memory://")
+    with pytest.raises(InvalidInput, match="queue"):
+        app.sync.enqueue("no name", 1)
+    with pytest.raises(concurrent.futures.CancelledError):
+        app.sync.run(cancelled())
+    assert app.sync.enqueue("emails", 1).what == "created"
+    app.sync.close()
+
+
+def test_many_threads_share_the_sync_face_and_each_gets_its_own_answer() -> None:
+    async def echo(number: int) -> tuple[int, str]:
+        await asyncio.sleep(0)
+        return number, who.get()
+
+    def ask(number: int) -> tuple[int, str]:
+        who.set(f"thread {number}")
+        return app.sync.run(echo(number))
+
+    who: ContextVar[str] = ContextVar("who")
+    app = App("memory://")
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        assert list(threads.map(ask, range(200))) == [(number, f"thread {number}") for number in range(200)]
+    app.sync.close()
+
+
+def test_the_sync_face_runs_on_uvloop_where_it_is_installed() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def loop() -> asyncio.AbstractEventLoop:
+        return asyncio.get_running_loop()
+
+    app = App("memory://")
+    assert isinstance(app.sync.run(loop()), uvloop.Loop)
+    app.sync.close()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_the_sync_face_survives_a_fork(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
@@ -451,3 +495,41 @@ async def test_the_storage_connects_on_first_use_and_has_only_its_verbs(app: App
     assert (await app.storage.stats()).queues == {}
     with pytest.raises(AttributeError, match="no 'frobnicate'"):
         app.storage.frobnicate  # type: ignore[attr-defined]  # noqa: B018
+
+
+_SAID: list[dict[str, Any]] = [
+    {},
+    {"priority": Priority.HIGH, "delay": 5, "cost": 3},
+    {"at": 1_900_000_000_000, "keep_for": 60.0},
+    {"name": "Report", "max_attempts": 2, "webhook": "https://example.com/end"},
+]
+
+
+@pytest.mark.parametrize("said", _SAID)
+@pytest.mark.parametrize("made", [{}, {"policy": "aging", "cost": "pages", "keep_for": 9.0, "secret": ("card",)}])
+async def test_jobs_enqueued_together_are_like_jobs_enqueued_one_by_one(
+    said: dict[str, Any], made: dict[str, Any]
+) -> None:
+    app = App("memory://", clock=ManualClock())
+    app.handler("reports", **made)(_read_report)
+    payloads = [{"pages": n, "card": f"4111 {n}"} for n in range(3)]
+    together = await app.enqueue_many("reports", payloads, **said)
+    apart = [await app.enqueue("reports", payload, **said) for payload in payloads]
+    async with app.storage as store:
+        for one, other in zip(together, apart, strict=True):
+            first, second = await store.find(one.id), await store.find(other.id)
+            assert first is not None and second is not None
+            assert msgspec.structs.replace(first, id=second.id) == second
+
+
+async def _read_report(report: dict[str, Any]) -> None:
+    pass
+
+
+async def test_the_payload_that_cannot_be_stored_is_named_wherever_it_stands() -> None:
+    app = App("memory://")
+    for wrong in (0, 1, 4):
+        payloads: list[object] = [object() if n == wrong else n for n in range(5)]
+        with pytest.raises(InvalidInput, match=rf"payloads\[{wrong}\]: cannot be stored.*none was enqueued"):
+            await app.enqueue_many("emails", payloads)
+    assert "emails" not in (await app.storage.stats()).queues

@@ -24,6 +24,7 @@ from accoda.demand.options import DemandOptions
 from accoda.enqueue import EnqueueOptions, Line, new_job, new_jobs
 from accoda.errors import InvalidInput
 from accoda.model import Enqueued, JobInfo, NewJob, check_count, check_queue
+from accoda.priority import strict
 from accoda.runtime.accounts import Accounts
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler, HandlerOptions
@@ -47,6 +48,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///accoda.db"
+PLAIN_LINES = 1000
+"""Queues without a handler here that are remembered: a bound, so that names from outside cannot fill the memory."""
 
 
 class Decorator(Protocol):
@@ -77,6 +80,7 @@ class App:
         self.middleware = tuple(middleware)
         self.connections = Connections(self.url, clock)
         self._lines: dict[str, Line] = {}
+        self._plain_lines: dict[str, Line] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
         self.accounts = Accounts(lambda: self.connections)
 
@@ -179,7 +183,7 @@ class App:
 
     async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
-        store = await self.connections.get()
+        store = self.connections.at_hand() or await self.connections.get()
         return (await store.enqueue([self.new_job(queue, payload, options)]))[0]
 
     async def enqueue_many(
@@ -194,7 +198,9 @@ class App:
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         """The `NewJob` that `enqueue` stores: for `Done(then=[…])`, or to enqueue in a transaction of your own."""
-        return new_job(self._line(queue), payload, self._now(), options)
+        line = self._line(queue)
+        # Nobody asks what time it is for a job of which nothing was said, in a queue that does not age.
+        return new_job(line, payload, self._now() if options or line.policy is not strict else 0, options)
 
     async def result(self, id: int, *, timeout: float | None = None, type: Any = Any) -> Any:
         """Wait until a job is done, and give back what its handler returned (as `type`, if given).
@@ -291,7 +297,14 @@ class App:
 
     def _line(self, queue: str) -> Line:
         handler = self.handlers.get(queue)
-        return handler.line if handler is not None else self._lines.get(queue) or Line(queue)
+        if handler is not None:
+            return handler.line
+        line = self._lines.get(queue) or self._plain_lines.get(queue)
+        if line is None:
+            line = Line(queue)
+            if len(self._plain_lines) < PLAIN_LINES:
+                self._plain_lines[queue] = line
+        return line
 
     def _now(self) -> int:
         return (self.connections.clock or _system).now()

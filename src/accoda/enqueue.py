@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, get_args
 
@@ -57,8 +57,10 @@ class Line(Struct, frozen=True):
 
 def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> NewJob:
     """One job, as told. `now` is only for the rank of an `aging` queue: start times are the storage's."""
-    unknown = options.keys() - EnqueueOptions.__annotations__.keys()
-    if unknown:
+    if not options and not line.secret:
+        return _plain_job(line, payload, now)
+    if not options.keys() <= _OPTIONS:
+        unknown = options.keys() - _OPTIONS
         names = ", ".join(EnqueueOptions.__annotations__)
         raise InvalidInput(min(unknown), f"there is no such option; use {names}")
     delay, at, keep_for = options.get("delay"), options.get("at"), options.get("keep_for")
@@ -85,14 +87,41 @@ def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> N
 def new_jobs(line: Line, payloads: Iterable[object], now: int, options: EnqueueOptions) -> list[NewJob]:
     """A job for each payload, or the error of the first that cannot be one, which says the how manieth it is."""
     jobs: list[NewJob] = []
-    for payload in payloads:
+    more = iter(payloads)
+    for payload in more:
         try:
             jobs.append(new_job(line, payload, now, options))
+            if len(jobs) == 1:
+                _like_the_first(line, jobs, more, options)
         except InvalidInput as error:
             if error.field == "payload":  # the options are the same for all
                 error.args = (f"payloads[{len(jobs)}]: {str(error).removeprefix('payload: ')}; none was enqueued",)
             raise
     return jobs
+
+
+def _plain_job(line: Line, payload: object, now: int) -> NewJob:
+    """A job of which nothing was said: as most are."""
+    return NewJob(
+        line.queue,
+        line.encode(payload),
+        rank=_NORMAL if line.policy is strict else line.policy(Priority.NORMAL, now),
+        cost=line.cost if type(line.cost) is int else cost_of(line.cost, payload),
+        keep_for=line.keep_for,
+    )
+
+
+def _like_the_first(line: Line, jobs: list[NewJob], payloads: Iterator[object], options: EnqueueOptions) -> None:
+    """Add a job for each payload, with what was said of the first one: it is the same for all but data and cost."""
+    first, encode, extras = jobs[0], line.encode, _extras(line, options)
+    fixed = first.cost if "cost" in options or type(line.cost) is int else None
+    queue, rank, delay, start_at, keep_for = first.queue, first.rank, first.delay, first.start_at, first.keep_for
+    if first.key is not None or first.waiter is not None or first.on_duplicate != "keep":
+        return  # no two of these are alike
+    for payload in payloads:
+        data = encode(payload) if extras is NOTHING else wrap(encode(payload), extras)
+        cost = cost_of(line.cost, payload) if fixed is None else fixed
+        jobs.append(NewJob(queue, data, rank=rank, delay=delay, start_at=start_at, cost=cost, keep_for=keep_for))
 
 
 def cost_of(cost: Cost, payload: object) -> int:
@@ -138,6 +167,8 @@ def _hook(given: object) -> Hook:
 
 
 def _level(priority: object) -> Priority:
+    if type(priority) is Priority:
+        return priority
     try:
         return Priority(priority)  # type: ignore[arg-type]
     except ValueError:
@@ -145,4 +176,6 @@ def _level(priority: object) -> Priority:
         raise InvalidInput("priority", f"must be one of {names}, not {priority!r}") from None
 
 
+_NORMAL = strict(Priority.NORMAL, 0)
+_OPTIONS = EnqueueOptions.__annotations__.keys()
 _EXTRAS = frozenset({"name", "max_attempts", "webhook"})

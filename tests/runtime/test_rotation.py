@@ -1,11 +1,13 @@
-"""Whose turn it is: round robin, sleeping queues, limits; and the one wait for all that sleep."""
+"""Whose turn it is: round robin, sleeping queues, limits; and the waits for those that sleep."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from accoda import ManualClock, NewJob, StorageUnavailable
-from accoda.runtime.rotation import Rotation, Sleeper
+from accoda.runtime.rotation import Rotation
+from accoda.runtime.sleeper import Sleeper
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.observed import Call, Observed
 
@@ -84,7 +86,62 @@ async def test_fifty_empty_queues_wait_in_one_call() -> None:
         await rotation.rest()
     assert rotation.pick() == "q7"  # only the one that has a job was woken
     assert rotation.pick() is None
-    assert [call.verb for call in calls] == ["enqueue", "wait", "stats"]
+    # The wait has ended; seven looks say in which eight it is, and eight in which queue.
+    assert [call.verb for call in calls] == ["enqueue", "wait", *["wait"] * 15]
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
+
+
+async def test_a_job_for_one_of_a_thousand_queues_disturbs_only_those_that_sleep_beside_it() -> None:
+    waited: list[list[str]] = []
+
+    class Watched(MemoryStorage):
+        async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+            waited.append(list(queues))
+            return await super().wait(queues, timeout)
+
+    names = [f"q{n}" for n in range(1000)]
+    store, rotation = Watched(), Rotation(names)
+    for name in names:
+        rotation.report(name, 10, 0)
+    sleeper = asyncio.create_task(Sleeper(rotation, store).run())
+    await asyncio.sleep(0.05)
+    assert sorted(waited, key=lambda each: names.index(each[0])) == [names[n : n + 64] for n in range(0, 1000, 64)]
+    waited.clear()
+    await store.enqueue([NewJob("q70")])
+    async with asyncio.timeout(5):
+        await rotation.rest()
+    assert rotation.pick() == "q70" and rotation.pick() is None
+    await store.take("q70", 1)
+    rotation.report("q70", 10, 0)
+    await asyncio.sleep(0.05)
+    assert {name for each in waited for name in each} == set(names[64:128])
+    sleeper.cancel()
+    await asyncio.gather(sleeper, return_exceptions=True)
+
+
+async def test_where_somebody_was_faster_nobody_is_woken_and_the_next_job_is_heard() -> None:
+    class Slow(MemoryStorage):
+        """Another worker takes the job as soon as the wait has ended."""
+
+        async def wait(self, queues: Sequence[str], timeout: float) -> bool:
+            found = await super().wait(queues, timeout)
+            if timeout:
+                await self.take("a", 1)
+            return found
+
+    store, rotation = Slow(), Rotation("abc")
+    for name in "abc":
+        rotation.report(name, 10, 0)
+    sleeper = asyncio.create_task(Sleeper(rotation, store).run())
+    await asyncio.sleep(0.01)
+    await store.enqueue([NewJob("a")])
+    await asyncio.sleep(0.02)
+    assert rotation.asleep() == ["a", "b", "c"]
+    await store.enqueue([NewJob("b")])
+    async with asyncio.timeout(5):
+        await rotation.rest()
+    assert rotation.pick() == "b"
     sleeper.cancel()
     await asyncio.gather(sleeper, return_exceptions=True)
 
@@ -112,7 +169,7 @@ async def test_a_store_that_cannot_wait_is_asked_again_later(caplog: pytest.LogC
 
     rotation = Rotation("a")
     rotation.report("a", 10, 0)
-    await Sleeper(rotation, Broken()).run_once()
+    await Sleeper(rotation, Broken()).run_once(rotation.dormitories[0])
     assert "trying again soon: away" in caplog.text
     assert rotation.pick() == "a"
 

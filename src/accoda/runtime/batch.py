@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from itertools import repeat
 from typing import Any, Generic, TypeVar, Unpack
+
+from msgspec import Struct
 
 from accoda.enqueue import EnqueueOptions
 from accoda.envelope import unwrap
@@ -18,17 +21,16 @@ T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
 
 
-class Running(Generic[T]):
-    """A job while it runs, with its payload decoded."""
+class Running(Struct, Generic[T], eq=False):
+    """A job while it runs, with its payload decoded.
 
-    __slots__ = ("batch", "job", "payload", "told_at")
+    `told_at` is when (`time.monotonic`) its progress was last stored.
+    """
 
-    def __init__(self, job: Job, payload: T, batch: Batch[T]) -> None:
-        self.job = job
-        self.payload = payload
-        self.batch = batch
-        self.told_at = 0.0
-        """When (`time.monotonic`) its progress was last stored."""
+    job: Job
+    payload: T
+    batch: Batch[T]
+    told_at: float = 0.0
 
     @property
     def id(self) -> int:
@@ -92,9 +94,13 @@ class Batch(Generic[T]):
     retried by the queue's rule when it raises.
     """
 
+    _running: list[Running[T]] | None = None
+
     def __init__(self, queue: str, jobs: Sequence[Job], payloads: Sequence[T], make_job: MakeJob) -> None:
         self.queue = queue
-        self.jobs = [Running(job, payload, self) for job, payload in zip(jobs, payloads, strict=True)]
+        self.taken = jobs
+        """The jobs as they were taken."""
+        self._payloads = payloads
         self.results: dict[int, Result] = {}
         self.lost: set[int] = set()
         self.settled: set[int] = set()
@@ -102,22 +108,47 @@ class Batch(Generic[T]):
         """The moment (milliseconds) at which the handler's `timeout` is over; None without one."""
         self.stopping = False
         """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
+        self.plain = False
+        """Whether it is known that all its jobs are on their first run and none has an envelope."""
         self.notes: Notes | None = None
         self.loose: list[NewJob] = []
         self._then: dict[int, list[NewJob]] = {}
         self._make_job = make_job
 
+    @property
+    def jobs(self) -> list[Running[T]]:
+        """The jobs with their payloads: always the same objects, made when somebody first asks for them."""
+        # The keeper's thread may ask while the worker's asks or forgets. One look, and `setdefault` is one atomic step:
+        # of two who ask for the first time, both get what one of them has made.
+        found = self._running
+        return found if found is not None else vars(self).setdefault("_running", list(self._each()))
+
+    def passing(self) -> Iterator[Running[T]]:
+        """The jobs one after the other, for one who needs each of them only once: nothing is kept of them."""
+        found = self._running
+        return self._each() if found is None else iter(found)
+
+    def forget(self) -> None:
+        """The batch is over. It knows its jobs and they know it: a ring, and only the collector would find it.
+
+        Whoever still has the batch in hand may go on asking for its jobs: they are made anew.
+        """
+        vars(self).pop("_running", None)
+
+    def _each(self) -> Iterator[Running[T]]:
+        return map(Running, self.taken, self._payloads, repeat(self))
+
     def __iter__(self) -> Iterator[Running[T]]:
         return iter(self.jobs)
 
     def __len__(self) -> int:
-        return len(self.jobs)
+        return len(self.taken)
 
     def __getitem__(self, index: int) -> Running[T]:
         return self.jobs[index]
 
     def __repr__(self) -> str:
-        return f"<batch of {len(self.jobs)} jobs of {self.queue}>"
+        return f"<batch of {len(self.taken)} jobs of {self.queue}>"
 
     @property
     def budget(self) -> Notes:
@@ -169,18 +200,30 @@ class Batch(Generic[T]):
         """Enqueue this in the step in which the job is done."""
         self._then.setdefault(job.id, []).append(follow_up)
 
-    def result_of(self, job: Running[T]) -> Result | None:
+    def result_of(self, job: Running[T] | Job) -> Result | None:
         """What is known of a job so far, with its follow-ups; None while nothing was said."""
-        result = self.results.get(job.job.id)
+        result = self.results.get(job.id)
         if self._then and isinstance(result, Finished) and (then := self._then.get(job.id)):
             return Finished(result.result, (*result.then, *then))
         return result
 
+    def all_plain(self) -> bool:
+        """Whether every job went well and left nothing, so that there is nothing to decide. False: look at each."""
+        results = self.results
+        return (
+            self.plain
+            and not self._then
+            and not self.settled
+            and len(results) == len(self.taken)
+            and list(results.values()).count(PLAIN) == len(results)
+        )
+
     def finish(self, error: BaseException | None = None) -> None:
         """The handler returned (or raised `error`): say so of every job of which nothing was said yet."""
-        result = PLAIN if error is None else Failed(error)
-        for job in self.jobs:
-            self.results.setdefault(job.job.id, result)
+        if len(self.results) < len(self.taken):
+            result = PLAIN if error is None else Failed(error)
+            for job in self.taken:
+                self.results.setdefault(job.id, result)
         if error is not None:
             self.loose.clear()
 

@@ -46,11 +46,11 @@ class Bill:
         self._refusals: set[int] = set()
 
     def add(self, batch: Batch[Any]) -> None:
-        for job in batch:
+        for job in batch.taken:
             self._batches[job.id] = batch
 
     def begin(self, batch: Batch[Any], now: int) -> None:
-        for job in batch:
+        for job in batch.taken:
             self._began[job.id] = now
 
     def end(self, outcome: Outcome, now: int) -> Usage | None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from accoda.enqueue import EnqueueOptions
 from accoda.envelope import MARK
 from accoda.errors import RetryLater, WorkerStopped
-from accoda.model import Bury, Done, Job, JobInfo, NewJob, Outcome, Retry
+from accoda.model import Bury, Done, Job, JobInfo, NewJob, Outcome, Refused, Retry
 from accoda.payload import UnreadablePayload
 from accoda.priority import Priority
 from accoda.retry import PLAIN, Failed, Limits, Result, decide, describe, give_up
@@ -17,12 +19,22 @@ from accoda.runtime.endings import limits_of, with_call
 from accoda.runtime.events import HandlerStats
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import Runner
-from accoda.settings import Settings
+from accoda.settings import Settings, Snapshot
 
 FOLLOW_UPS = 1000
 """How many follow-ups are settled in one call, unless one job alone has more."""
 URGENT_SCORE = 20.0
 """The score up to which a demand's job counts as urgent."""
+
+
+class Terms(Struct, frozen=True):
+    """What the settings say of a queue, as of one snapshot of them."""
+
+    snapshot: Snapshot
+    batch_size: int
+    lease: float
+    timeout: float | None
+    limits: Limits
 
 
 class Desk:
@@ -35,6 +47,7 @@ class Desk:
         self.number = handler.options.number
         self._settings = settings
         self._careful = False
+        self._last_terms: Terms | None = None
 
     @property
     def all_at_once(self) -> bool:
@@ -42,18 +55,38 @@ class Desk:
         return self.handler.takes_batch or self.handler.options.run_in == "loop"
 
     @property
+    def terms(self) -> Terms:
+        """The settings of this moment. A change of theirs is a new snapshot, so one look tells whether they changed."""
+        known = self._last_terms
+        if known is None or known.snapshot is not self._settings.current:
+            known = self._last_terms = self._read_terms()
+        return known
+
+    def _read_terms(self) -> Terms:
+        snapshot, said = self._settings.current, self.handler.options
+
+        def found(knob: str, code: object) -> Any:
+            return snapshot.queue(self.queue, knob, code, self.number).value
+
+        return Terms(
+            snapshot,
+            batch_size=found("batch_size", said.batch),
+            lease=found("visibility_timeout", said.lease),
+            timeout=found("timeout", said.timeout),
+            limits=Limits(said.retry, found("max_attempts", said.max_attempts), found("max_crashes", said.max_crashes)),
+        )
+
+    @property
     def batch_size(self) -> int:
-        if self._careful:
-            return 1
-        return self._setting("batch_size", self.handler.options.batch)  # type: ignore[no-any-return]
+        return 1 if self._careful else self.terms.batch_size
 
     @property
     def lease(self) -> float:
-        return self._setting("visibility_timeout", self.handler.options.lease)  # type: ignore[no-any-return]
+        return self.terms.lease
 
     @property
     def timeout(self) -> float | None:
-        return self._setting("timeout", self.handler.options.timeout)  # type: ignore[no-any-return]
+        return self.terms.timeout
 
     @property
     def budgets(self) -> tuple[str, ...]:
@@ -77,13 +110,12 @@ class Desk:
 
     @property
     def keep_dead_for(self) -> float | None:
-        return self._setting("keep_dead_for", self.handler.options.keep_dead_for)  # type: ignore[no-any-return]
+        code = self.handler.options.keep_dead_for
+        return self._settings.queue(self.queue, "keep_dead_for", code, self.number).value  # type: ignore[no-any-return]
 
     @property
     def limits(self) -> Limits:
-        options = self.handler.options
-        max_attempts = self._setting("max_attempts", options.max_attempts)
-        return Limits(options.retry, max_attempts, self._setting("max_crashes", options.max_crashes))
+        return self.terms.limits
 
     def open_batches(self, jobs: Sequence[Job]) -> tuple[list[Batch[Any]], list[Outcome]]:
         """The jobs as batches to be run one after the other, and the burials of those that must not run.
@@ -92,6 +124,16 @@ class Desk:
         its crashes it runs alone. Those that lost the most leases run last, when the others are settled. So a poison
         job takes no good one down with it, and a worker that was killed from outside costs its jobs little.
         """
+        plain = self.handler.codec.open_plain(jobs)
+        if plain is not None:
+            self._careful = False
+            batch = Batch(self.queue, jobs, plain, self._new_job)
+            batch.plain = True
+            return [batch], []
+        return self._sort_out(jobs)
+
+    def _sort_out(self, jobs: Sequence[Job]) -> tuple[list[Batch[Any]], list[Outcome]]:
+        """`open_batches`, where some of the jobs are not as nearly all are."""
         limits = self.limits
         buried: list[Outcome] = []
         healthy: list[Job] = []
@@ -129,17 +171,19 @@ class Desk:
         """Take jobs one by one until one comes that lost no lease: what is taken beside a suspect only goes back."""
         self._careful = True
 
-    def outcomes(self, batch: Batch[Any], jobs: Sequence[Running[Any]]) -> list[Outcome]:
+    def outcomes(self, batch: Batch[Any]) -> list[Outcome]:
         """What becomes of jobs of a batch of which something was said, but for those that are settled already."""
+        if batch.all_plain():
+            return [Done(job.lease) for job in batch.taken]
         limits = self.limits
         found: list[Outcome] = []
-        for job in jobs:
+        for job in batch.taken:
             result = batch.result_of(job)
-            if result is None or (batch.settled and job.job.id in batch.settled):
+            if result is None or (batch.settled and job.id in batch.settled):
                 continue
             # Nearly all went well and left nothing: nothing to decide.
-            outcome = Done(job.job.lease) if result is PLAIN else decide(job.job, result, limits_of(job.job, limits))
-            found.append(self.ending(job.job, outcome))
+            outcome = Done(job.lease) if result is PLAIN else decide(job, result, limits_of(job, limits))
+            found.append(self.ending(job, outcome))
         return found
 
     def decide(self, job: Running[Any], result: Result) -> Outcome:
@@ -157,9 +201,6 @@ class Desk:
     def _new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         return self.handler.app.new_job(queue, payload, options)
 
-    def _setting(self, knob: str, code: object) -> Any:
-        return self._settings.queue(self.queue, knob, code, self.number).value
-
 
 def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bool:
     """Let the first `Done` carry a batch's follow-ups; False: there is none that could."""
@@ -168,6 +209,11 @@ def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bo
             outcomes[index] = Done(outcome.lease, (*outcome.then, *follow_ups), outcome.result, outcome.waiters)
             return True
     return False
+
+
+def all_lost(outcomes: Sequence[Outcome]) -> list[Refused]:
+    """The answer of a store that applied none of them."""
+    return [Refused(outcome.lease, "lost") for outcome in outcomes]
 
 
 def portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
@@ -184,13 +230,14 @@ def portions(outcomes: list[Outcome]) -> list[list[Outcome]]:
     return parts
 
 
-def summary(batch: Batch[Any], outcomes: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
+def summary(batch: Batch[Any], done: int, failed: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
     """Settled jobs of a batch in numbers. A retry that the handler asked for is no error."""
-    failed = [outcome for outcome in outcomes if not isinstance(outcome, Done)]
+    if not failed:
+        return HandlerStats(processed=done, lost=lost, duration=duration)
     errors = [result.error for outcome in failed if isinstance(result := batch.results.get(outcome.lease.id), Failed)]
     errors = [error for error in errors if not isinstance(error, (RetryLater, WorkerStopped))]
     return HandlerStats(
-        processed=len(outcomes) - len(failed),
+        processed=done,
         errors=len(errors),
         retried=sum(isinstance(outcome, Retry) for outcome in failed),
         buried=sum(isinstance(outcome, Bury) for outcome in failed),

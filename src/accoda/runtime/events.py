@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -68,23 +67,25 @@ class Audience:
 
     def batch_started(self, queue: str, number: int | None, jobs: int) -> None:
         for monitor in self._monitors:
-            with _guarded(monitor):
+            try:
                 monitor.batch_started(queue, number, jobs)
+            except Exception:
+                _complain(monitor)
 
     def batch_ended(self, report: BatchReport) -> None:
         for monitor in self._monitors:
-            with _guarded(monitor):
+            try:
                 monitor.batch_ended(report)
+            except Exception:
+                _complain(monitor)
 
     def processors_changed(self, running: int) -> None:
         for monitor in self._monitors:
-            with _guarded(monitor):
+            try:
                 monitor.processors_changed(running)
+            except Exception:
+                _complain(monitor)
 
 
-@contextmanager
-def _guarded(monitor: Monitor) -> Iterator[None]:
-    try:
-        yield
-    except Exception:
-        log.exception("%r failed; the work goes on", monitor)
+def _complain(monitor: Monitor) -> None:
+    log.exception("%r failed; the work goes on", monitor)

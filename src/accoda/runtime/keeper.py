@@ -58,7 +58,7 @@ class Held:
 
 def beat(leases: Iterable[float]) -> float:
     """How long to sleep between two looks at leases of these lengths."""
-    return min(BEAT, min(leases) / 4)
+    return min(BEAT, min(leases, default=math.inf) / 4)
 
 
 def is_due(held: Held, now: float) -> bool:
@@ -224,16 +224,14 @@ class Keeper:
                 self._wake.clear()
                 self._covers = math.inf  # see `hold`
                 held = self._held.copy()
-                if not held:
-                    await self._wake.wait()
-                    continue
-                pause = beat(one.lease for one in held)
+                # Also while nothing is held it looks once in a beat: so nobody has to ring for a batch of usual leases,
+                # which would cost a job that comes to an idle worker more than its own run.
+                pause = beat([one.lease for one in held])
                 self._covers = 4 * pause
-                # Even if all that is held was let go meanwhile, it sleeps one beat more before it wants to be woken
-                # again: a busy worker rings at most once in a beat, not for each batch.
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self._wake.wait(), pause)
-                await self.run_once(time.monotonic())
+                if self._held:
+                    await self.run_once(time.monotonic())
         finally:
             await self._drop()
 

@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from accoda.model import Stats
 from accoda.runtime.logs import LogMonitor
+from accoda.runtime.loops import fast_loop
 from accoda.runtime.worker import Worker, WorkerOptions
 from accoda.settings import Settings
 
@@ -55,7 +56,7 @@ class ProcessOptions(Struct, frozen=True, kw_only=True):
 def run_process(app: App, options: ProcessOptions) -> int:
     """Run a worker in this process until it is told to leave; the exit code."""
     settings = Settings.load(options.settings_files or None, worker=options.name, overrides=options.overrides)
-    with asyncio.Runner(loop_factory=_fast_loop()) as runner, ExitStack() as stack:
+    with asyncio.Runner(loop_factory=fast_loop) as runner, ExitStack() as stack:
         return runner.run(_main(app, options, settings, stack))
 
 
@@ -192,12 +193,3 @@ def _metrics(options: ProcessOptions, settings: Settings) -> Metrics | None:
 
 def _readiness(worker: Worker) -> Callable[[], tuple[bool, str]]:
     return lambda: (worker.ready, worker.problem or "the worker is stopping")
-
-
-def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """uvloop, where it is installed."""
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        return None
-    return uvloop.new_event_loop

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
 from accoda.model import Done, Job, Outcome, Refused, Retry
 from accoda.runtime.batch import Batch
-from accoda.runtime.desk import Desk, portions, summary, with_follow_ups
+from accoda.runtime.desk import Desk, all_lost, portions, summary, with_follow_ups
 from accoda.runtime.events import BatchReport, HandlerStats
 from accoda.runtime.heartbeat import ProcessorState
 from accoda.runtime.keeper import Held
@@ -91,12 +91,16 @@ class Processor:
     async def run_once(self, desk: Desk) -> None:
         """One turn: settle what the last one left, take a batch, run it."""
         started = time.monotonic()
-        await self._step_up()
+        caution = self.room.caution
+        if caution.turn is not None:
+            await self._step_aside()
+        # No await between the look and the entry: whoever gains the turn from here on sees this hand.
+        caution.hands.add(self)
         jobs = await self._exchange(desk)
         if not jobs:
-            self.room.caution.put_down(self)
+            caution.put_down(self)
             return
-        if not await self._prepare(desk, jobs):
+        if desk.handler.rites is not None and not await self._prepare(desk.handler.rites, jobs):
             if self.room.purse is not None:
                 self.room.purse.forget(jobs)
             return
@@ -110,7 +114,7 @@ class Processor:
             if self.room.aborted:
                 for one in held:
                     one.batch.finish(WorkerStopped("the worker stopped"))
-            elif desk.is_suspect(held[0].batch[0].job):
+            elif desk.is_suspect(held[0].batch.taken[0]):
                 await self._run_alone(desk, held, started)
                 return
             await self._run(desk, held.pop(0), started)
@@ -119,7 +123,7 @@ class Processor:
         """Stop what runs: the handler is interrupted, and its jobs go back."""
         if self._running is not None:
             batch = self._running.batch
-            self._running.desk.runner.stop(batch, [job.id for job in batch], error)
+            self._running.desk.runner.stop(batch, [job.id for job in batch.taken], error)
 
     def tell_stopping(self) -> None:
         """Let the handler know that the worker was asked to stop."""
@@ -134,7 +138,7 @@ class Processor:
         carry = self._running
         if carry is None or carry.desk.handler.takes_batch:
             return
-        outcomes = carry.desk.outcomes(carry.batch, carry.batch.jobs)
+        outcomes = carry.desk.outcomes(carry.batch)
         if outcomes:
             # Marked as settled only when the store has answered: until then the keeper must hold their leases. The
             # batch may end meanwhile; it waits for this, so no outcome is sent twice.
@@ -154,17 +158,13 @@ class Processor:
         carry = self._running
         if carry is None:
             return ProcessorState()
-        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch[0].id, carry.since)
+        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch.taken[0].id, carry.since)
 
-    async def _step_up(self) -> None:
-        """Have a hand free for a take. While another processor has a turn to itself, hold nothing."""
-        caution = self.room.caution
-        if caution.turn is not None:
-            await self._settle_carry()
-            caution.put_down(self)
-            await caution.wait()
-        # No await between the look and the entry: whoever gains the turn from here on sees this hand.
-        caution.hands.add(self)
+    async def _step_aside(self) -> None:
+        """While another processor has a turn to itself, hold nothing."""
+        await self._settle_carry()
+        self.room.caution.put_down(self)
+        await self.room.caution.wait()
 
     def _step_back(self) -> None:
         self.room.caution.put_down(self)
@@ -196,7 +196,7 @@ class Processor:
         Neither waits for the other: storages put them into one round trip, or one transaction. The order does not
         matter, since they are about different jobs.
         """
-        settling = None if self._carry is None else asyncio.ensure_future(self._settle_carry())
+        settling = None if self._carry is None else asyncio.get_running_loop().create_task(self._settle_carry())
         try:
             if self.room.purse is not None and desk.budgets:
                 jobs = await self._take_paid(self.room.purse, desk, settling)
@@ -229,7 +229,7 @@ class Processor:
         batch = held.batch
         carry = self._running = Carry(desk, batch, held, started)
         carry.since = self.room.clock.now()
-        carry.waited = max(0.0, (carry.since - batch[0].job.start_time) / 1000)
+        carry.waited = max(0.0, (carry.since - batch.taken[0].start_time) / 1000)
         timeout = desk.timeout
         if timeout is not None:
             # Jobs that run one after the other in a thread or process have the timeout each.
@@ -265,19 +265,22 @@ class Processor:
         if carry is None:
             return
         try:
-            outcomes = await carry.outcomes()
+            outcomes = carry.desk.outcomes(carry.batch) if carry.flushed is None else await carry.outcomes()
             if self.room.purse is not None and carry.batch.notes is not None:
                 await self._pay(self.room.purse, outcomes)
             # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
-            follow = await self._enqueue_loose(carry.batch, outcomes)
-            refused = await self._end(carry.desk, outcomes) if follow else _lost(outcomes)
+            if carry.batch.loose and not await self._enqueue_loose(carry.batch, outcomes):
+                refused = all_lost(outcomes)
+            else:
+                refused = await self._end(carry.desk, outcomes)
         finally:
             self.room.keeper.let_go(carry.held)
         self._report(carry, outcomes, refused, whole=True)
+        carry.batch.forget()
 
     async def _enqueue_loose(self, batch: Batch[Any], outcomes: list[Outcome]) -> bool:
         """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
-        if not batch.loose or with_follow_ups(outcomes, batch.loose):
+        if with_follow_ups(outcomes, batch.loose):
             return True
         return await self._insist("enqueue follow-ups", lambda: self.room.store.enqueue(batch.loose)) is not None
 
@@ -291,11 +294,8 @@ class Processor:
         if lines:
             await self._insist("log the use of tokens", lambda: self.room.store.enqueue(lines))
 
-    async def _prepare(self, desk: Desk, jobs: list[Job]) -> bool:
+    async def _prepare(self, rites: Rites, jobs: list[Job]) -> bool:
         """Let the queue's rites look at the jobs of a take. False: the store will not have it, and the leases end."""
-        rites = desk.handler.rites
-        if rites is None:
-            return True
         what = "read what the jobs need"
         return await self._insist(what, lambda: _done(rites.opening(self.room.store, jobs))) is not None
 
@@ -308,7 +308,7 @@ class Processor:
         while outcomes:
             ready = await self._insist("read the waiters", partial(self._endings, rites, outcomes))
             if ready is None:
-                return refused + _lost(outcomes)
+                return refused + all_lost(outcomes)
             answer = [refusal for part in portions(ready) for refusal in await self._settle(part)]
             grown = {refusal.lease for refusal in answer if refusal.why == "grown"}
             refused += [refusal for refusal in answer if refusal.why != "grown"]
@@ -328,7 +328,7 @@ class Processor:
         if refused is not None:
             return refused
         if len(outcomes) == 1 or self.room.aborted:
-            return _lost(outcomes)
+            return all_lost(outcomes)
         # The store will not have one of them (a damaged job, perhaps): that must not keep the others from their end.
         return [refusal for outcome in outcomes for refusal in await self._settle([outcome])]
 
@@ -337,7 +337,7 @@ class Processor:
 
         `call` looks up the room's store each time: the worker may have connected anew since, and closed the old one.
         """
-        trouble = Backoff(0.2, 2.0)
+        trouble: Backoff | None = None
         while True:
             try:
                 return await call()
@@ -346,6 +346,7 @@ class Processor:
                     log.error("cannot %s: %s; the leases will end", what, error)
                     return None
                 log.warning("cannot %s, trying again soon: %s", what, error)
+                trouble = trouble or Backoff(0.2, 2.0)
                 await trouble.nap()
             except AccodaError:
                 log.exception("the store refused to %s; the leases will end", what)
@@ -361,7 +362,7 @@ class Processor:
         self.room.audience.batch_ended(report)
 
     async def _give_back(self, others: list[Held]) -> None:
-        leases = [job.job.lease for held in others for job in held.batch]
+        leases = [job.lease for held in others for job in held.batch.taken]
         back: list[Outcome] = [Retry(lease, reason=ALONE) for lease in leases]
         if self.room.purse is not None:
             await self._pay(self.room.purse, back)
@@ -370,29 +371,27 @@ class Processor:
             self.room.keeper.let_go(held)
 
     def _report(self, carry: Carry, outcomes: list[Outcome], refused: list[Refused], *, whole: bool = False) -> None:
-        lost = {refusal.lease.id for refusal in refused}
-        kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
-        carry.batch.lost |= lost
+        kept, lost = outcomes, {refusal.lease.id for refusal in refused}
+        if lost:
+            kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
+            carry.batch.lost |= lost
+        failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
         self.room.jobs_run += len(outcomes)
         report = BatchReport(
             carry.desk.queue,
             carry.desk.number,
             len(outcomes),
-            summary(carry.batch, kept, len(lost), carry.duration if whole else 0.0),
+            summary(carry.batch, len(kept) - len(failed), failed, len(lost), carry.duration if whole else 0.0),
             time.monotonic() - carry.started if whole else 0.0,
             carry.waited,
-            tuple(outcome for outcome in kept if not isinstance(outcome, Done)),
+            failed,
             carry.desk.all_at_once,
         )
         self.room.audience.batch_ended(report)
-        if report.failed:
-            self.room.attempts.note(carry, report.failed, self.room.clock.now())
+        if failed:
+            self.room.attempts.note(carry, failed, self.room.clock.now())
 
 
 async def _done(call: Awaitable[None]) -> bool:
     await call
     return True
-
-
-def _lost(outcomes: list[Outcome]) -> list[Refused]:
-    return [Refused(outcome.lease, "lost") for outcome in outcomes]

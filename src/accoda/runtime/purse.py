@@ -99,7 +99,7 @@ class Purse:
 
     def open(self, batch: Batch[Any]) -> None:
         """A batch of jobs that were paid for is about to be run."""
-        bill = self._bills.get(batch[0].id)
+        bill = self._bills.get(batch.taken[0].id)
         if bill is not None:
             # The steady clock is read in the handler's thread; only this line looks at the storage's.
             self._ahead = self._clock.guess() - time.monotonic() * 1000
@@ -108,7 +108,7 @@ class Purse:
 
     def begin(self, batch: Batch[Any]) -> None:
         """Its handler is called: from now on its jobs may spend."""
-        bill = self._bills.get(batch[0].id)
+        bill = self._bills.get(batch.taken[0].id)
         if bill is not None:
             bill.begin(batch, self._clock.guess())
 

@@ -68,4 +68,4 @@ class Carry:
         """
         if self.flushed is not None:
             await self.flushed.wait()
-        return self.desk.outcomes(self.batch, self.batch.jobs)
+        return self.desk.outcomes(self.batch)

@@ -1,7 +1,8 @@
 """Which queue a free processor serves next: round robin over the queues that may have jobs.
 
-A queue is *awake* while it may have jobs, and *asleep* once a take found fewer than it asked for. All queues that sleep
-wait together in one `wait` of the storage, so fifty empty queues cost as much as one.
+A queue is *awake* while it may have jobs, and *asleep* once a take found fewer than it asked for. Those that sleep wait
+together, a dormitory of up to 64 in one `wait` of the storage: fifty empty queues cost as much as one, and a job for
+one of a thousand disturbs those in its dormitory only.
 
             take found fewer than asked
     awake ─────────────────────────────► asleep ──wait──► woken ──pick──► probed
@@ -17,25 +18,18 @@ and is left out of it. A timer, or tokens that came back, make it *woken*.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from typing import Any
 
 from accoda.clock import Cancel, Clock
-from accoda.errors import StorageError
-from accoda.storage.backoff import Backoff
-from accoda.storage.protocol import Storage
 
-WAIT = 60.0
-"""Seconds that one `wait` of the storage lasts at most."""
+DORMITORY = 64
+"""Queues that wait together at most."""
 SOON = 0.002
 """Seconds before a queue that just gave jobs joins the common wait: most often its processor is back sooner."""
 SHORTEST_HOLD = 5
 """Milliseconds that a queue is held at least."""
-
-log = logging.getLogger("accoda.worker")
 
 
 class _Sleep(Enum):
@@ -46,10 +40,34 @@ class _Sleep(Enum):
     HELD = 4
 
 
-class _Line:
-    __slots__ = ("busy", "cap", "limit", "state", "timer")
+class Dormitory:
+    """Queues that sleep together. `fell_asleep`: one more sleeps, and wants to be waited for."""
 
     def __init__(self) -> None:
+        self.lines: dict[str, _Line] = {}
+        self.fell_asleep = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
+
+    def asleep(self) -> list[str]:
+        """The queues that wait together."""
+        return [queue for queue, line in self.lines.items() if line.state is _Sleep.ASLEEP]
+
+    def join(self, *, at_once: bool) -> None:
+        if at_once:
+            self.fell_asleep.set()
+        elif self._soon is None:
+            self._soon = asyncio.get_running_loop().call_later(SOON, self._join_now)
+
+    def _join_now(self) -> None:
+        self._soon = None
+        self.fell_asleep.set()
+
+
+class _Line:
+    __slots__ = ("busy", "cap", "dormitory", "limit", "state", "timer")
+
+    def __init__(self, dormitory: Dormitory) -> None:
+        self.dormitory = dormitory
         self.state = _Sleep.WOKEN
         self.busy = 0
         self.limit: int | None = None
@@ -66,13 +84,16 @@ class Rotation:
     """Hands out turns. Belongs to one event loop; nothing in it awaits, so no lock is needed."""
 
     def __init__(self, queues: Iterable[str]) -> None:
-        self._lines = {queue: _Line() for queue in queues}
-        self._order = list(self._lines)
+        self._order = list(dict.fromkeys(queues))
+        self._lines: dict[str, _Line] = {}
+        self.dormitories: list[Dormitory] = []
+        for first in range(0, len(self._order), DORMITORY):
+            self.dormitories.append(dormitory := Dormitory())
+            dormitory.lines = {queue: _Line(dormitory) for queue in self._order[first : first + DORMITORY]}
+            self._lines |= dormitory.lines
         self._next = 0
         self._bell = asyncio.Event()
-        self.fell_asleep = asyncio.Event()
         self.quiet = asyncio.Event()
-        self._soon: asyncio.TimerHandle | None = None
         self.last_take = time.monotonic()
 
     @property
@@ -127,7 +148,7 @@ class Rotation:
         elif line.state is not _Sleep.ASLEEP:
             # A wake-up that arrives between the take and this line is not lost: `wait` looks before it sleeps.
             line.state = _Sleep.ASLEEP
-            self._join(at_once=got == 0)
+            line.dormitory.join(at_once=got == 0)
 
     def hold(self, queue: str, moment: int, clock: Clock) -> None:
         """Nothing of this queue can be paid before `moment`, by that clock. Give it no turn until then.
@@ -163,8 +184,8 @@ class Rotation:
         self._bell.set()
 
     def asleep(self) -> list[str]:
-        """The queues that wait together."""
-        return [queue for queue, line in self._lines.items() if line.state is _Sleep.ASLEEP]
+        """The queues that wait for jobs."""
+        return [queue for dormitory in self.dormitories for queue in dormitory.asleep()]
 
     def limit(self, caps: Mapping[str, int | None], shares: Mapping[str, int] | None = None) -> None:
         """How many processors each queue may have at once; None, or not named: any number. Never less than one.
@@ -199,77 +220,16 @@ class Rotation:
     def restart(self) -> None:
         """After the connection was made anew: look into every queue again."""
         self.wake(self._order)
-        self.fell_asleep.set()
+        for dormitory in self.dormitories:
+            dormitory.fell_asleep.set()
 
     def ring(self) -> None:
         """Wake every processor that rests, to look around."""
         self._bell.set()
 
-    def _join(self, *, at_once: bool) -> None:
-        if at_once:
-            self.fell_asleep.set()
-        elif self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(SOON, self._join_now)
-
-    def _join_now(self) -> None:
-        self._soon = None
-        self.fell_asleep.set()
-
 
 def _at_least_one(limit: int | None) -> int | None:
     return None if limit is None else max(1, limit)
-
-
-class Sleeper:
-    """Waits for all sleeping queues at once, and wakes those that have jobs."""
-
-    def __init__(self, rotation: Rotation, storage: Storage) -> None:
-        self._rotation = rotation
-        self.storage = storage
-        self._trouble = Backoff(0.5, 5.0)
-
-    async def run(self) -> None:
-        """For ever; cancel it to end it."""
-        while True:
-            await self.run_once()
-
-    async def run_once(self) -> None:
-        """One wait, begun anew when another queue falls asleep."""
-        # Cleared before the look: a queue that falls asleep after it is heard by the wait below.
-        self._rotation.fell_asleep.clear()
-        names = self._rotation.asleep()
-        changed = asyncio.ensure_future(self._rotation.fell_asleep.wait())
-        waiting = asyncio.ensure_future(self._wait(names)) if names else None
-        both: set[asyncio.Future[Any]] = {changed} if waiting is None else {changed, waiting}
-        try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if waiting is not None and waiting.done() and waiting.result():
-                await self._wake(names)
-        finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
-
-    async def _wait(self, names: list[str]) -> bool:
-        try:
-            found = await self.storage.wait(names, WAIT)
-        except StorageError as error:
-            log.warning("cannot wait for jobs, trying again soon: %s", error)
-            await self._trouble.nap()
-            return True  # look for yourselves: a take that works ends the trouble
-        self._trouble.reset()
-        return found
-
-    async def _wake(self, names: list[str]) -> None:
-        """Wake those that have jobs: one look at the counters is cheaper than a take for each."""
-        if len(names) > 2:
-            try:
-                queues = (await self.storage.stats()).queues
-            except StorageError:
-                queues = {}
-            ready = [name for name in names if name in queues and queues[name].ready and not queues[name].paused]
-            names = ready or names  # somebody was faster, or the counters cannot be read: let the takes find out
-        self._rotation.wake(names)
 
 
 _OPEN = (_Sleep.AWAKE, _Sleep.WOKEN)

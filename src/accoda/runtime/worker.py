@@ -38,8 +38,8 @@ from accoda.runtime.purse import Purse
 from accoda.runtime.rates import Rates
 from accoda.runtime.retention import EVERY, forget_dead
 from accoda.runtime.room import Room
-from accoda.runtime.rotation import Sleeper
 from accoda.runtime.runners import make_runner
+from accoda.runtime.sleeper import Sleeper
 from accoda.runtime.upkeep import Upkeep
 from accoda.runtime.usage import forget_usage
 from accoda.runtime.watchdog import stalled

@@ -72,11 +72,11 @@ class Run:
         return fixed
 
     def ids(self) -> list[int]:
-        return [job.job.id for job in self.batch.jobs]
+        return [job.id for job in self.batch.taken]
 
     def has_all_results(self) -> bool:
         results = self.batch.results
-        return all(job.job.id in results for job in self.batch.jobs)
+        return len(results) >= len(self.batch) and all(job.id in results for job in self.batch.taken)
 
     def raise_error(self) -> None:
         """What ended the handler goes through the middleware, unless it would end more than this batch."""
@@ -163,7 +163,7 @@ class BaseRunner(Generic[R]):
         if run is None:
             return
         fixed = run.fix(ids, error)
-        whole = run.has_all_results() and (fixed or len(ids) >= len(batch.jobs))
+        whole = run.has_all_results() and (fixed or len(ids) >= len(batch))
         if not self._handler.takes_batch:
             self._halt(run, ids)
         elif whole:

@@ -56,7 +56,7 @@ class ThreadRunner(BaseRunner[ThreadRun]):
         if run.has_all_results():
             return
         run.context = copy_context()  # what a middleware set in its context holds for the handler too
-        run.todo = iter((run.batch,) if self._handler.takes_batch else run.batch.jobs)
+        run.todo = iter((run.batch,) if self._handler.takes_batch else run.batch.passing())
         self._threads.submit(partial(self._work, run))
         if run.timeout is not None:
             run.timer = run.loop.call_later(run.timeout, self._check, run, run.timeout)

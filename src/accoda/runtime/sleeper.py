@@ -1,0 +1,84 @@
+"""Waits for the queues that sleep, a dormitory at a time, and wakes those that have jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from accoda.errors import StorageError
+from accoda.runtime.rotation import Dormitory, Rotation
+from accoda.storage.backoff import Backoff
+from accoda.storage.protocol import Storage
+
+WAIT = 60.0
+"""Seconds that one `wait` of the storage lasts at most."""
+TOGETHER = 8
+"""Queues that one look covers, when it is asked which of many have jobs."""
+
+log = logging.getLogger("accoda.worker")
+
+
+class Sleeper:
+    """The waits of one worker."""
+
+    def __init__(self, rotation: Rotation, storage: Storage) -> None:
+        self._rotation = rotation
+        self.storage = storage
+        self._trouble = Backoff(0.5, 5.0)
+
+    async def run(self) -> None:
+        """For ever; cancel it to end it."""
+        async with asyncio.TaskGroup() as group:
+            for dormitory in self._rotation.dormitories:
+                group.create_task(self._watch(dormitory))
+
+    async def _watch(self, dormitory: Dormitory) -> None:
+        while True:
+            await self.run_once(dormitory)
+
+    async def run_once(self, dormitory: Dormitory) -> None:
+        """One wait, begun anew when another queue falls asleep."""
+        # Cleared before the look: a queue that falls asleep after it is heard by the wait below.
+        dormitory.fell_asleep.clear()
+        names = dormitory.asleep()
+        changed = asyncio.ensure_future(dormitory.fell_asleep.wait())
+        waiting = asyncio.ensure_future(self._wait(names)) if names else None
+        both: set[asyncio.Future[Any]] = {changed} if waiting is None else {changed, waiting}
+        try:
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            if waiting is not None and waiting.done() and waiting.result():
+                self._rotation.wake(await self._takable(names))
+        finally:
+            for task in both:
+                task.cancel()
+            await asyncio.gather(*both, return_exceptions=True)
+
+    async def _wait(self, names: list[str]) -> bool:
+        try:
+            found = await self.storage.wait(names, WAIT)
+        except StorageError as error:
+            log.warning("cannot wait for jobs, trying again soon: %s", error)
+            await self._trouble.nap()
+            return True  # look for yourselves: a take that works ends the trouble
+        self._trouble.reset()
+        return found
+
+    async def _takable(self, names: list[str]) -> list[str]:
+        """Which of those that were waited for have jobs: looks are cheaper than a take for each.
+
+        None, if somebody was faster. Nothing is lost by that: the next wait looks before it sleeps.
+        """
+        if len(names) <= 2:
+            return names
+        try:
+            groups = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]
+            found = await self._with_jobs(groups) if len(groups) > 1 else groups
+            return [name for (name,) in await self._with_jobs([[name] for group in found for name in group])]
+        except StorageError:
+            return names  # let the takes find out
+
+    async def _with_jobs(self, groups: Sequence[list[str]]) -> list[list[str]]:
+        found = await asyncio.gather(*(self.storage.wait(group, 0) for group in groups))
+        return [group for group, takable in zip(groups, found, strict=True) if takable]
