@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
 from typing import Any
 
@@ -10,7 +11,6 @@ import hiredis
 from accoda.storage.redis.scripts import script
 from benchmarks.raw.shape import PAYLOAD, Leases
 
-_SHARED = ("accoda:calls:raw", "accoda:ids", "accoda:queues")
 _ID_WIDTH = 14  # how many leading digits of an id name its bucket
 
 
@@ -22,27 +22,38 @@ class RawRedis:
         self._queue = queue
         self._base = f"accoda:{{{queue}}}:{queue}"
         self._levels = levels
+        self._name = f"raw-{secrets.token_hex(4)}"  # calls and batches of two connections must not be taken for one's
+        self._shared = (f"accoda:calls:{self._name}", "accoda:ids", "accoda:queues")
         self._calls = 0
+        self._seen = ""
+        self._batch = ""
+        self._whole: Leases = []  # what the last take gave, if all of it is plain
 
     async def enqueue(self, count: int) -> None:
         jobs: list[Any] = []
         for number in range(count):
             jobs += ("1", str(float(number % self._levels)), b",,\0" + PAYLOAD)
-        self._run("enqueue", (*_SHARED, self._base), 1, 0, 0, count, self._queue, *jobs)
+        self._run("enqueue", (*self._shared, self._base), 1, 0, 0, count, self._queue, *jobs)
 
     async def take(self, count: int) -> Leases:
         self._calls += 1
-        reply = self._run(
-            "take", ("accoda:queues", self._base), f"{self._queue}.{self._calls}", count, 60_000, "", "raw"
-        )
-        return [(record[:16], 0) for record in reply[:-1:2]]
+        self._batch = f"{self._name}.{self._calls}"
+        reply = self._run("take", ("accoda:queues", self._base), self._batch, count, 60_000, "", "raw")
+        leases = [(record[:16], 0) for record in reply[:-2]]
+        self._whole = leases if reply[-1:] == [b"p"] else []
+        return leases
 
     async def settle(self, leases: Leases) -> None:
+        """A batch of plain jobs ends as a whole, as it does with Accoda; anything else job by job."""
+        if leases is self._whole:
+            left = self._run("finish", (*self._shared[::2], self._base), 1, self._batch, len(leases))
+            assert left == b""
+            return
         outcomes: list[Any] = []
         for id, attempts in leases:
             outcomes += ("1d", id, attempts)
-        keys = (*_SHARED, "accoda:outbox", self._base)
-        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), *outcomes)
+        keys = (*self._shared, "accoda:outbox", self._base)
+        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, *outcomes)
         assert refused == b""
 
     async def close(self) -> None:
@@ -50,7 +61,10 @@ class RawRedis:
 
     def _run(self, name: str, keys: tuple[str, ...], *args: Any) -> Any:
         self._calls += 1
-        call = (f"{self._queue}.{self._calls}", "") if keys[0] == _SHARED[0] else ("", "")
+        call = ("", "")
+        if keys[0] == self._shared[0]:  # the server remembers the answer until the next call says that it was seen
+            call = (str(self._calls), self._seen)
+            self._seen = call[0]
         what = script(name)
         rest = (len(keys), *keys, "", *call, _ID_WIDTH, *args)
         try:

@@ -20,6 +20,7 @@ TARGET = Path(__file__).with_name("lua_mutant_target.py")
 ON_A_CLUSTER = Path(__file__).with_name("test_redis_shards.py")
 BOUNDED = "TestStorm::test_one_call_applies_a_bounded_part_over_all_its_queues"
 FENCED = "TestStorm::test_no_ended_lease_is_good_though_its_return_is_not_applied"
+TOO_LATE = "TestLeaseEnd::test_comes_at_the_exact_millisecond"
 GIVEN_BACK = "TestStorm::test_of_leases_gives_every_job_back_once"
 OLDEST = "TestStorm::test_the_oldest_moments_come_first"
 STRICT = "TestRetention::test_the_moment_itself_is_not_before_it"
@@ -42,6 +43,7 @@ LOOKED_AT_FIRST = "TestFollowUpsOfSeveralShards::test_change_nothing_where_the_o
 MUTANTS = {
     "redis-unbounded": ("redis", "parts/due.lua", "may_move = DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
     "redis-late-done": ("redis", "settle.lua", "if till <= now then", "if till < 0 then", FENCED),
+    "redis-late-whole-batch": ("redis", "finish.lua", " or tonumber(till) <= now", "", TOO_LATE),
     "redis-late-extend": ("redis", "extend.lua", "(end_of(base, batch) or 0) <= now", "false", FENCED),
     "redis-rest-of-a-batch": ("redis", "parts/moves.lua", "if at < #joined then", "if at < 0 then", GIVEN_BACK),
     "redis-purge-too-much": ("redis", "purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),

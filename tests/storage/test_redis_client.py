@@ -108,6 +108,22 @@ class TestALostReply:
             assert (await store.stats()).queues[Q].ready == 2
             assert cutter.cuts == 1
 
+    async def test_of_an_enqueue_of_plain_jobs_makes_no_second_ones(self, server: RedisServer) -> None:
+        async with cable(server) as (store, cutter):
+            cutter.cutting = True
+            assert [answer.id for answer in await store.enqueue([NewJob(Q)] * 3)] == [1, 2, 3]
+            assert (await store.stats()).queues[Q].ready == 3
+            assert cutter.cuts == 1
+
+    async def test_of_a_settle_of_a_whole_batch_is_no_lost_lease(self, server: RedisServer) -> None:
+        async with cable(server) as (store, cutter):
+            await store.enqueue([NewJob(Q)] * 3)
+            jobs = await store.take(Q, 3)
+            cutter.cutting = True
+            assert await store.settle([Done(job.lease) for job in jobs]) == []
+            assert (await store.stats()).queues[Q].done == 3
+            assert cutter.cuts == 1
+
     async def test_of_a_take_gives_the_same_batch(self, server: RedisServer) -> None:
         async with cable(server) as (store, cutter):
             ids = [answer.id for answer in await store.enqueue([NewJob(Q, key="k", waiter=b"w"), NewJob(Q), NewJob(Q)])]
@@ -276,6 +292,8 @@ async def use_every_verb(store: Store) -> None:
     await store.write("doc", b"")
     await store.read("doc")
     await store.documents("")
+    await store.enqueue([NewJob(Q)])
+    await store.settle([Done(job.lease) for job in await store.take(Q, 1)])
     await store.enqueue([NewJob(Q)])
     taking = asyncio.create_task(store.take(Q, 1))
     await asyncio.sleep(0)

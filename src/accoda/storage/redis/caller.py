@@ -2,8 +2,9 @@
 
 What is repeated, and why it may be:
 
-- `enqueue`, `settle`, `drop`, `remove`, `revive`, `start_now`, `purge`, `write`, `post` carry a call number, and the
-  script remembers the answer under it until the caller has seen it (lua/parts/once.lua): sent again, it does nothing.
+- `enqueue`, `line_up`, `settle`, `finish`, `drop`, `remove`, `revive`, `start_now`, `purge`, `write`, `post` carry a
+  call number, and the script remembers the answer under it until the caller has seen it (lua/parts/once.lua): sent
+  again, it does nothing.
 - `take` names its batch itself: sent again, it gives the same batch. `deliver` leaves a mark for the run.
 - `extend`, `rerank`, `pause`, `resume` set things to what they are already. The rest only reads.
 
@@ -39,6 +40,7 @@ _CROWDED = "ERR max number of clients reached"  # sent to a new connection, whic
 log = logging.getLogger("accoda.storage.redis")
 _LATER = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED", _CROWDED)
 _TROUBLED_FOR = 6.0  # seconds; longer than a call that is being repeated is silent: a connect and a nap
+_AT_ONCE = frozenset({"enqueue", "line_up"})  # a producer has nothing else to say; a worker settles and takes together
 _REFRESH = 60.0  # seconds after which the memory of a client's calls is told to live on; it does for an hour
 
 
@@ -62,7 +64,8 @@ class _Retry(Exception):
 class _Memory:
     """The calls of this client to one shard: their numbers, and which of them the server may forget."""
 
-    def __init__(self) -> None:
+    def __init__(self, key: str) -> None:
+        self.key = key
         self._numbers = itertools.count(1)
         self._seen: list[str] = []
         self._doubtful: list[list[str]] = [[], []]  # younger and older than a refresh
@@ -85,7 +88,10 @@ class _Memory:
 
 
 class Call(Struct):
-    """A command with all that it takes to send it, and to send it again."""
+    """A command with all that it takes to send it, and to send it again.
+
+    `at_once`: see `Connection.send`.
+    """
 
     slot: int
     command: tuple[Argument, ...]
@@ -93,6 +99,7 @@ class Call(Struct):
     writes: bool = False
     number: str = ""
     memory: _Memory | None = None
+    at_once: bool = False
 
     def answered(self, tries: int) -> None:
         """Its answer has arrived, and need not be remembered any more."""
@@ -120,11 +127,11 @@ class Caller:
         """Run a script whose changes must happen once. Its first key is the memory of our calls."""
         memory = self._memories.get(shard.root)
         if memory is None:
-            memory = self._memories[shard.root] = _Memory()
+            memory = self._memories[shard.root] = _Memory(f"{shard.root}:calls:{self.client}")
         number, forget = memory.next_call(asyncio.get_running_loop().time())
-        keys = (f"{shard.root}:calls:{self.client}", *keys)
-        call = self._prepare(script, shard, keys, (number, forget), args, True)
+        call = self._prepare(script, shard, (memory.key, *keys), (number, forget), args, True)
         call.number, call.memory = number, memory
+        call.at_once = script.name in _AT_ONCE
         return await self._carry_out(call)
 
     async def run(
@@ -207,7 +214,7 @@ class Caller:
 
     async def _send(self, connection: Connection, call: Call) -> Any:
         command, asking = call.command, False
-        sent = connection.send(*command)
+        sent = connection.send(*command, at_once=call.at_once)
         confirmed = self._ask_replicas(connection) if call.writes else None
         reply = await sent
         while isinstance(reply, hiredis.ReplyError):

@@ -1,7 +1,8 @@
 """One lean connection: commands go out in the order of the calls, replies come back in that order.
 
 Calls of many tasks share it without waiting for each other, and what is sent within one turn of the event loop goes out
-in one write: this is the pipelining. `docs/decisions/0004-redis.md` compares it with redis-py.
+in one write: this is the pipelining. uvloop gathers writes by itself; for other loops it is done here, unless a call is
+in a hurry. `docs/decisions/0004-redis.md` compares it with redis-py.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Connection(asyncio.Protocol):
         self._owed: deque[asyncio.Future[Any]] = deque()
         self._out: list[bytes] = []
         self._transport: asyncio.Transport | None = None
+        self._gathers = False  # whether the transport itself puts the writes of a turn together
         self._heard_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
         self._ended = asyncio.Event()
@@ -44,8 +46,11 @@ class Connection(asyncio.Protocol):
 
     # -- for callers
 
-    def send(self, *command: Argument) -> asyncio.Future[Any]:
-        """Its future reply. An error reply is a result too: a `hiredis.ReplyError`."""
+    def send(self, *command: Argument, at_once: bool = False) -> asyncio.Future[Any]:
+        """Its future reply. An error reply is a result too: a `hiredis.ReplyError`.
+
+        `at_once`: nothing that could go with it is to be expected in this turn of the loop.
+        """
         reply = self._loop.create_future()
         if self.lost is not None:
             reply.set_exception(self.lost)
@@ -55,7 +60,7 @@ class Connection(asyncio.Protocol):
             if self._watch is None:
                 self._watch = self._loop.call_later(self._timeout, self._look_for_silence)
         self._owed.append(reply)
-        self._write(command)
+        self._write(command, at_once)
         return reply
 
     def tell(self, *command: Argument) -> None:
@@ -76,10 +81,15 @@ class Connection(asyncio.Protocol):
     async def wait_closed(self) -> None:
         await self._ended.wait()
 
-    def _write(self, command: tuple[Argument, ...]) -> None:
-        if not self._out:
+    def _write(self, command: tuple[Argument, ...], at_once: bool = False) -> None:
+        packed = hiredis.pack_command(cast(Any, command))
+        if self._out:  # what was sent before goes before
+            self._out.append(packed)
+        elif (at_once or self._gathers) and self._transport is not None:
+            self._transport.write(packed)
+        else:
             self._loop.call_soon(self._flush)
-        self._out.append(hiredis.pack_command(cast(Any, command)))
+            self._out.append(packed)
 
     def _flush(self) -> None:
         out, self._out = self._out, []
@@ -115,6 +125,7 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._gathers = type(transport).__module__.partition(".")[0] == "uvloop"
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

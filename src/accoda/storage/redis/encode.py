@@ -92,6 +92,32 @@ def jobs_arguments(jobs: Sequence[NewJob], names: list[str], args: list[Argument
             args += (number + how, rank, *rest)
 
 
+class Alike(Struct, frozen=True):
+    """Plain jobs of one queue and one cost, as `line_up` takes them."""
+
+    queue: str
+    rank: str
+    cost: str
+    args: list[Argument]
+
+
+def alike(jobs: Sequence[NewJob]) -> Alike | None:
+    """The jobs as `line_up` takes them: nearly always. None: some are of another kind."""
+    first = jobs[0]
+    queue, rank, cost, one_rank = first.queue, first.rank, first.cost, True
+    for job in jobs:
+        if job.key is not None or job.delay is not None or job.start_at is not None or job.keep_for:
+            return None
+        if job.queue != queue or job.cost != cost:
+            return None
+        if job.rank != rank:
+            one_rank = False
+    said = str(cost) if cost else ""
+    if one_rank:
+        return Alike(queue, rank_text(rank), said, [job.data for job in jobs])
+    return Alike(queue, "", said, [text for job in jobs for text in (rank_text(job.rank), job.data)])
+
+
 def seal(tag: str, job: NewJob) -> bytes:
     packed = msgpack.encode(Sealed(tag, job.queue, *job_texts(job)))
     return b"%d:%b" % (len(packed), packed)
@@ -152,69 +178,97 @@ def outcome_arguments(outcome: Outcome, queue: int, args: list[Argument]) -> Non
 
 
 def taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
-    """What `take` answered: record, rank, record, rank, ..., waiters and those that crashed or began afresh.
+    """What `take` answered: the records, their ranks, and the waiters and those that crashed or began afresh.
 
     Second, what each record begins with that cannot be read.
     """
+    *records, ranks, rest = reply
     try:
-        return _taken_jobs(queue, reply), []
+        return _taken_jobs(queue, records, ranks, rest), []
     except ValueError:
-        return _readable_jobs(queue, reply)
+        return _readable_jobs(queue, records, ranks, rest)
 
 
-def _readable_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
+def all_plain(reply: list[bytes]) -> bool:
+    """Whether `take` says that it gave plain jobs only, and some."""
+    return reply[-1] == b"p"
+
+
+def _readable_jobs(queue: str, records: list[bytes], ranks: bytes, rest: bytes) -> tuple[list[Job], list[bytes]]:
     """The same record by record, so that one that is damaged takes no other along."""
-    waited_for, _, afresh = reply[-1].partition(b";")
+    waited_for, _, afresh = rest.removeprefix(b"p").partition(b";")
     nothing = [b"", b""]
-    rest: dict[bytes, list[bytes]] = {}
+    known: dict[bytes, list[bytes]] = {}
     for at, text in enumerate((waited_for, afresh)):
         for each in text.split(b",") if text else ():
             where, _, what = each.partition(b":")
-            rest.setdefault(where, [*nothing])[at] = b"0:" + what
+            known.setdefault(where, [*nothing])[at] = b"0:" + what
+    of_each = ranks.split(b",")
     jobs: list[Job] = []
     unreadable: list[bytes] = []
-    for place in range(len(reply) // 2):
-        record, rank = reply[2 * place : 2 * place + 2]
+    for place, record in enumerate(records):
+        rank = of_each[place] if len(of_each) > 1 else ranks
         try:
-            jobs += _taken_jobs(queue, [record, rank, b";".join(rest.get(b"%d" % place, nothing))])
+            jobs += _taken_jobs(queue, [record], rank, b";".join(known.get(b"%d" % place, nothing)))
         except ValueError:
             unreadable.append(record[:16])
     return jobs, unreadable
 
 
-def _taken_jobs(queue: str, reply: list[bytes]) -> list[Job]:
-    waiters: dict[int, int] = {}
-    waited_for, _, afresh = reply[-1].partition(b";")
-    if waited_for:
-        for each in waited_for.split(b","):
-            where, _, number = each.partition(b":")
-            waiters[int(where)] = int(number)
-    jobs = []
-    for place in range(len(reply) // 2):
-        record = reply[2 * place]
-        head, data = record.split(b"\0", 1)
-        attempts, created, start, prev, cost, _, key = head[17:].split(b",", 6)
-        id, times, created_at = int(head[:16]), int(attempts), int(created)
-        jobs.append(
-            Job(
-                id,
-                queue,
-                data,
-                float(reply[2 * place + 1]),
-                int(cost) if cost else 0,
-                key.decode(errors="replace") if key else None,
-                times,
-                created_at,
-                int(start) if start else created_at,
-                int(prev) if prev else None,
-                waiters.get(place, 0),
-                Lease(queue, id, times),
-            )
-        )
-    for each in afresh.split(b",") if afresh else ():  # rare, so the others need not be asked
+def _taken_jobs(queue: str, records: list[bytes], ranks: bytes, rest: bytes) -> list[Job]:
+    """This runs for every job, so a plain one (see lua/take.lua) is told by a look at what follows its id. That is the
+    same for jobs that were stored together, so it is mostly read once for all of them."""
+    jobs: list[Job] = []
+    common, of_each = 0.0, None
+    if b"," in ranks:
+        of_each = list(map(float, ranks.split(b",")))
+    elif ranks:
+        common = float(ranks)
+    plain, created_at = None, 0
+    for place, record in enumerate(records):
+        if record[16:38] != plain:
+            if record[16:19] != b"p0," or record[32:38] != b",,,,,\0":
+                jobs.append(_taken_job(queue, record, common if of_each is None else of_each[place]))
+                continue
+            plain, created_at = record[16:38], int(record[19:32])
+        id = int(record[:16])
+        rank = common if of_each is None else of_each[place]
+        lease = Lease(queue, id, 0)
+        jobs.append(Job(id, queue, record[38:], rank, 0, None, 0, created_at, created_at, None, 0, lease))
+    if rest and rest != b"p":
+        _add_the_rest(jobs, rest)
+    return jobs
+
+
+def _taken_job(queue: str, record: bytes, rank: float) -> Job:
+    head, data = record.split(b"\0", 1)
+    attempts, created, start, prev, cost, _, key = head[17:].split(b",", 6)
+    id, times, created_at = int(head[:16]), int(attempts), int(created)
+    return Job(
+        id,
+        queue,
+        data,
+        rank,
+        int(cost) if cost else 0,
+        key.decode(errors="replace") if key else None,
+        times,
+        created_at,
+        int(start) if start else created_at,
+        int(prev) if prev else None,
+        0,
+        Lease(queue, id, times),
+    )
+
+
+def _add_the_rest(jobs: list[Job], rest: bytes) -> None:
+    """What only few jobs have: waiters, crashes, a new beginning."""
+    waited_for, _, afresh = rest.partition(b";")
+    for each in waited_for.split(b",") if waited_for else ():
+        place, number = map(int, each.split(b":"))
+        jobs[place] = structs.replace(jobs[place], waiters=number)
+    for each in afresh.split(b",") if afresh else ():
         place, fresh_at, crashes = map(int, each.split(b":"))
         jobs[place] = structs.replace(jobs[place], fresh_at=fresh_at, crashes=crashes)
-    return jobs
 
 
 def described(queue: str, reply: list[bytes | int]) -> JobInfo:

@@ -28,6 +28,8 @@ from accoda.storage.redis.apart import Post, cut
 from accoda.storage.redis.caller import Caller
 from accoda.storage.redis.connection import Argument
 from accoda.storage.redis.encode import (
+    alike,
+    all_plain,
     counted,
     enqueued,
     id_text,
@@ -43,10 +45,11 @@ from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 from accoda.storage.redis.together import Kind, Shared
 from accoda.storage.redis.types import WrongType
+from accoda.storage.redis.whole import Wholes
 
 _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
 _RERANK, _WAITERS, _RELEASE, _STATS = script("rerank"), script("waiters"), script("release"), script("stats")
-_ASIDE = script("aside")
+_ASIDE, _LINE_UP = script("aside"), script("line_up")
 _WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
 Places = list[tuple[int, Why]]  # refused outcomes of a call, by their places in it
 _TakeKey = tuple[Shard, str, float, str]
@@ -65,6 +68,7 @@ class Jobs:
         self._enqueues: Kind[Sequence[NewJob], list[Enqueued]] = Kind(self._enqueue_joined)
         self._settles: Kind[Sequence[Outcome], Places] = Kind(self._settle_joined)
         self._takes: Kind[int, list[Job]] = Kind(self._take_joined)
+        self.wholes = Wholes(keys, caller, together, self.settle)
         self._releasing: set[asyncio.Task[None]] = set()
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -97,13 +101,19 @@ class Jobs:
         return list(_shares(answers, [len(jobs) for jobs in calls]))
 
     async def _enqueue_in(self, shard: Shard, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        names: list[str] = []
-        args: list[Argument] = []
-        jobs_arguments(jobs, names, args)
-        bases = [self._keys.base(name, shard.partition) for name in names]
-        floor = self._outbox.floor
-        head = (shard.step, shard.number, floor, len(jobs), ",".join(names))
-        answer = await self._caller.once(_ENQUEUE, shard, [shard.ids, shard.queues, *bases], *head, *args)
+        place = (shard.step, shard.number, self._outbox.floor)
+        plain = alike(jobs)
+        if plain is not None:
+            keys = self._keys.line(shard, plain.queue)
+            told = (plain.queue, plain.cost, plain.rank)
+            answer = await self._caller.once(_LINE_UP, shard, keys, *place, *told, *plain.args)
+        else:
+            names: list[str] = []
+            args: list[Argument] = []
+            jobs_arguments(jobs, names, args)
+            bases = [self._keys.base(name, shard.partition) for name in names]
+            head = (*place, len(jobs), ",".join(names))
+            answer = await self._caller.once(_ENQUEUE, shard, (shard.ids, shard.queues, *bases), *head, *args)
         answers = enqueued(answer, len(jobs), shard.step)
         if self._shards.single is None:
             self._outbox.saw(answers)
@@ -152,6 +162,8 @@ class Jobs:
             jobs, unreadable = taken_jobs(queue, reply)
             if unreadable:  # what the script could not see without a look at every digit
                 await self._caller.run(_ASIDE, shard, [shard.queues, base], *unreadable, writes=True)
+            elif all_plain(reply):  # where several takers share the batch, none of them ends it as a whole
+                self.wholes.took(shard, queue, batch, jobs)
             return jobs
         except asyncio.CancelledError:
             # Nobody will see what it took. Sent after it on the same connection, this puts it back.

@@ -96,12 +96,20 @@ class Keys:
         self.shards = f"{prefix}:shards"
         self.single = Shard(prefix, slot_of(prefix))
         self._bases: dict[tuple[str, str], str] = {}
+        self._lines: dict[tuple[str, str], tuple[str, str, str]] = {}
 
     def base(self, queue: str, partition: str = "") -> str:
         base = self._bases.get((queue, partition))
         if base is None:
             base = self._bases[queue, partition] = f"{self.prefix}:{{{family(queue)}{partition}}}:{queue}"
         return base
+
+    def line(self, shard: Shard, queue: str) -> tuple[str, str, str]:
+        """What those who line up in a queue need: its shard's `ids` and `queues`, and its base."""
+        line = self._lines.get((shard.root, queue))
+        if line is None:
+            line = self._lines[shard.root, queue] = (shard.ids, shard.queues, self.base(queue, shard.partition))
+        return line
 
     def cluster_shard(self, tag: str, number: int) -> Shard:
         _, slash, partition = tag.partition("/")

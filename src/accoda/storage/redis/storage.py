@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import math
+import time
 from collections.abc import Sequence
+from typing import cast
 
 from accoda.clock import Clock, SystemClock
 from accoda.model import (
@@ -49,6 +52,7 @@ class RedisStorage(Closing):
     def __init__(self, keys: Keys, caller: Caller, clock: Clock | None, partitions: int, patience: float) -> None:
         self._keys = keys
         self._caller = caller
+        self._given = clock
         self._clock = clock or SystemClock()
         self._home = Home()
         self._signal = Signal()
@@ -79,7 +83,8 @@ class RedisStorage(Closing):
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        inputs.check_jobs(jobs)
+        if not (type(jobs) is list and len(jobs) == 1 and type(jobs[0]) is NewJob):  # the usual call has passed
+            inputs.check_jobs(jobs)
         work = self._jobs.enqueue(jobs)
         return await (work if self._home.is_here() else self._home.run(work))
 
@@ -91,9 +96,12 @@ class RedisStorage(Closing):
         return await (work if self._home.is_here() else self._home.run(work))
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        here = self._home.is_here()
+        if here and type(outcomes) is list and (batches := self._jobs.wholes.ended_by(outcomes)):
+            return await self._jobs.wholes.finish(batches)  # with our own leases: nothing in them needs a check
         inputs.check_outcomes(outcomes)
         work = self._jobs.settle(outcomes)
-        return await (work if self._home.is_here() else self._home.run(work))
+        return await (work if here else self._home.run(work))
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         inputs.check_leases(leases, lease)
@@ -127,8 +135,16 @@ class RedisStorage(Closing):
         groups: dict[str, tuple[Shard, list[str]]] = {}
         for base, (_, shard) in zip(bases, places, strict=True):
             groups.setdefault(shard.root, (shard, [shard.queues]))[1].append(base)
+        roots = {f"{base}:wake".encode(): shard.root for base, (_, shard) in zip(bases, places, strict=True)}
+        last: dict[bytes, float] = {}  # by channel, the last sequence number of its shard at the last look
+        hints, starts_at = 0, math.inf
 
         async def look() -> tuple[bool, int | None]:
+            nonlocal last, hints, starts_at
+            # Neither needs a look: something was ready after the last one, or the start of a job that it told of has
+            # come. If another taker was faster, a look could be too late as well: a take decides, not this.
+            if self._wakes.told_of_more(hints, last) or self._now() >= starts_at:
+                return True, None
             if self._shards.single is None:
                 self._outbox.tick()
             if channels:
@@ -137,13 +153,22 @@ class RedisStorage(Closing):
             answers = [reply[0] for reply in replies]
             if b"now" in answers:
                 return True, None
-            for (shard, keys), (_, *broken) in zip(groups.values(), replies, strict=True):
+            for (shard, keys), (_, _, *broken) in zip(groups.values(), replies, strict=True):
                 if broken:
                     await self._pass_over(shard, [keys[1 + place] for place in broken], len(bases))
             # Lengths of time by the server's clock, so that this machine's clock may be as wrong as it likes.
-            return False, self._clock.now() + min([LOOK_EACH, *(int(answer) for answer in answers if answer)])
+            numbers = {root: float(reply[1] or math.inf) for root, reply in zip(groups, replies, strict=True)}
+            last = {channel: numbers[root] for channel, root in roots.items()}
+            now, hints = self._now(), self._wakes.hints
+            starts_at = min((now + float(answer[1:]) for answer in answers if answer[:1] == b"s"), default=math.inf)
+            moments = [now + float(answer.lstrip(b"s")) for answer in answers if answer]
+            return False, cast(int, min([now + LOOK_EACH, *moments]))  # the clock takes fractions as well
 
         return await self._signal.wait(self._clock, queues, timeout, look)
+
+    def _now(self) -> float:
+        """The present moment, not rounded."""
+        return time.time() * 1000 if self._given is None else self._given.now()
 
     async def _pass_over(self, shard: Shard, broken: list[str], all_bases: int) -> None:
         """Queues that cannot be looked at: whoever waits for others too goes on with those."""

@@ -2,6 +2,10 @@
 
 A message is a hint and nothing more: whoever hears one looks. Hints can be lost (a connection that broke, a fail-over),
 so the sleepers look when the connection is lost, after every new subscription, and every few seconds anyway.
+
+A hint may say up to which sequence number jobs were stored when something became ready. A look tells the last number as
+well. So a hint with a higher one is about something that the look could not see, and spares the next look. A hint that
+took longer than the look after it (they come by two connections) has no higher number, and does not deceive.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ class Wakes:
         self._trouble: ConnectionLost | None = None  # why the last subscription failed
         self._last_word = 0.0
         self._pinged = False
+        self.hints = 0  # how many had a number
+        self._last_hint: dict[bytes, tuple[int, int]] = {}  # by channel: the how manieth it was, and its number
 
     async def want(self, channels: Mapping[bytes, str]) -> None:
         """Returns when messages on these channels are heard. The look comes after it, so that nothing falls between."""
@@ -60,6 +66,21 @@ class Wakes:
                     if self._caller.closed:
                         raise StorageClosed("this storage was closed; open a new one") from error
                     await backoff.nap(left)
+
+    def told_of_more(self, hints: int, last: Mapping[bytes, float]) -> bool:
+        """Whether something became ready on one of these channels that a look did not see.
+
+        `hints` is how many had been heard when the look was answered, `last` which number it told. Both are asked: a
+        number that was heard before may be of a store that has lost its end since, and counts anew.
+        """
+        if hints == self.hints:
+            return False
+        nothing = (0, 0)
+        for channel, seen in last.items():
+            count, number = self._last_hint.get(channel, nothing)
+            if count > hints and number > seen:
+                return True
+        return False
 
     async def close(self) -> None:
         if self._connection is not None:
@@ -98,6 +119,9 @@ class Wakes:
         elif message[0] == b"message":
             queue = self._queues.get(message[1])
             if queue is not None:
+                if message[2].isdigit():
+                    self.hints += 1
+                    self._last_hint[message[1]] = (self.hints, int(message[2]))
                 self._signal.ring((queue,))
         elif message[0] == b"subscribe":
             self._heard.add(message[1])

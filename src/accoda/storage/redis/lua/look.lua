@@ -3,15 +3,17 @@
 --
 -- keys:      queues, then the base of each queue
 -- arguments: now, call, forget, width
--- answer:    "now" if something is takable, the milliseconds until the next moment, or empty if there is none; then the
---            places of queues that could not be looked at, counted from 0
--- uses:      time record shelf notes lease kept due
+-- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction: a sleeper should not
+--            be late by what `now` is rounded down; after an 's' where a job starts then), or empty if there is none; then
+--            the shard's last sequence number (empty: not known); then the places of queues that could not be looked at,
+--            counted from 0
+-- uses:      time record bucket shelf notes lease kept due
 -- later:     ids aside moves
 local AGAIN = 10 -- ms until more results go
-local soonest, takable, broken = nil, false, {}
-local function sooner(moment)
+local soonest, kind, takable, broken = nil, '', false, {}
+local function sooner(moment, what)
   if moment and (not soonest or moment < soonest) then
-    soonest = moment
+    soonest, kind = moment, what or ''
   end
 end
 
@@ -32,7 +34,7 @@ local function look(base)
     rest().forget_kept(base, whole(now))
     sooner(now + AGAIN)
   end
-  sooner(first_moment(base .. ':delayed'))
+  sooner(first_moment(base .. ':delayed'), 's')
   sooner(first_moment(base .. ':ends'))
 end
 
@@ -42,11 +44,15 @@ for n = 2, #KEYS do
     broken[#broken + 1] = n - 2
   end
   if takable then
-    return {'now'}
+    return {'now', ''}
   end
 end
 local answer = ''
-if soonest then
-  answer = soonest <= now and 'now' or soonest - now < 1e15 and whole(soonest - now) or ''
+if soonest and soonest <= now then
+  answer = 'now'
+elseif soonest and soonest - now < 1e15 then
+  local fraction = ARGV[1] == '' and call('TIME')[2] % 1000 / 1000 or 0
+  answer = kind .. format('%.3f', soonest - now - fraction)
 end
-return {answer, unpack(broken)}
+local last = redis.pcall('HGET', (string.gsub(KEYS[1], ':queues$', ':ids')), 'last')
+return {answer, not last and '0' or type(last) == 'string' and match(last, '^%d+$') or '', unpack(broken)}

@@ -13,8 +13,8 @@
 -- parts/add.lua). A post is those of one outcome for another shard: the outcome's place (from 1), a run, the sealed
 -- jobs. Runs go to the outbox, to be moved on from there.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
--- uses:      time once record shelf notes lease kept due
--- later:     ids aside moves locate add settle
+-- uses:      time once bucket lease due
+-- later:     record shelf notes kept ids aside moves locate add settle
 local names, count, posts = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local outcomes, at, follow_ups = {}, 11, 0
 local wanted = {}
@@ -71,14 +71,14 @@ end
 -- Outcomes that do more than make a plain job go. Why it is refused; nil where it was applied.
 local function change(outcome, base, line, value, batch)
   local _, rank, record = split_taken(value)
-  local job = parse(record)
+  local job = rest().parse(record)
   if not job then
     return 'l' -- it is set aside when the lease ends
   end
-  rank = good_number(rank) and rank or '0'
+  rank = rest().good_number(rank) and rank or '0'
   if outcome.kind == 'f' then
     local seen = tonumber(ARGV[outcome.at])
-    if seen and waiters_of(base, job.id) > seen then
+    if seen and rest().waiters_of(base, job.id) > seen then
       return 'g'
     end
     rest().finish(base, job, rank, batch, ARGV[outcome.at + 1])
@@ -193,7 +193,7 @@ local function post()
     end
   end
   for run, sealed in pairs(runs) do
-    call('HSET', KEYS[4], run, whole(now) .. ' ' .. table.concat(sealed))
+    call('HSET', KEYS[4], run, rest().whole(now) .. ' ' .. table.concat(sealed))
   end
 end
 

@@ -1,6 +1,7 @@
 -- What is due by now: delayed jobs start, ended leases come back, kept results go. One call moves at most DUE_AT_ONCE
 -- jobs, those first whose moment came first, so that the server is never busy for long; the next calls go on. Until then
 -- such a job is as it was, but nobody is deceived: `settle`, `extend` and `waiters` look at the end of the lease itself.
+local match, find = string.match, string.find
 local DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
 local may_move = DUE_AT_ONCE -- what is left of it, for all queues of this call
 

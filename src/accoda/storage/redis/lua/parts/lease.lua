@@ -5,6 +5,8 @@
 --   <base>:batches  hash: batch -> "taken_at,ids,worker" (ids: 16 digits each), and "batch#" -> how many are still held
 --
 -- A name that begins with '?' is no batch, but a look through all taken jobs for those whose batch is gone: see due.lua.
+local match = string.match
+
 local function split_taken(value)
   return match(value, '^([^,]*),([^,]*),(.*)$')
 end

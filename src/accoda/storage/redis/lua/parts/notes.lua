@@ -22,19 +22,6 @@ local function write_notes(base, id, notes)
   call('HSET', base .. ':notes', id, notes_text(notes))
 end
 
--- The values of these fields of a hash, however many.
-local function values_of(key, fields)
-  local values = {}
-  for from = 1, #fields, CHUNK do
-    local to = math.min(from + CHUNK - 1, #fields)
-    local found = call('HMGET', key, unpack(fields, from, to))
-    for n = from, to do
-      values[n] = found[n - from + 1]
-    end
-  end
-  return values
-end
-
 -- When a job last began afresh, and how often it crashed since. <base>:afresh, id -> "fresh_at,crashes", only where one
 -- of them is not 0. So a job that never came back (attempts 0) has no entry, and one that came back by Retry alone has
 -- none either. It is no part of the record, because older clients build records anew without what they do not know.

@@ -4,11 +4,17 @@
 -- the numbers whose answers have arrived and need not be remembered any more, after a '*' when the hash is to live on.
 -- Only calls without an answer are remembered, so the hash is as small as the number of calls on their way.
 local function forget()
-  local numbers = {''}
+  local numbers = {''} -- never none: the command itself matters, see below
   for number in string.gmatch(ARGV[3], '%d+') do
     numbers[#numbers + 1] = number
   end
   call('HDEL', KEYS[1], unpack(numbers))
+end
+
+local function live_on()
+  if string.sub(ARGV[3], 1, 1) == '*' then
+    call('PEXPIRE', KEYS[1], 3600000)
+  end
 end
 
 -- The answer of an earlier run of this same call, or nil. `grows` says that the verb may not run on a full server: Redis
@@ -24,9 +30,7 @@ local function once(grows)
   if grows then
     forget()
   end
-  if string.sub(ARGV[3], 1, 1) == '*' then
-    call('PEXPIRE', KEYS[1], 3600000)
-  end
+  live_on()
 end
 
 local function remember(answer)

@@ -5,54 +5,8 @@
 --                         time,rank"), for 100 neighbouring ids: so small that Redis packs it (about 8 bytes a job)
 --   <shelf>:ids           sorted set of the buckets that are not empty
 --
--- The buckets answer what the order by score cannot: where a job is, by its id; which is the lowest id; pages by id.
--- ARGV[4] is how many leading digits of an id name its bucket.
-local width = tonumber(ARGV[4])
-local CHUNK = 4000 -- arguments of one command; Lua's stack ends at 8000
-
--- A command with however many arguments; the sum of what it answers.
-local function many(command, key, args)
-  local sum = 0
-  for from = 1, #args, CHUNK do
-    sum = sum + call(command, key, unpack(args, from, math.min(from + CHUNK - 1, #args)))
-  end
-  return sum
-end
-
--- For each run of neighbours, ids[from] to ids[to], that share a bucket.
-local function each_bucket(ids, act)
-  local bucket, from = nil, 1
-  for n = 1, #ids do
-    local this = sub(ids[n], 1, width)
-    if this ~= bucket then
-      if bucket then
-        act(bucket, from, n - 1)
-      end
-      bucket, from = this, n
-    end
-  end
-  if bucket then
-    act(bucket, from, #ids)
-  end
-end
-
-local function last_digits(ids, from, to)
-  local digits = {}
-  for n = from, to do
-    digits[n - from + 1] = sub(ids[n], width + 1)
-  end
-  return digits
-end
-
--- A bucket is a help for finding, not the job: where something else lies under its name, it is thrown away.
-local function in_bucket(command, key, args)
-  local reply = redis.pcall(command, key, unpack(args))
-  if type(reply) == 'table' and reply.err then
-    call('DEL', key)
-    return command == 'HMGET' and {} or call(command, key, unpack(args))
-  end
-  return reply
-end
+-- The buckets answer what the order by score cannot: where a job is, by its id; which is the lowest id; pages by id: see
+-- bucket.lua.
 
 -- Put jobs on a shelf. `pairs` is score, record, score, record...; `ids` and `places` have one entry for each job.
 local function shelve(shelf, pairs, ids, places)
@@ -65,17 +19,6 @@ local function shelve(shelf, pairs, ids, places)
     end
     in_bucket('HSET', shelf .. ':ids:' .. bucket, args)
     call('ZADD', shelf .. ':ids', bucket, bucket)
-  end)
-end
-
--- Forget the places of jobs that are no longer on the shelf.
-local function unplace(shelf, ids)
-  each_bucket(ids, function(bucket, from, to)
-    local key = shelf .. ':ids:' .. bucket
-    in_bucket('HDEL', key, last_digits(ids, from, to))
-    if call('EXISTS', key) == 0 then
-      call('ZREM', shelf .. ':ids', bucket)
-    end
   end)
 end
 
