@@ -8,6 +8,7 @@ import subprocess
 import sys
 from array import array
 from pathlib import Path
+from typing import Any
 
 import apsw
 import pytest
@@ -357,3 +358,25 @@ async def test_no_statement_scans_or_sorts_the_jobs(tmp_path: Path) -> None:
             plan = [row[3] for row in store._writer._connection.execute("EXPLAIN QUERY PLAN " + text, values)]
             bad = [step for step in plan if re.match(r"SCAN (jobs|waiters|documents)|USE TEMP B-TREE", step)]
             assert not bad, f"{name}: {plan}"
+
+
+async def test_no_statement_is_compiled_again_for_other_values(tmp_path: Path) -> None:
+    """SQLite would, where the plan may depend on a value that is bound: see QPSG in `connection.py`."""
+    again: dict[str, int] = {}
+
+    def note(event: dict[str, Any]) -> None:
+        again[event["sql"]] = event["stmt_status"]["SQLITE_STMTSTATUS_REPREPARE"]
+
+    async with await opened(tmp_path / "q.db") as store:
+        store._writer._connection.trace_v2(apsw.SQLITE_TRACE_PROFILE, note)
+        for number in range(3):
+            jobs = [NewJob("q", rank=number), NewJob("q", key=str(number)), NewJob("q", delay=60 + number)]
+            await store.enqueue(jobs)
+            await store.wait(["q"], 0)
+            taken = await store.take("q", 5)
+            await store.extend([job.lease for job in taken], 60 + number)
+            await store.settle([Done(job.lease) for job in taken])
+            await store.stats()
+        store._writer._connection.trace_v2(0, None)
+    assert len(again) > 10
+    assert {sql: times for sql, times in again.items() if times} == {}

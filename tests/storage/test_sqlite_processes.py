@@ -85,7 +85,7 @@ async def test_a_waiting_process_is_woken_by_an_enqueue_of_another(tmp_path: Pat
         "async def main():\n"
         "    async with await open_storage(sys.argv[1]) as store:\n"
         "        task = asyncio.create_task(store.wait(['q'], 60))\n"
-        "        while not store._signal.awaited: await asyncio.sleep(0)\n"
+        "        while not store._writer.awaited: await asyncio.sleep(0)\n"
         "        print('waiting', flush=True)\n"
         "        print(await task, len(await store.take('q', 5)), flush=True)\n"
         "asyncio.run(main())\n"

@@ -307,18 +307,18 @@ def _opener(kind: type[MemoryStorage]) -> Callable[[Clock], Awaitable[Store]]:
 
 @contextmanager
 def _changed(change: tuple[str, str, str] | None) -> Iterator[None]:
-    """While it lasts, one SQL statement of the SQLite storage says something else."""
-    from accoda.storage.sqlite.transaction import SQL
+    """While it lasts, one SQL statement of the SQLite storage says something else, for lists of ids and for ranges."""
+    from accoda.storage.sqlite.transaction import RANGE, SQL
 
     if change is None:
         yield
         return
     name, old, new = change
-    text = SQL[name]
-    if old not in text:
+    texts = {each: SQL[each] for each in (name, name + RANGE) if each in SQL}
+    if old not in texts[name]:
         raise ValueError(f"the statement {name!r} no longer has {old!r}: change this mutant with it")
-    SQL[name] = text.replace(old, new)
+    SQL.update({each: text.replace(old, new) for each, text in texts.items()})
     try:
         yield
     finally:
-        SQL[name] = text
+        SQL.update(texts)

@@ -14,15 +14,13 @@ from accoda.model import (
     Lease,
     NewJob,
     Outcome,
-    QueueStats,
     Rank,
     Refused,
     Retry,
-    Stats,
     clean,
 )
 from accoda.storage.protocol import DUE_AT_ONCE
-from accoda.storage.sqlite.aside import gather_strays, set_aside, without_text
+from accoda.storage.sqlite.aside import set_aside, without_text
 from accoda.storage.sqlite.transaction import DELAYED, DONE, FAR, READY, TAKEN, Transaction, carried
 
 
@@ -129,10 +127,10 @@ def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> 
     if not ids:
         return
     if state == TAKEN:
-        tx.run("end_leases", carried(ids), tx.now)
+        tx.run_on("end_leases", ids, tx.now)
         tx.count(queue, "expired", len(ids))
     else:
-        tx.run("start_delayed", carried(ids))
+        tx.run_on("start_delayed", ids)
     tx.count_state(queue, state, -len(ids))
     tx.count(queue, "ready", len(ids))
 
@@ -164,7 +162,7 @@ def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> int:
 def forget(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
     """Delete jobs, told by id and number of waiters."""
     if jobs:
-        tx.run("delete_jobs", carried([id for id, _ in jobs]))
+        tx.run_on("delete_jobs", [id for id, _ in jobs])
         shared = [id for id, waiters in jobs if waiters]
         if shared:
             tx.run("delete_waiters_of_jobs", carried(shared))
@@ -182,7 +180,7 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
         jobs = _affordable(jobs, max_cost)
     if jobs:
         # No other taker can have them: this transaction holds the file's write lock since before it looked.
-        tx.run("lease_jobs", carried([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
+        tx.run_on("lease_jobs", [job.id for job in jobs], tx.now + round(lease * 1000), worker, tx.now)
         tx.count(queue, "ready", -len(jobs))
         tx.count(queue, "taken", len(jobs))
     return jobs
@@ -241,7 +239,7 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
     done: list[tuple[int, int]] = []  # queue and id of those that go at once
     follow_ups: list[NewJob] = []
     kept: set[int] = set()  # queues of jobs that are kept
-    held = {row[0]: row for row in tx.rows("held_jobs", carried([o.lease.id for o in outcomes]), tx.now)}
+    held = {row[0]: row for row in tx.rows_of("held_jobs", [o.lease.id for o in outcomes], tx.now)}
     name, number = "", None
     for outcome in outcomes:
         lease = outcome.lease
@@ -269,7 +267,7 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
             if isinstance(outcome, Bury) and outcome.then:
                 follow_ups.extend(outcome.then)
     if done:
-        tx.run("delete_jobs", carried([id for _, id in done]))
+        tx.run_on("delete_jobs", [id for _, id in done])
         for queue, count in Counter([queue for queue, _ in done]).items():
             tx.count(queue, "done", count)
             tx.count(queue, "taken", -count)
@@ -301,10 +299,9 @@ def _settle_plain(tx: Transaction, outcomes: Sequence[Outcome]) -> bool:
             return False
         ids.append(lease.id)
     number = tx.number(queue)
-    found = tx.row("count_plain", carried(ids), number, attempts, tx.now)
-    if number is None or found is None or found[0] != len(ids):  # a lease is lost, or named twice
-        return False
-    tx.run("delete_jobs", carried(ids))
+    if number is None or tx.rows_of("count_plain", ids, number, attempts, tx.now) != [(len(ids),)]:
+        return False  # a lease is lost, or named twice
+    tx.run_on("delete_jobs", ids)
     tx.count(number, "done", len(ids))
     tx.count(number, "taken", -len(ids))
     return True
@@ -379,37 +376,3 @@ def look(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
             if moment is not None and (soonest is None or moment < soonest):
                 soonest = int(max(0, min(moment, FAR)))
     return soonest is not None and soonest <= tx.now, soonest
-
-
-def stats(tx: Transaction) -> Stats:
-    left = gather_strays(tx, DUE_AT_ONCE)
-    for (queue,) in tx.rows("all_queues"):
-        _, left = apply_due(tx, queue, left)
-        left = forget_kept(tx, queue, left)
-    tx.finish()
-    queues = {}
-    for row in tx.rows("stats", tx.now):
-        queue, name, *counts = row[0], row[1].decode("utf-8", "replace"), *row[2:6]
-        if min(counts) < 0 or max(counts) > FAR:
-            tx.recount(queue)
-            return stats(tx)
-        queues[name] = _stats_of(tx, row[2:])
-    return Stats(queues)
-
-
-def _stats_of(tx: Transaction, row: Sequence[Any]) -> QueueStats:
-    ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest = row
-    return QueueStats(
-        total=ready + taken + delayed + dead,
-        ready=ready,
-        taken=taken,
-        delayed=delayed,
-        dead=dead,
-        oldest_age=0.0 if oldest is None else max(0, tx.now - oldest) / 1000,
-        done=done,
-        retried=retried,
-        buried=buried,
-        expired=expired,
-        paused=bool(paused),
-        paused_until=until if paused else None,
-    )

@@ -1,3 +1,4 @@
+-- Every `id IN carray(?1)` is also there as a range, with one more value: see `Transaction.run_on`.
 -- States are written as numbers so that the partial indexes apply: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
 
 -- name: sound
@@ -87,12 +88,13 @@ UPDATE jobs SET state = 0, sort = rank WHERE id = ?1 AND queue = ?2 AND state = 
 
 -- name: count_plain
 -- How many of these ids are held by a lease of this queue with these attempts, and leave nothing behind when done.
-SELECT count(*) FROM jobs
+SELECT count(*) FROM jobs NOT INDEXED
 WHERE id IN carray(?1) AND queue = ?2 AND attempts = ?3 AND state = 2 AND sort > ?4 AND waiters = 0 AND keep_for = 0;
 
 -- name: held_jobs
 -- The taken jobs among these ids whose lease has not ended.
-SELECT id, queue, attempts, waiters, keep_for FROM jobs WHERE id IN carray(?1) AND state = 2 AND sort > ?2;
+SELECT id, queue, attempts, waiters, keep_for FROM jobs NOT INDEXED
+WHERE id IN carray(?1) AND state = 2 AND sort > ?2;
 
 -- name: delete_jobs
 DELETE FROM jobs WHERE id IN carray(?1);

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -29,13 +28,12 @@ from accoda.model import (
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
-from accoda.storage.signal import Signal
+from accoda.storage.sqlite import counts, inspector
 from accoda.storage.sqlite import documents as papers
-from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as steps
 from accoda.storage.sqlite import peek as looks
 from accoda.storage.sqlite import place as places
-from accoda.storage.sqlite.watch import Watcher
+from accoda.storage.sqlite.lookout import Lookout
 from accoda.storage.sqlite.writer import Writer
 
 
@@ -44,14 +42,10 @@ class SqliteStorage(Closing):
 
     def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
         self._clock = clock
-        self._signal = Signal()
-        self._writer = Writer(connection, path, clock, self._signal)
-        self._watcher = Watcher(path, self._writer.look_for_foreign_writes, lambda: self._signal.awaited)
+        self._writer = Writer(connection, path, clock)
 
     async def close(self) -> None:
-        await asyncio.to_thread(self._watcher.close)
         await self._writer.close()
-        self._signal.ring()
 
     # -- the hot path
 
@@ -94,19 +88,23 @@ class SqliteStorage(Closing):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
-
-        async def look() -> tuple[bool, int | None]:
-            # Asked for before the look, so that no write of another process falls between the two.
-            self._watcher.want()
-            takable, moment = await self._writer.run(steps.look, queues, writes=False)
-            # Once a second all the same: a process killed between its commit and its hint has told nobody.
-            soon = self._clock.now() + 1000
-            return takable, soon if moment is None else min(moment, soon)
-
-        return await self._signal.wait(self._clock, queues, timeout, look)
+        deadline = self._clock.now() + round(timeout * 1000)
+        lookout = Lookout(queues)
+        try:
+            if await self._writer.look_out(lookout):
+                return True
+            if self._clock.now() >= deadline:
+                return False
+            cancel = self._clock.call_at(deadline, lambda: lookout.end(False))
+            try:
+                return await lookout.future
+            finally:
+                cancel()
+        finally:
+            lookout.leave()
 
     async def stats(self) -> Stats:
-        return await self._writer.run(steps.stats)
+        return await self._writer.run(counts.stats)
 
     # -- documents
 

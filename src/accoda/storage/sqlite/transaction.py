@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -14,6 +15,16 @@ from accoda.storage.scripts import load_queries
 SQL = load_queries("accoda.storage.sqlite", "queries.sql")
 _SOUND = SQL.pop("sound").partition("\n(")[2]  # without its comment
 SQL = {name: text.replace("{sound}", "(" + _SOUND) for name, text in SQL.items()}
+_LISTED = "id IN carray(?1)"
+RANGE = " of a range"  # what the statements for ids without a gap are called
+
+
+def _of_a_range(text: str) -> str:
+    last = max(map(int, re.findall(r"\?(\d+)", text))) + 1
+    return text.replace(_LISTED, f"id BETWEEN ?1 AND ?{last}")
+
+
+SQL |= {name + RANGE: _of_a_range(text) for name, text in SQL.items() if _LISTED in text}
 
 FAR = 1 << 54  # beyond every moment and every number that is ever written
 READY, DELAYED, TAKEN, DEAD, DONE = range(5)
@@ -44,6 +55,14 @@ class Transaction:
     def run(self, name: str, *values: Any) -> int:
         """Execute and give the number of changed rows."""
         self._cursor.execute(SQL[name], values)
+        return self._cursor.connection.changes()
+
+    def rows_of(self, name: str, ids: Sequence[int], *values: Any) -> list[tuple[Any, ...]]:
+        """Of jobs with these ids, the first value of the statement."""
+        return self._cursor.execute(*_statement(name, ids, values)).fetchall()
+
+    def run_on(self, name: str, ids: Sequence[int], *values: Any) -> int:
+        self._cursor.execute(*_statement(name, ids, values))
         return self._cursor.connection.changes()
 
     def run_many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
@@ -113,6 +132,15 @@ class Transaction:
         for queue in self._miscounted:
             self.run("recount", queue)
         self._miscounted.clear()
+
+
+def _statement(name: str, ids: Sequence[int], values: tuple[Any, ...]) -> tuple[str, tuple[Any, ...]]:
+    """A statement for jobs, and its values. Ids without a gap, as the jobs of one call have them, are a range: SQLite
+    goes over it once, where a list costs a descent from the root for each, and for a change two."""
+    first = ids[0]
+    if list(ids) == list(range(first, first + len(ids))):
+        return SQL[name + RANGE], (first, *values, first + len(ids) - 1)
+    return SQL[name], (carried(ids), *values)
 
 
 def carried(ids: Sequence[int]) -> Any:

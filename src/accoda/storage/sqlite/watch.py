@@ -3,7 +3,7 @@
 After its commit a process touches the `-shm` file that SQLite keeps beside the database, and on Linux the kernel tells
 those who watch it (inotify): a sleeping worker costs nothing and wakes in a fraction of a millisecond. Watching the log
 itself would be too early: it is written before the commit can be seen. Elsewhere we look every 10 ms while somebody
-waits. Both are hints: `wait` looks by itself once a second, for the process that was killed before it could touch.
+waits. Both are hints: who waits looks by himself once a second, for the process that was killed before it could touch.
 """
 
 from __future__ import annotations
@@ -13,71 +13,48 @@ import ctypes
 import os
 import select
 import sys
-import threading
-from collections.abc import Callable
 from pathlib import Path
 
 _POLL = 0.01
-_PAUSE = 0.001  # between two looks: a busy writer would otherwise wake us for every commit
 _IN_ATTRIB = 0x4
 _IN_NONBLOCK = os.O_NONBLOCK
 _IN_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
-class Watcher:
-    """A thread that calls `on_change` after commits, but only while `needed()`."""
+class Watch:
+    """Where one thread sleeps until the database may have changed, or somebody calls it."""
 
-    def __init__(self, database: Path, on_change: Callable[[], None], needed: Callable[[], bool]) -> None:
-        self._on_change = on_change
-        self._needed = needed
-        self._wanted = threading.Event()
-        self._stopped = False
+    def __init__(self, database: Path) -> None:
         self._inotify = _watch(shared_file(database))
-        self._wake_read, self._wake_write = os.pipe()
-        self._thread = threading.Thread(target=self._work, name=f"accoda watch {database.name}", daemon=True)
-        self._thread.start()
+        self._bell_read, self._bell_write = os.pipe()
+        os.set_blocking(self._bell_read, False)
+        os.set_blocking(self._bell_write, False)  # a bell that rings already need not be rung again
+        self._poll = select.poll()
+        self._poll.register(self._bell_read, select.POLLIN)
+        if self._inotify is not None:
+            self._poll.register(self._inotify, select.POLLIN)
 
-    def want(self) -> None:
-        """Somebody is going to wait. Commits from now on are noticed."""
-        self._wanted.set()
+    def call(self) -> None:
+        """Wake the thread. Callable from any thread."""
+        with contextlib.suppress(BlockingIOError):
+            os.write(self._bell_write, b"x")
+
+    def sleep(self, seconds: float) -> bool:
+        """Until the file was touched (True), or it was called, or the time is over (never after it: rounded down)."""
+        if self._inotify is None:
+            seconds = min(seconds, _POLL)
+        touched = False
+        for descriptor, _ in self._poll.poll(int(seconds * 1000)):
+            # Emptied before the look that follows: what is committed after this line makes it readable again.
+            with contextlib.suppress(BlockingIOError):
+                os.read(descriptor, 65536)
+            touched |= descriptor == self._inotify
+        return touched
 
     def close(self) -> None:
-        if self._stopped:
-            return
-        self._stopped = True
-        self._wanted.set()
-        os.write(self._wake_write, b"x")
-        self._thread.join()
-        for descriptor in (self._wake_read, self._wake_write, self._inotify):
+        for descriptor in (self._bell_read, self._bell_write, self._inotify):
             if descriptor is not None:
                 os.close(descriptor)
-
-    def _work(self) -> None:
-        while not self._stopped:
-            self._wanted.wait()
-            # What was committed before this line is seen by the look that every waiter takes after `want`, or by the
-            # one that `on_change` causes now; what is committed later makes the file descriptor readable.
-            self._wanted.clear()
-            self._drain()
-            self._on_change()
-            while self._needed() and not self._stopped:
-                self._sleep()
-                self._drain()
-                self._on_change()
-                if not self._stopped:
-                    select.select([self._wake_read], [], [], _PAUSE)
-
-    def _sleep(self) -> None:
-        if self._inotify is None:
-            select.select([self._wake_read], [], [], _POLL)
-        else:
-            select.select([self._inotify, self._wake_read], [], [])
-
-    def _drain(self) -> None:
-        if self._inotify is not None:
-            with contextlib.suppress(BlockingIOError):
-                while os.read(self._inotify, 65536):
-                    pass
 
 
 def shared_file(database: Path) -> Path:
@@ -85,7 +62,7 @@ def shared_file(database: Path) -> Path:
     return database.with_name(database.name + "-shm")
 
 
-def touch(shared: Path) -> None:
+def touch(shared: str) -> None:
     """Tell the others. By its name: to open the file and close it again would drop SQLite's locks."""
     with contextlib.suppress(OSError):  # a hint, no more
         os.utime(shared)

@@ -11,7 +11,7 @@ import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -20,11 +20,12 @@ import apsw
 
 from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
-from accoda.storage.signal import Signal
+from accoda.storage.sqlite import jobs
 from accoda.storage.sqlite.connection import translate
 from accoda.storage.sqlite.log import Log
+from accoda.storage.sqlite.lookout import Lookout, Lookouts
 from accoda.storage.sqlite.transaction import Transaction
-from accoda.storage.sqlite.watch import shared_file, touch
+from accoda.storage.sqlite.watch import Watch, shared_file, touch
 
 T = TypeVar("T")
 MOST_CALLS = 1000  # in one transaction, so that the first of them does not wait for ever
@@ -47,20 +48,27 @@ class Call:
 
 
 class Writer:
-    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, signal: Signal) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
         self._log = Log(connection)
         self._path = path
-        self._shared_file = shared_file(path)
+        self._shared_file = str(shared_file(path))
         self._inode = path.stat().st_ino
         self._clock = clock
-        self._signal = signal
+        self._watch = Watch(path)
+        self._lookouts = Lookouts(clock, self._look_again)
+        self._asleep = False
+        self._news = False  # whether others may have changed the file since we looked
+        self._told = False  # whether one of them has said so
+        self._has_told = False  # whether we have said so: then we hear ourselves
+        self._touched: set[str] = set()  # queues that our own commits have given something new
         self._numbers: dict[str, int] = {}
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = ""  # why, once it is
-        self._data_version = connection.pragma("data_version")
+        self._data_version: int | None = connection.pragma("data_version")
+        self._left_some = False  # whether a look stopped before it came to everybody
         self._thread = threading.Thread(target=self._work, name=f"accoda {path.name}", daemon=True)
         self._thread.start()
         _writers.add(self)
@@ -81,16 +89,25 @@ class Writer:
         self._submit(call)
         return await call.future  # type: ignore[no-any-return]
 
-    def look_for_foreign_writes(self) -> None:
-        """Ring for everybody if another connection has changed the file. Callable from any thread."""
+    async def look_out(self, lookout: Lookout) -> bool:
+        """Look for one who waits. False: there is nothing yet, and the thread will tell him when there is."""
+        return await self.run(self._look_out, lookout, writes=False)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether anybody waits for jobs."""
+        return self._lookouts.awaited
+
+    def _look_again(self, lookout: Lookout) -> None:
         with contextlib.suppress(StorageClosed):
-            self._submit(Call(self._notice, (), writes=False))
+            self._submit(Call(self._look_at_moment, (lookout,), writes=False))
 
     async def close(self) -> None:
         with self._gate:
             if not self._closed:
                 self._closed = "this SQLite storage was closed; open it again"
                 self._calls.put(None)
+                self._wake()
         await asyncio.to_thread(self._thread.join)
 
     def abandon(self) -> None:
@@ -103,6 +120,12 @@ class Writer:
             if self._closed:
                 raise StorageClosed(self._closed)
             self._calls.put(call)
+            self._wake()
+
+    def _wake(self) -> None:
+        # Under the same lock as the put, so that the thread has not ended and closed the bell.
+        if self._asleep:
+            self._watch.call()
 
     # -- in the thread
 
@@ -115,23 +138,58 @@ class Writer:
             if live:
                 self._serve(live)
                 self._answer(live)
+            if self._lookouts.awaited:
+                self._keep_watch()
+            else:
+                self._touched.clear()
+            if live:
                 self._log.shorten()
+        self._lookouts.end(StorageClosed(self._closed))
+        self._watch.close()
         # The last one to close makes a checkpoint. If that fails, the log stays, and is read at the next open.
         with contextlib.suppress(apsw.Error):
             self._connection.close()
 
     def _gather(self, calls: list[Call]) -> bool:
-        """Wait for a call, then take along all that are there. False: it is time to close."""
-        call = self._calls.get()
-        while call is not None:
-            calls.append(call)
-            if len(calls) == MOST_CALLS:
-                return True
-            try:
+        """Wait for a call, then take along all that are there. False: it is time to close.
+
+        Without a call, too, it comes back when one who waits for jobs must be looked for.
+        """
+        try:
+            call = self._first()
+            while call is not None:
+                calls.append(call)
+                if len(calls) == MOST_CALLS:
+                    return True
                 call = self._calls.get_nowait()
-            except Empty:
-                return True
+        except Empty:
+            return True
         return False
+
+    def _first(self) -> Call | None:
+        if not self._lookouts.awaited:
+            return self._calls.get()
+        with contextlib.suppress(Empty):
+            call = self._calls.get_nowait()
+            self._news = True  # a busy thread does not sleep, and hears of nobody
+            return call
+        seconds, pause = self._lookouts.rest(), self._lookouts.pause()
+        if self._news:  # nobody has looked at it yet: as soon as the pause is over
+            return self._calls.get(timeout=pause)
+        if pause or seconds < 0.001:
+            # To the microsecond, which a poll cannot. What others do meanwhile is heard by the next poll.
+            return self._calls.get(timeout=min(seconds, pause or seconds))
+        self._sleep(seconds)
+        return self._calls.get_nowait()
+
+    def _sleep(self, seconds: float) -> None:
+        self._asleep = True
+        # A call that was put before this line is seen here; who puts one after it sees the flag, and wakes us.
+        if self._calls.empty():
+            self._told |= self._watch.sleep(seconds) and not self._has_told
+            self._has_told = False
+            self._news = True
+        self._asleep = False
 
     def _serve(self, calls: list[Call]) -> None:
         try:
@@ -150,8 +208,9 @@ class Writer:
             calls[0].error = translate(error, self._path)
             return
         if touched:
-            self._signal.ring(touched)
             touch(self._shared_file)
+            self._has_told = True
+            self._touched |= touched
 
     def _transact(self, calls: list[Call]) -> set[str]:
         cursor = self._cursor
@@ -184,11 +243,56 @@ class Writer:
         if not same:
             raise StorageUnavailable(f"{self._path} was removed or replaced while it was open; open the storage again")
 
-    def _notice(self, tx: Transaction) -> None:
-        version = self._connection.pragma("data_version")
-        if version != self._data_version:
-            self._data_version = version
-            self._signal.ring()
+    def _keep_watch(self) -> None:
+        """Look for those who wait, where something may have come for them."""
+        try:
+            if self._touched:
+                touched, self._touched = self._touched, set()
+                self._look_for(self._lookouts.of(touched))
+            if self._news and not self._lookouts.pause():
+                self._news = False
+                if self._has_changed():
+                    self._look_for_all()
+            due = self._lookouts.due()
+            if due:
+                self._check_file()
+                self._look_for(due)
+        except Exception as error:  # they hear it, as they would if they looked for themselves
+            self._lookouts.end(translate(error, self._path))
+
+    def _has_changed(self) -> bool:
+        """Whether another connection has committed something since the last answer."""
+        told, self._told = self._told, False
+        # Who was told need not ask: that would cost a cold statement on the way of a job. Whatever is committed from
+        # here on counts as a change when we ask the next time.
+        version = None if told else self._cursor.execute("PRAGMA data_version").get
+        changed = version is None or version != self._data_version
+        self._data_version = version
+        return changed
+
+    def _look_for_all(self) -> None:
+        """After a change of others. The first who has something is told at once, and most often comes for it at once:
+        the thread is there for him, and sees to the others in its next round."""
+        first = not self._left_some
+        self._left_some = self._look_for(self._lookouts.all(), first=first)
+        if self._left_some:
+            self._news, self._data_version = True, None
+
+    def _look_for(self, lookouts: Sequence[Lookout], *, first: bool = False) -> bool:
+        # No transaction: each look is one statement, and each sees what is committed.
+        tx = Transaction(self._cursor, self._clock.now(), self._numbers)
+        stopped = self._lookouts.look(lookouts, lambda queues: jobs.look(tx, queues), first=first)
+        self._numbers.update(tx.new_numbers)
+        return stopped
+
+    def _look_out(self, tx: Transaction, lookout: Lookout) -> bool:
+        found, moment = jobs.look(tx, lookout.queues)
+        if not found:
+            self._lookouts.keep(lookout, moment)
+        return found
+
+    def _look_at_moment(self, tx: Transaction, lookout: Lookout) -> None:
+        self._lookouts.look([lookout], lambda queues: jobs.look(tx, queues))
 
     def _answer(self, calls: list[Call]) -> None:
         loops: dict[asyncio.AbstractEventLoop, list[Call]] = {}
