@@ -330,7 +330,7 @@ class TestNotifications:
     @pytest.fixture
     def looks(self, store: PostgresStorage, monkeypatch: pytest.MonkeyPatch) -> asyncio.Queue[None]:
         """An entry for each look that has ended. All takes that find nothing count as two in a moment."""
-        monkeypatch.setattr("accoda.storage.postgres.storage.VAIN_FOR", 600.0)
+        monkeypatch.setattr("accoda.storage.postgres.calls.VAIN_FOR", 600.0)
         ended: asyncio.Queue[None] = asyncio.Queue()
         fetch = store._client.fetch
 
@@ -353,7 +353,7 @@ class TestNotifications:
         monkeypatch: pytest.MonkeyPatch,
         end: str,
     ) -> None:
-        monkeypatch.setattr("accoda.storage.postgres.storage.LOOK_EVERY", 600_000)
+        monkeypatch.setattr("accoda.storage.postgres.watch.LOOK_EVERY", 600_000)
         (answer,) = await store.enqueue([NewJob("q", b"x")])
         assert not await store.wait(["other"], 0)  # it listens now, so nothing else makes it look
         await looks.get()
@@ -379,7 +379,7 @@ class TestNotifications:
     async def test_a_lost_one_delays_a_job_by_seconds_only(
         self, store: PostgresStorage, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("accoda.storage.postgres.storage.LOOK_EVERY", 1000)
+        monkeypatch.setattr("accoda.storage.postgres.watch.LOOK_EVERY", 1000)
         waiting = asyncio.create_task(store.wait(["q"], 30))
         await store.stats()
         # As from a process that died between its commit and its notification.
@@ -437,6 +437,23 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
     await store.revive([jobs[2].id])
     assert await store.start_now([jobs[0].id]) == 1
     await store.remove([answers[4].id])
+
+
+async def test_a_new_connection_asks_for_no_type(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's question costs the server more than a hundred jobs. It may be asked, but is not needed."""
+    asked: list[object] = []
+    ask = asyncpg.Connection._introspect_types
+
+    async def note(self: Any, types: Any, timeout: Any) -> Any:
+        asked.append(types)
+        return await ask(self, types, timeout)
+
+    monkeypatch.setattr(asyncpg.Connection, "_introspect_types", note)
+    async with await open_storage(url) as store:
+        assert isinstance(store, PostgresStorage)
+        await every_verb(store, 0)
+        await store.place((await store.enqueue([NewJob("q")] * 9))[-1].id, 1)
+    assert asked == []
 
 
 class TestStartNow:

@@ -46,6 +46,8 @@ TAKE_BEFORE = """
 SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters
 FROM {schema}.take(NULL, $1, $2, $3, NULL, '')
 """
+# And for a look before 0017_lean, with its answer in the order of today.
+LOOK_BEFORE = "SELECT takable, closed, (next - moment)::float8, false FROM {schema}.look($1, $2, $3)"
 WAITING = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = $1::regclass"
 
 
@@ -147,8 +149,10 @@ class TestUpgrade:
         async with await open_storage(url):
             after = dict(await old.fetch(settings, schema))
         assert {verb: after.pop(verb) for verb in before} == before
-        assert set(after) == {"peek", "drop_job", "start_now", "place", "stretches"}, "verbs that came since"
-        assert after["peek"] == after["place"] == after["stretches"] == before["take"]
+        lean = {"enqueue_one", "finish_plain", "glance"}
+        assert set(after) == {"peek", "drop_job", "start_now", "place", "stretches"} | lean, "verbs that came since"
+        assert after["peek"] == after["place"] == after["stretches"] == after["glance"] == before["take"]
+        assert after["enqueue_one"] == after["finish_plain"] == before["enqueue"]
         assert after["drop_job"] == after["start_now"] == before["remove"]
         assert len(before) == 21
 
@@ -201,6 +205,7 @@ class TestUpgradeToStartNow:
                 (job,) = await old.take("q", 1)
                 await old.settle([Retry(job.lease, delay=900)])
                 assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == 14
+                old._client.queries["look"] = LOOK_BEFORE.format(schema=schema)  # type: ignore[attr-defined]
                 waiting = asyncio.create_task(old.wait(["q"], 60))
                 async with await TestUpgradeToPeek.upgraded(url, monkeypatch) as store:
                     assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
@@ -250,3 +255,91 @@ class TestUpgradeToPlace:
                 made = await worker.enqueue([NewJob("q")] * 9)
                 place = await worker.place(made[4].id, 1)
                 assert place is not None and (place.ahead, place.exact) == (4, False)
+
+
+class TestUpgradeToLean:
+    """Of a store as it was before the usual calls had less to do, with jobs in it."""
+
+    async def test_jobs_of_before_are_taken_while_calls_of_before_go_on(
+        self, url: str, schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr("accoda.storage.postgres.migrate.MIGRATIONS", MIGRATIONS[:16])
+            await migrate(sql, schema)
+        enqueue = queries_for(schema)["enqueue"]
+        await sql.fetch(enqueue, None, ["q"] * 3, [b"1", b"2", b"3"], *([] for _ in range(9)))
+        async with await open_storage(url) as store:
+            assert await sql.fetchval(f"SELECT version FROM {schema}.layout") == len(MIGRATIONS)
+            jobs = await store.take("q", 2)
+            assert [job.data for job in jobs] == [b"1", b"2"]
+            assert await asyncio.gather(*(store.settle([Done(job.lease)]) for job in jobs)) == [[], []]
+            assert await sql.fetchval(f"SELECT takable FROM {schema}.look(NULL, '{{q}}', false)")
+            assert len(await sql.fetch(TAKE_BEFORE.format(schema=schema), "q", 5, 60_000)) == 1
+            waiting = asyncio.create_task(store.wait(["q"], 60))
+            await store.stats()
+            await sql.fetch(enqueue, None, ["q"], [b"4"], *([] for _ in range(8)), ["+q"])
+            assert await waiting
+            assert [job.data for job in await store.take("q", 5)] == [b"4"]
+
+    async def test_a_worker_needs_no_more_than_the_use_of_the_schema(
+        self, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(url):
+            await sql.execute(f"CREATE ROLE hand LOGIN; GRANT USAGE ON SCHEMA {schema} TO hand")
+            async with await open_storage(url.replace("accoda@", "hand@")) as worker:
+                await asyncio.gather(*(worker.enqueue([NewJob("q")]) for _ in range(9)))
+                assert await worker.wait(["q"], 1)
+                shares = await asyncio.gather(*(worker.take("q", 1) for _ in range(9)))
+                leases = [job.lease for share in shares for job in share]
+                assert await asyncio.gather(*(worker.settle([Done(lease)]) for lease in leases)) == [[]] * 9
+
+
+class TestPlans:
+    """Of a store in which nearly all jobs wait in one queue, and which the server knows by its statistics."""
+
+    async def test_a_queue_without_jobs_is_counted_browsed_and_purged_without_a_walk_through_the_others(
+        self, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(url) as store:
+            await store.enqueue([NewJob("small")])
+            assert len(await store.take("small", 1)) == 1
+            await store.enqueue([NewJob("large")] * 20_000)
+            await sql.execute(f"VACUUM ANALYZE {schema}.jobs")
+        async with await open_storage(f"{url}&pool=1") as store:  # whose session has made no plans yet
+            reads = f"SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE schemaname = '{schema}' AND relname = 'jobs'"
+            before = await sql.fetchval(reads)
+            assert (await store.stats()).queues["small"].ready == 0
+            assert await store.browse("small", "ready") == []
+            assert await store.purge("small", "ready") == 0
+            assert await store.purge("small", "ready", limit=5) == 0
+        await gone(sql)
+        assert await sql.fetchval(reads) - before < 1000
+
+    async def test_the_ends_of_a_rank_are_found_without_a_walk_through_the_jobs_of_others(
+        self, url: str, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        async with await open_storage(url) as store:
+            first, _ = await store.enqueue([NewJob("first")] * 2)
+            await store.enqueue([NewJob("large")] * 20_000)
+            _, last = await store.enqueue([NewJob("last")] * 2)
+        await sql.execute(f"VACUUM ANALYZE {schema}.jobs")
+        reads = f"SELECT idx_tup_fetch FROM pg_stat_user_tables WHERE schemaname = '{schema}' AND relname = 'jobs'"
+        before = await sql.fetchval(reads)
+        other = await asyncpg.connect(url.partition("?")[0])
+        look = f"SELECT far FROM {schema}.stretches($1, ARRAY[$2]::float8[], ARRAY[$3]::bigint[], $4, $5)"
+        assert await other.fetchval(look, "first", 0.0, first.id, [1], [False]) == first.id + 1
+        assert await other.fetchval(look, "last", 0.0, last.id + 1, [1], [True]) == last.id - 1
+        await other.close()
+        await gone(sql)
+        assert await sql.fetchval(reads) - before < 1000
+
+
+async def gone(sql: asyncpg.Connection) -> None:
+    """Return when the other sessions have ended: what they have read is counted then."""
+    async with asyncio.timeout(10):
+        others = (
+            "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        )
+        while await sql.fetchval(others):
+            await asyncio.sleep(0.01)
+    await sql.execute("SELECT pg_stat_clear_snapshot()")

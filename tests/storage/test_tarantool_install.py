@@ -302,6 +302,21 @@ async def test_an_older_client_hears_of_waiters_what_it_understands(server: Tara
         connection.close()
 
 
+async def test_an_older_client_looks_and_hears_what_it_understands(server: TarantoolServer) -> None:
+    async with await open_storage(server.url) as store:
+        await empty(server.url)
+        connection = await connect(address_of(urlsplit(server.url)))
+        heard = Decoder(tuple[tuple[int, list[str]]])
+        count, _ = await connection.call("listen", (None, ["q"], None, 0), heard)
+        looked = Decoder(tuple[tuple[bool, float | None]])  # it asks for no more
+        assert await connection.call("look", (None, ["q"]), looked) == (False, None)
+        await store.enqueue([NewJob("q")])
+        assert await connection.call("look", (None, ["q"]), looked) == (True, None)
+        # A name that no queue has wakes nobody.
+        assert (await connection.call("listen", (None, ["q"], count, 0), heard))[1] == ["q", "+q"]
+        connection.close()
+
+
 async def test_an_upgrade_happens_under_those_who_work_and_sleep(server: TarantoolServer) -> None:
     async with await open_storage(server.url) as store:
         sleeping = asyncio.create_task(store.wait(["u"], 60))

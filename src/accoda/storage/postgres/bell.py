@@ -34,6 +34,7 @@ class Bell:
 
     def __init__(self, client: Client, signal: Signal) -> None:
         self.filled: Counter[str] = Counter()  # how often it was heard of each queue that a job became ready
+        self.changed: Counter[str] = Counter()  # how often anything was heard of it
         self._client = client
         self._signal = signal
         self._news: set[str] = set()
@@ -140,7 +141,9 @@ class Bell:
 
     def _heed(self, news: Collection[str]) -> None:
         self.filled.update(each.removeprefix(_FILLED) for each in news if each.startswith(_FILLED))
-        self._signal.ring({each.removeprefix(_FILLED) for each in news})
+        queues = {each.removeprefix(_FILLED) for each in news}
+        self.changed.update(queues)
+        self._signal.ring(queues)
 
 
 async def _ping(connection: Connection, gone: asyncio.Event) -> None:

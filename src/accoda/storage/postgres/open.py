@@ -11,6 +11,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from accoda.clock import Clock
 from accoda.errors import InvalidInput
+from accoda.storage.postgres.arrays import teach
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.connector import Connection, Connector, terminate
 from accoda.storage.postgres.errors import DRIVER, translate
@@ -72,6 +73,7 @@ async def open_postgres(parts: SplitResult, clock: Clock | None) -> PostgresStor
         except OSError:  # it broke already
             terminate(made)
             raise
+        teach(made)
         return made
 
     connector = Connector(connect)

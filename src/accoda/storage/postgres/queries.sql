@@ -6,6 +6,9 @@
 SELECT ids, whats, crowds
 FROM accoda.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, false, $12);
 
+-- name: enqueue_one
+SELECT accoda.enqueue_one($1, $2, $3, $4, $5, $6, $7);
+
 -- name: enqueue_apart
 -- In a caller's own transaction, by whatever driver: so each argument says its type.
 SELECT ids, whats, crowds
@@ -24,6 +27,9 @@ SELECT accoda.give_back($1, $2, $3);
 
 -- name: finish
 SELECT accoda.finish($1, $2, $3, $4, $5);
+
+-- name: finish_plain
+SELECT accoda.finish_plain($1, $2, $3, $4);
 
 -- name: settle
 SELECT accoda.settle($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21);
@@ -49,7 +55,7 @@ FROM accoda.peek($1, $2, $3, $4);
 SELECT accoda.drop_job($1, $2, $3, $4);
 
 -- name: look
-SELECT takable, moment, next, closed FROM accoda.look($1, $2, $3);
+SELECT takable, closed, due_in, starts FROM accoda.glance($1, $2, $3);
 
 -- name: ring
 SELECT accoda.ring($1);

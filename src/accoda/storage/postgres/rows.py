@@ -58,6 +58,16 @@ def columns(jobs: Sequence[NewJob]) -> Columns:
     )
 
 
+def is_ready_at_once(job: NewJob) -> bool:
+    """Whether it has no key and waits for no moment."""
+    return job.key is None and not job.delay and job.start_at is None
+
+
+def single(job: NewJob) -> tuple[str, bytes, float, int, float]:
+    """What is to be said of such a job: queue, data, rank, cost, keep_for."""
+    return job.queue, job.data, float(job.rank), job.cost, float(job.keep_for)
+
+
 def _unless_default(values: list[Any]) -> list[Any]:
     """The values, or nothing where each is None or zero, which the server then fills in."""
     return values if any(value is not None and value != 0 for value in values) else []

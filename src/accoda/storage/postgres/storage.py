@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -36,16 +35,15 @@ from accoda.storage.closing import Closing
 from accoda.storage.density import Look, Stretch
 from accoda.storage.postgres import rows
 from accoda.storage.postgres.bell import Bell, news_of
+from accoda.storage.postgres.calls import Calls
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.foreign import run_in
 from accoda.storage.postgres.upkeep import Upkeep
+from accoda.storage.postgres.watch import Watch
 from accoda.storage.signal import Signal
 from accoda.storage.standing import stand
 
 UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
-VAIN_FOR = 0.05  # seconds within which two takes that find nothing make the next look a careful one
-LOOK_EVERY = 5_000  # ms: the longest that a lost notification can delay a job
-LOOK_SOON = 10  # ms from the first careful look to the second
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
 
 
@@ -67,8 +65,8 @@ class PostgresStorage(Closing):
         self._timer = clock or SystemClock()
         self._signal = Signal()
         self._bell = Bell(client, self._signal)
+        self._calls = Calls(client, self._bell, self._at)
         self._upkeep = Upkeep(client)
-        self._vain: dict[str, tuple[float, float]] = {}  # the last two takes of each queue that found nothing
         self._undoing: set[asyncio.Task[None]] = set()
         self._closing: asyncio.Task[None] | None = None
 
@@ -115,21 +113,19 @@ class PostgresStorage(Closing):
         self._client.check()
         if not jobs:
             return []
-        columns = rows.columns(jobs)
         if connection is not None:
+            columns = rows.columns(jobs)
             query = self._client.queries["enqueue_apart"]
             return rows.enqueued(*await run_in(connection, query, (self._at(), *columns, sorted(set(columns[0])))))
-        news = news_of(jobs)
-        with_commit = sorted(news) if self._bell.is_quiet() else []
-        (answer,) = await self._client.fetch("enqueue", self._at(), *columns, with_commit, repeat=False)
-        self._bell.tell(news, sent=bool(with_commit))
-        return rows.enqueued(*answer)
+        return await self._client.at_home(self._calls.enqueue, jobs)
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
         inputs.check_take(queue, count, lease, max_cost)
-        taking = asyncio.ensure_future(self._take(queue, count, round(lease * 1000), max_cost, clean(worker)))
+        self._client.check()
+        share = queue, round(lease * 1000), clean(worker)
+        taking = asyncio.ensure_future(self._client.at_home(self._calls.take, share, count, max_cost))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
@@ -139,13 +135,6 @@ class PostgresStorage(Closing):
             undoing.add_done_callback(self._undoing.discard)
             await asyncio.wait({undoing}, timeout=UNDO_PATIENCE)
             raise
-
-    async def _take(self, queue: str, count: int, lease: int, max_cost: int | None, worker: str) -> list[Job]:
-        args = (self._at(), queue, count, lease, max_cost, worker)
-        jobs = rows.jobs_taken(queue, await self._client.fetch("take", *args, repeat=True))
-        if not jobs:
-            self._vain[queue] = (self._vain.get(queue, (0.0, 0.0))[1], time.monotonic())
-        return jobs
 
     async def _undo(self, taking: asyncio.Future[list[Job]]) -> None:
         # An error is dropped: the jobs then come back when their lease ends.
@@ -163,23 +152,13 @@ class PostgresStorage(Closing):
             return []
         self._upkeep.note(len(outcomes))
         if rows.is_plain(outcomes):
-            return await self._finish(cast(Sequence[Done], outcomes))
+            return await self._client.at_home(self._calls.finish, cast(Sequence[Done], outcomes))
         args = rows.outcome_columns(outcomes)
         leases = rows.lease_columns(outcome.lease for outcome in outcomes)
         verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=False)
         self._bell.tell({outcome.lease.queue for outcome in outcomes if type(outcome) is Retry})
         self._bell.tell(news_of(job for outcome in outcomes for job in follow_ups(outcome)))
         return rows.refused(outcomes, verdicts)
-
-    async def _finish(self, outcomes: Sequence[Done]) -> list[Refused]:
-        ordered = sorted(outcomes, key=lambda outcome: outcome.lease.id)  # the order in which rows are locked
-        ids, tokens, queues = rows.lease_columns(outcome.lease for outcome in ordered)
-        seen = [rows.counted(outcome.waiters) for outcome in ordered]
-        verdicts = await self._client.value("finish", self._at(), queues[0], ids, tokens, seen, repeat=False)
-        if verdicts is None:
-            return []
-        by_id = {outcome.lease.id: verdict for outcome, verdict in zip(ordered, verdicts, strict=True)}
-        return rows.refused(outcomes, [by_id[outcome.lease.id] for outcome in outcomes])
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         inputs.check_leases(leases, lease)
@@ -211,44 +190,8 @@ class PostgresStorage(Closing):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
-        names = list(queues)
-
-        filled = self._bell.filled
-        heard: dict[str, int] | None = None  # what was heard before the last look, if that saw no pause
-        careful_since: int | None = None
-
-        async def look() -> tuple[bool, int | None]:
-            nonlocal heard, careful_since
-            # Who looked, and then hears that a job is ready in a queue that is open, need not look again: that is one
-            # round trip less from an enqueue to a take. Perhaps another took the job: then the next wait looks.
-            if heard is not None and any(filled[name] > count for name, count in heard.items()):
-                self._client.check()
-                return True, None
-            # Listening begins before the look, so that nothing falls between the two.
-            await self._bell.listen()
-            before, asked = {name: filled[name] for name in names}, self._timer.now()
-            if careful_since is None and self._in_vain(names):
-                careful_since = asked
-            args = (self._at(), names, careful_since is not None)
-            ((takable, now, due, closed),) = await self._client.fetch("look", *args, repeat=True)
-            heard = None if closed else before
-            # A duration by the server's clock: how far this machine's clock is off does not matter.
-            nap = LOOK_EVERY if due is None else min(LOOK_EVERY, due - now)
-            if careful_since is not None:
-                # Takes have passed over what is locked, and so did this look. Whoever has it locked need not tell when
-                # he lets go of it: a rerank does not, nor does a rollback, and the news of a commit can be heard a
-                # moment before its locks are gone. So look again soon, and then after as long as it has been by now: a
-                # job is seen when it has waited twice as long as it was locked, and a lock that stays for hours costs
-                # one look in five seconds.
-                nap = min(nap, max(LOOK_SOON, asked - careful_since))
-            return takable, asked + nap
-
-        return await self._signal.wait(self._timer, names, timeout, look)
-
-    def _in_vain(self, queues: list[str]) -> bool:
-        """Whether takes of one of the queues found nothing twice in a moment, perhaps because its jobs are locked."""
-        since = time.monotonic() - VAIN_FOR
-        return any(self._vain[queue][0] > since for queue in queues if queue in self._vain)
+        watch = Watch(self._client, self._bell, self._calls, self._timer, queues)
+        return await self._signal.wait(self._timer, queues, timeout, watch.look)
 
     async def stats(self) -> Stats:
         return rows.stats(await self._client.fetch("stats", self._at(), repeat=True))

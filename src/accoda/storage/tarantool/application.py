@@ -19,7 +19,8 @@ from accoda.storage.tarantool.rows import INT
 
 VERSION = 2  # 2: jobs know how often they crashed, and since when that counts
 # 3: bounded work in each call, damaged records set aside, purge by age; 4: peek, drop; 5: start_now; 6: place
-REVISION = 6
+# 7: bells say that a job is ready, looks that a queue is paused
+REVISION = 7
 
 _HOW = "run `accoda migrate URL` with an account that may install: admin or a super; see docs/tarantool.md"
 

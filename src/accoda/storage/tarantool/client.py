@@ -78,7 +78,7 @@ class Client:
         connection: so this is for verbs that do no harm when they are carried out twice. `late` gets the answer if the
         caller is cancelled before it could reach him.
         """
-        self._check()
+        self.check()
         if asyncio.get_running_loop() is not self._home:
             return await self.at_home(self._call(verb, args, decoder, late))
         return await self._call(verb, args, decoder, late)
@@ -87,7 +87,7 @@ class Client:
         self, verb: str, args: Sequence[Any], decoder: Decoder[Any], late: Callable[[Any], None] | None = None
     ) -> Any:
         """`call` for a verb that must be carried out at most once: sent again, it only gives the first answer again."""
-        self._check()
+        self.check()
         if asyncio.get_running_loop() is not self._home:
             return await self.at_home(self._once(verb, args, decoder, late))
         return await self._once(verb, args, decoder, late)
@@ -133,7 +133,7 @@ class Client:
                     raise translate(error, self.address) from error
                 await asyncio.sleep(_FIRST_PAUSE)
             except ConnectionLost as error:
-                self._check()
+                self.check()
                 await trouble.lost(error, self._home.time())
 
     async def _connected_again(self, trouble: _Trouble) -> Connection:
@@ -165,7 +165,7 @@ class Client:
 
     async def connected(self) -> Connection:
         """The connection, made again if it was lost. All who wait share one attempt."""
-        self._check()
+        self.check()
         if not self._connection.lost:
             return self._connection
         if self._connecting is None:
@@ -179,7 +179,7 @@ class Client:
             raise _unreachable(self.address, TimeoutError(f"not within {patience:g} s")) from error
         except asyncio.CancelledError:
             if connecting.cancelled():  # by `close`, not our caller
-                self._check()
+                self.check()
             raise
 
     async def _reconnect(self) -> Connection:
@@ -203,7 +203,7 @@ class Client:
             await asyncio.wait([self._connecting])
         await asyncio.sleep(0)  # lets the transport close its socket
 
-    def _check(self) -> None:
+    def check(self) -> None:
         if self._closed:
             raise StorageClosed(f"the storage {self.address} was closed; open it again")
         if self._pid != os.getpid():

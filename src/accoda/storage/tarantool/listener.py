@@ -6,6 +6,7 @@ The long poll takes nothing. If this process dies, the server ends it and nothin
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,12 +16,15 @@ from accoda.storage.tarantool.errors import ServerError, translate
 from accoda.storage.tarantool.rows import HEARD
 
 POLL_FOR = 30.0  # seconds that the server holds a poll in which nothing rings
+_FILLED = "+"  # before a queue's name: a job is ready there. No name begins so.
 
 
 class Listener:
     """`want` and `poll` run in the client's home loop, `forget` in any thread."""
 
     def __init__(self, client: Client, signal: Signal) -> None:
+        self.filled: Counter[str] = Counter()  # how often it was heard of each queue that a job became ready
+        self.changed: Counter[str] = Counter()  # how often anything was heard of it
         self._client = client
         self._signal = signal
         self._wanted: dict[object, Sequence[str]] = {}  # for each who waits, his queues
@@ -65,5 +69,8 @@ class Listener:
             return
         count, rung = poll.result()
         self._seen = count if self._seen is None else max(self._seen, count)
-        self._signal.ring(rung)
+        queues = [name for name in rung if not name.startswith(_FILLED)]
+        self.changed.update(queues)
+        self.filled.update(name.removeprefix(_FILLED) for name in rung if name.startswith(_FILLED))
+        self._signal.ring(queues)
         self.poll()

@@ -111,7 +111,7 @@ REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
 STRETCHES: Decoder[Any] = Decoder(tuple[list[tuple[list[float], list[int], int, float | None]]])
 FOUND: Decoder[Any] = Decoder(tuple[list[Raw]])
 ANY: Decoder[Any] = Decoder(tuple[Raw])
-LOOK: Decoder[Any] = Decoder(tuple[tuple[bool, float | None]])
+LOOK: Decoder[Any] = Decoder(tuple[tuple[bool, float | None, bool, bool]])
 HEARD: Decoder[Any] = Decoder(tuple[tuple[int, list[str]]])
 PURGED: Decoder[Any] = Decoder(tuple[tuple[int, int, bool]])
 

@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
-from math import ceil
-from typing import Any
 
 from accoda.clock import Cancel, Clock
-from accoda.errors import StorageFull, VersionConflict
+from accoda.errors import VersionConflict
 from accoda.model import (
     Document,
     Enqueued,
@@ -34,10 +32,11 @@ from accoda.storage.density import Look, Stretch
 from accoda.storage.signal import Signal
 from accoda.storage.standing import stand
 from accoda.storage.tarantool import rows
+from accoda.storage.tarantool.calls import Calls
 from accoda.storage.tarantool.client import Client
 from accoda.storage.tarantool.listener import Listener
+from accoda.storage.tarantool.watch import Watch
 
-_MOST_JOBS = 1_000_000  # in one take
 _PURGE_AT_ONCE = 1000
 _PAGE = 1000  # jobs of one answer to browse
 
@@ -55,7 +54,7 @@ class TarantoolStorage(Closing):
         self._signal = Signal()
         self._listener = Listener(client, self._signal)
         self._timers: Clock = clock or LocalTimers()
-        self._undone: set[asyncio.Task[Any]] = set()
+        self._calls = Calls(client)
 
     async def close(self) -> None:
         await self._client.close()
@@ -65,58 +64,21 @@ class TarantoolStorage(Closing):
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         inputs.check_jobs(jobs)
-        names = rows.Names()
-        news = rows.rows_of_jobs(names, jobs)
-        first, joined = await self._client.once("enqueue", (names.list(), news), rows.ENQUEUED)
-        return rows.enqueued(jobs, first, joined)
+        self._client.check()
+        return await self._client.at_home(self._calls.enqueue(jobs))
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
         inputs.check_take(queue, count, lease, max_cost)
-        found = await self._take(queue, min(count, _MOST_JOBS), (rows.milliseconds(lease), max_cost, clean(worker)))
-        jobs, damaged = rows.taken(queue, found)
-        if damaged:
-            await self._set_aside(damaged)
-        return jobs
-
-    async def _take(self, queue: str, count: int, rest: tuple[Any, ...]) -> rows.Found:
-        while True:
-            try:
-                found: rows.Found = await self._client.once(
-                    "take", (queue, count, *rest), rows.JOBS, lambda found: self._give_back(queue, found)
-                )
-                return found
-            except StorageFull:
-                if count <= 1:
-                    raise
-                count //= 2  # for fewer there may be room, and when they are done there is more
-
-    async def _set_aside(self, ids: Sequence[int]) -> None:
-        """These cannot be read: they are dead letters from now on, and stop nobody any more."""
-        await self._client.call("aside", (ids,), rows.INT)
-
-    def _give_back(self, queue: str, found: rows.Found) -> None:
-        """A take was cancelled, and then its answer came: nobody will run these jobs."""
-        if not found.rows:
-            return
-        leases = [(row.id, row.attempts) for row in found.rows]
-        task = asyncio.get_running_loop().create_task(self._client.call("give_back", (queue, leases), rows.INT))
-        self._undone.add(task)  # so that it is not collected while it runs
-
-        def forget(task: asyncio.Task[Any]) -> None:
-            self._undone.discard(task)
-            if not task.cancelled():
-                task.exception()  # if the server cannot be reached, they come back when their lease ends
-
-        task.add_done_callback(forget)
+        share = queue, rows.milliseconds(lease), clean(worker)
+        self._client.check()
+        return await self._client.at_home(self._calls.take(share, count, max_cost))
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         inputs.check_outcomes(outcomes)
-        names = rows.Names()
-        outcome_rows, follow_ups = rows.rows_of_outcomes(names, outcomes)
-        answer = await self._client.once("settle", (names.list(), outcome_rows, follow_ups), rows.REFUSED)
-        return rows.refused(outcomes, answer)
+        self._client.check()
+        return await self._client.at_home(self._calls.settle(outcomes))
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         inputs.check_leases(leases, lease)
@@ -143,7 +105,7 @@ class TarantoolStorage(Closing):
             found, damaged = rows.peeked(queue, await self._client.call("peek", (queue, key, after), rows.FOUND))
             if damaged is None:
                 return found
-            await self._set_aside([damaged])  # each time one less
+            await self._calls.set_aside([damaged])  # each time one less
 
     async def drop(self, queue: str, id: int, waiters: int) -> bool:
         inputs.check_drop(queue, id, waiters)
@@ -152,23 +114,11 @@ class TarantoolStorage(Closing):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
-        names = list(dict.fromkeys(queues))
-        who = object()
-
-        async def look() -> tuple[bool, int | None]:
-            return await self._client.at_home(self._look(who, names))
-
+        watch = Watch(self._client, self._listener, self._timers, queues)
         try:
-            return await self._signal.wait(self._timers, names, timeout, look)
+            return await self._signal.wait(self._timers, queues, timeout, watch.look)
         finally:
-            self._listener.forget(who)
-
-    async def _look(self, who: object, names: list[str]) -> tuple[bool, int | None]:
-        await self._client.connected()
-        # Heard before it looks: both go over one connection, in this order, so that no bell falls between the two.
-        self._listener.want(who, names)
-        takable, due_in = await self._client.call("look", (names,), rows.LOOK)
-        return takable, None if due_in is None else self._timers.now() + ceil(due_in)
+            watch.end()
 
     async def stats(self) -> Stats:
         found: rows.Found = await self._client.call("stats", (), rows.STATS)
@@ -200,7 +150,7 @@ class TarantoolStorage(Closing):
         inputs.check_id(id)
         job, damaged = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
         if damaged:
-            await self._set_aside([id])
+            await self._calls.set_aside([id])
             job, _ = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
         return job
 
@@ -212,7 +162,7 @@ class TarantoolStorage(Closing):
             found: rows.Found = await self._client.call("browse", args, rows.JOBS)
             jobs, damaged = rows.infos(queue, found)
             if damaged:  # a dead one is found again, and can be read then
-                await self._set_aside(damaged)
+                await self._calls.set_aside(damaged)
                 jobs, _ = rows.infos(queue, await self._client.call("browse", args, rows.JOBS))
             page += jobs
             if not jobs:
@@ -224,7 +174,7 @@ class TarantoolStorage(Closing):
         inputs.check_place(id, most)
         survey, damaged = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
         if damaged:
-            await self._set_aside([id])
+            await self._calls.set_aside([id])
             survey, _ = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
         if survey is None:
             return None

@@ -13,6 +13,7 @@ app.field = {
 app.COUNTS = 3
 app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11}
 app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
+app.FILLED = 'filled' -- of a queue that was touched: a job is ready there, and it is not paused
 
 -- What outlives an upgrade of the application, but not the server: see the stub.
 local memory = app.memory
@@ -109,8 +110,8 @@ function app.atomic(body, grows)
             error(problem, 0)
         end
         -- Only now: whoever is woken must find what it was woken for.
-        for queue in pairs(tx.touched) do
-            app.ring(queue)
+        for queue, how in pairs(tx.touched) do
+            app.ring(queue, how == app.FILLED)
         end
         return answer
     end

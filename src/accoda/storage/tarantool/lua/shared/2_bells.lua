@@ -3,17 +3,22 @@
 local app = ...
 local fiber = require('fiber')
 
--- count: how often any bell rang; rung: for each queue, the count when it last rang; listeners: by session id;
+-- count: how often any bell rang; rung: for each queue, the count when it last rang; filled: when it last rang because a
+-- job is ready, so that who hears it need not look first; listeners: by session id;
 -- by_queue: for each queue, the set of its listeners, so that a bell costs nothing where nobody listens.
 local bells = app.memory.bells
 if bells == nil then
     bells = {count = 0, rung = {}, listeners = {}, by_queue = {}}
     app.memory.bells = bells
 end
+bells.filled = bells.filled or {} -- since revision 7
 
-function app.ring(queue)
+function app.ring(queue, filled)
     bells.count = bells.count + 1
     bells.rung[queue] = bells.count
+    if filled then
+        bells.filled[queue] = bells.count
+    end
     for listener in pairs(bells.by_queue[queue] or {}) do
         listener.cond:signal()
     end

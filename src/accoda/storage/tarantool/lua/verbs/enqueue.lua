@@ -113,6 +113,9 @@ function app.enqueue(tx, names, news)
                 end
             end
             app.count(tx, no, COUNTS + state, 1)
+            if state == READY and not queue.paused then
+                tx.touched[names[place]] = app.FILLED
+            end
         end
     end
     if id >= first then

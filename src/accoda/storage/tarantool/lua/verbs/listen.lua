@@ -2,7 +2,7 @@
 -- A newer `listen` of the same connection ends an older one.
 --
 -- arguments: now (not used), names {queue, …}, seen: the count of the last answer or nil, seconds
--- answer: {count, {queue that rang, …}}
+-- answer: {count, {queue that rang, …}}, and '+' before a name once more where a job is ready and the queue is open
 local app = ...
 local MOST_SECONDS = 60
 
@@ -14,6 +14,9 @@ app.verbs.listen = function(_, names, seen, seconds)
         for _, name in ipairs(names) do
             if (bells.rung[name] or 0) > since then
                 found[#found + 1] = name
+                if (bells.filled[name] or 0) > since then
+                    found[#found + 1] = '+' .. name
+                end
             end
         end
         return found
