@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-peers bench-contract bench-demand bench-http bench-why bench-dashboard screenshots chaos-schedules contract-http fire-peers clean
+.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-check bench-peers bench-contract bench-demand bench-http bench-why bench-dashboard bench-scale screenshots chaos-schedules contract-http fire-peers clean
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -36,11 +36,14 @@ bench: setup servers  ## rates beside the bare engines, into benchmarks/results/
 	$(BIN)/python -m benchmarks.postgres_rot
 	$(BIN)/python -m benchmarks.demand
 
+bench-check: setup servers  ## has it become slower than the committed figures say? exit 1 beyond 20 % (about 4 minutes)
+	$(BIN)/python -m benchmarks.check $(if $(SAVE),--save)
+
 power-cuts: setup  ## cut the power of SQLite stores, CUTS=2000 times in each mode (about a minute)
 	$(BIN)/python -m accoda.testing.powercut --cuts $(or $(CUTS),2000)
 
-bench-peers: setup servers  ## beside other queues for Python, each in an environment of its own (about 8 minutes)
-	$(BIN)/python -m benchmarks.peers
+bench-peers: setup servers  ## beside other queues, each in an environment of its own (about 45 minutes): ARGS="--quick"
+	$(BIN)/python -m benchmarks.peers $(ARGS)
 
 bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
 	@$(BIN)/python -m benchmarks.contract
@@ -53,6 +56,9 @@ bench-http: setup  ## the HTTP API beside a bare Starlette endpoint in the same 
 
 bench-dashboard: setup servers  ## every page and `why` with a million jobs, and 50 open dashboards (about 5 minutes)
 	$(BIN)/python -m benchmarks.dashboard
+
+bench-scale: setup servers  ## ten million jobs, a thousand queues, 1 to 8 processes, a Cluster, and the model (about 25 minutes)
+	$(BIN)/python -m benchmarks.scale
 
 screenshots: setup  ## every page of the dashboard, wide and narrow, light and dark, into docs/screenshots/ (about a minute)
 	$(BIN)/python tools/screenshots.py

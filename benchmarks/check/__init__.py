@@ -1,0 +1,1 @@
+"""`make bench-check`: has Accoda become slower? Ratios to a queue that never changes, beside the committed ones."""
