@@ -1,105 +1,32 @@
-"""`python -m benchmarks.peers`: drain a full queue with Accoda and with other queues for Python, in turns.
+"""`python -m benchmarks.peers`: the same work for Accoda and for the queues that one would use instead, in turns.
 
-Each peer is installed once into an environment of its own. Prints a table for each storage; a run of everything, with
-at least three rounds, is also written to benchmarks/results/. docs/benchmarks.md says what is measured and how.
+Each peer is installed once into an environment of its own. Prints tables for each storage and a verdict. A run of
+all peers and measures with at least three rounds replaces the sections of its storages in benchmarks/results/.
+docs/benchmarks.md says what is measured and how.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict
+from pathlib import Path
 
-from accoda.testing.servers.process import ServerMissing
-from benchmarks.peers import environments
-from benchmarks.peers.catalogue import PEERS, STORAGES, Peer, chosen
-from benchmarks.peers.drain import DrainFailed, drain
-from benchmarks.peers.report import Findings, Row, save, text
-from benchmarks.peers.stores import PLACES, Place
+from benchmarks.peers import report
+from benchmarks.peers.catalogue import PEERS, STORAGES
+from benchmarks.peers.findings import Section, load
+from benchmarks.peers.journal import Journal, NothingToContinue, Plan
+from benchmarks.peers.measures import MEASURES, Sample
+from benchmarks.peers.running import minutes, run, tell
 
-FEWEST = 100  # jobs: less would measure the first breath
-
-
-@dataclass
-class Course:
-    """What one peer has shown so far."""
-
-    peer: Peer
-    jobs: int
-    version: str = ""
-    rates: list[float | None] = field(default_factory=list)
-    failed: str = ""
-
-    def row(self) -> Row:
-        p = self.peer
-        return Row(
-            p.storage, p.name, p.title, self.version, p.setting, self.jobs, p.ours, p.durable, self.rates, self.failed
-        )
-
-
-def prepare(courses: Sequence[Course]) -> None:
-    """Make the environments that are missing and note the versions in them."""
-    versions: dict[str, str] = {}
-    failed: dict[str, str] = {}
-    for adapter in dict.fromkeys(course.peer.adapter for course in courses):
-        if not environments.is_made(adapter):
-            tell(f"installing {adapter} into an environment of its own")
-        try:
-            versions[adapter] = " + ".join(environments.versions(adapter).values())
-        except environments.NotInstalled as error:
-            failed[adapter] = str(error)
-            tell(f"{adapter}: {error}")
-    for course in courses:
-        course.version = versions.get(course.peer.adapter, "")
-        course.failed = failed.get(course.peer.adapter, "")
-
-
-def measure(courses: Sequence[Course], place: Place, rounds: int) -> None:
-    """Every peer once in each round. Neighbours stay neighbours, but each round begins with another peer."""
-    for number in range(rounds):
-        start = number * len(courses) // rounds
-        for course in (*courses[start:], *courses[:start]):
-            title = f"round {number + 1} of {rounds}, {course.peer.storage}: {course.row().label}"
-            course.rates.append(None if course.failed else measure_one(course, place, title))
-
-
-def measure_one(course: Course, place: Place, title: str) -> float | None:
-    """One drain. A peer that fails is not tried again: it would cost everybody else the time."""
-    url = place.fresh()
-    begun = time.monotonic()
-    try:
-        rate = drain(course.peer, url, course.jobs, lambda: place.settled(url)).rate
-    except DrainFailed as error:
-        course.failed = str(error)
-        tell(f"{title}: {error}")
-        return None
-    tell(f"{title}: {rate:,.0f}/s ({time.monotonic() - begun:.1f} s in all)")
-    return rate
-
-
-def measure_all(courses: Sequence[Course], rounds: int) -> Findings:
-    cores, system = os.cpu_count(), f"Python {platform.python_version()} on {platform.system()}"
-    busy = f"load average at the start {os.getloadavg()[0]:.1f}"  # much above 0: others shared the machine
-    how = f"Rates are medians of {rounds} round(s), in which all peers took turns."
-    about = {"machine": f"{cores} cores, {system}, {busy}. {how}"}
-    for storage in dict.fromkeys(course.peer.storage for course in courses):
-        here = [course for course in courses if course.peer.storage == storage]
-        try:
-            with PLACES[storage]() as place:
-                about[storage] = place.about
-                measure(here, place, rounds)
-        except ServerMissing as missing:
-            for course in here:
-                course.failed = str(missing)
-    return Findings(about, [course.row() for course in courses])
-
-
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+RESULTS = Path(__file__).parent.parent / "results"
+RUNS = Path(__file__).parent / ".runs"  # what runs have found so far
+WHOLE, PART = "whole.jsonl", "part.jsonl"  # a quick look does not put an end to a long run that was interrupted
+QUICK = Sample(share=0.15, seconds=0.3, lateness=15)
+PUBLISHED_ROUNDS = 3
 
 
 def words(allowed: Sequence[str]) -> Callable[[str], list[str]]:
@@ -121,32 +48,74 @@ def at_least_one(given: str) -> int:
     return number
 
 
-def options() -> argparse.Namespace:
+def options(given: Sequence[str]) -> argparse.Namespace:
     names = sorted({name for peer in PEERS for name in (peer.name, peer.adapter)})
-    most = max(peer.jobs for peer in PEERS)
+    most, measures = max(peer.jobs for peer in PEERS), tuple(MEASURES)
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--storage", type=words(STORAGES), default=[], help=f"of {', '.join(STORAGES)} (all)")
     parser.add_argument("--peers", type=words(names), default=[], help=f"of {', '.join(names)} (all)")
-    parser.add_argument("--rounds", type=at_least_one, default=3, help="how often each is measured (3)")
+    parser.add_argument("--measures", type=words(measures), default=[], help=f"of {', '.join(measures)} (all)")
+    parser.add_argument("--rounds", type=at_least_one, help="how often each is measured (3)")
     parser.add_argument(
         "--jobs", type=at_least_one, default=most,
-        help=f"for the fastest ({most:,}); the others get fewer, in proportion to their speed",
+        help=f"of a drain, for the fastest ({most:,}); the others get fewer, in proportion to their speed",
     )  # fmt: skip
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="small samples, one round: a look, not a measurement")
+    parser.add_argument("--results", type=Path, help="keep the results in this folder, whatever was left out")
+    parser.add_argument("--continue", action="store_true", dest="resume", help="go on with a run that was interrupted")
+    parser.add_argument("--report", action="store_true", help="measure nothing; write tables and charts of peers.json")
+    return parser.parse_args(given)
 
 
-def main() -> None:
-    given = options()
-    share = given.jobs / max(peer.jobs for peer in PEERS)
-    peers = chosen(given.storage or STORAGES, given.peers)
-    courses = [Course(peer, max(FEWEST, round(peer.jobs * share))) for peer in peers]
+def plan_of(given: argparse.Namespace) -> Plan:
+    most = max(peer.jobs for peer in PEERS)
+    sample = QUICK if given.quick else Sample(share=given.jobs / most)
+    rounds = given.rounds or (1 if given.quick else PUBLISHED_ROUNDS)
+    measures = [measure for measure in MEASURES if measure in (given.measures or MEASURES)]
+    all_of_it = not (given.peers or given.measures or given.quick) and given.jobs >= most
+    storages = [storage for storage in STORAGES if storage in (given.storage or STORAGES)]
+    whole = all_of_it and rounds >= PUBLISHED_ROUNDS
+    return Plan(storages, given.peers, measures, rounds, asdict(sample), whole)
+
+
+def journal_of(asked: argparse.Namespace) -> Journal:
+    """A new one, or the one of the run that was interrupted: the whole run if there is one, else the part."""
+    folder = asked.results or RUNS
+    if asked.resume:
+        return Journal.resume(folder / (WHOLE if (folder / WHOLE).exists() else PART))
+    plan = plan_of(asked)
+    path = folder / (WHOLE if plan.whole else PART)
+    if plan.whole and path.exists():
+        tell(f"an interrupted run was found and put aside as {path.name}.old; --continue would have gone on with it")
+        path.rename(path.with_name(f"{path.name}.old"))
+    return Journal.begin(path, plan)
+
+
+def main(given: Sequence[str] | None = None) -> None:
+    asked = options(sys.argv[1:] if given is None else given)
+    folder = asked.results or RESULTS
+    if asked.report:
+        report.write(folder, load(folder / "peers.json"))
+        return
+    try:
+        journal = journal_of(asked)
+    except NothingToContinue as error:
+        sys.exit(str(error))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ended from outside: stop the servers and workers, too
     begun = time.monotonic()
-    prepare(courses)
-    findings = measure_all(courses, given.rounds)
-    print(text(findings))
-    tell(f"{time.monotonic() - begun:.0f} s")
-    if not given.storage and not given.peers and given.rounds >= 3:
-        save(findings)
+    publish = journal.plan.whole or asked.results is not None
+    sections: dict[str, Section] = {}
+    try:
+        for section in run(journal):
+            sections[section.storage] = section
+            if publish:  # a storage at a time: what comes after may be interrupted
+                report.save(folder, {**load(folder / "peers.json"), section.storage: section})
+    except KeyboardInterrupt:
+        tell(f"interrupted; what was measured is in {journal.path}, and --continue goes on from there")
+        sys.exit(130)
+    journal.path.unlink()
+    print(report.text(sections))
+    tell(f"{minutes(time.monotonic() - begun)} in all{'' if publish else '; not the whole, so nothing was kept'}")
 
 
 if __name__ == "__main__":

@@ -1,167 +1,201 @@
-"""What was found: a table for each storage, the same as Markdown and JSON, and a chart."""
+"""The findings as Markdown that can be read in a terminal, too: four tables for each storage, and the verdict."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from statistics import median
-from typing import Any
-from xml.sax.saxutils import escape
 
-from benchmarks.report import RESULTS, STYLE, table
+from benchmarks.peers import drawing
+from benchmarks.peers.findings import Entry, Measured, Section, best, keep, ratio
+from benchmarks.peers.verdict import verdict
 
-HEADINGS = ("peer", "setting", "jobs/s", "lowest", "highest", "to the fastest peer", "jobs")
-NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One peer on one storage: a rate for each round, None where there is none; `failed` says why."""
-
-    storage: str
-    name: str
-    title: str
-    version: str
-    setting: str
-    jobs: int
-    ours: bool
-    durable: bool
-    rates: Sequence[float | None]
-    failed: str = ""
-
-    @property
-    def label(self) -> str:
-        """Short, and different for each row of a storage: the setting begins with what tells it from others."""
-        return f"{self.title}, {self.setting.partition(', ')[0]}"
-
-    @property
-    def known(self) -> list[float]:
-        return [rate for rate in self.rates if rate is not None]
-
-    @property
-    def rate(self) -> float:
-        return median(self.known)
+Cells = Sequence[str]
+WIDE = 60  # letters of a reason in a table; the whole of it stands below
 
 
-@dataclass(frozen=True)
-class Findings:
-    """A whole run. `about` says what it ran on, by storage and for "machine"."""
-
-    about: dict[str, str]
-    rows: Sequence[Row]
-
-    def of(self, storage: str) -> list[Row]:
-        """The rows of a storage that have a rate, fastest first."""
-        found = [row for row in self.rows if row.storage == storage and row.known]
-        return sorted(found, key=lambda row: row.rate, reverse=True)
-
-    @property
-    def storages(self) -> list[str]:
-        return [storage for storage in NAMES if self.of(storage)]
-
-
-def from_json(text: str) -> Findings:
-    facts: dict[str, Any] = json.loads(text)
-    return Findings(facts["about"], [Row(**row) for row in facts["rows"]])
-
-
-def fastest_peer(rows: Sequence[Row], durable: bool = False) -> Row | None:
-    """The fastest that is not Accoda; of those alone, if told, that lose nothing in a power cut."""
-    return max((r for r in rows if not r.ours and (r.durable or not durable)), key=lambda r: r.rate, default=None)
-
-
-def ratio(row: Row, other: Row) -> float | None:
-    """How many times as fast: the median of the rounds' own ratios, since what the machine gives varies with time."""
-    pairs = zip(row.rates, other.rates, strict=True)
-    found = [mine / theirs for mine, theirs in pairs if mine is not None and theirs is not None]
-    return median(found) if found else None
-
-
-def text(findings: Findings) -> str:
-    """The whole report as Markdown that can be read in a terminal, too."""
-    parts = [findings.about["machine"]]
-    for storage in findings.storages:
-        rows = findings.of(storage)
-        parts.append(f"## {NAMES[storage]}\n\n{findings.about[storage]}.")
-        parts.append(table(HEADINGS, [_cells(row, fastest_peer(rows)) for row in rows]))
-        parts += verdicts(rows)
-    failed = [row for row in findings.rows if row.failed]
-    if failed:
-        parts.append("## Not measured")
-        parts.append("\n".join(f"- {r.label}, on {NAMES[r.storage]}: {r.failed}" for r in failed))
+def text(sections: Mapping[str, Section]) -> str:
+    """The whole report."""
+    parts = ["Rates are jobs a second: the median of the rounds, in which all took turns, and the lowest and highest."]
+    for section in sections.values():
+        parts += of_section(section)
+    parts += ["## The verdict", verdict_table(sections)]
     return "\n\n".join(parts) + "\n"
 
 
-def verdicts(rows: Sequence[Row]) -> list[str]:
-    """A sentence for each of Accoda's rows: how it compares with the fastest peer, and the fastest durable one."""
-    lines = []
-    for ours in (row for row in rows if row.ours):
-        best, best_durable = fastest_peer(rows), fastest_peer(rows, durable=True)
-        ends = [
-            f"{times:.1f} times the rate of {other.title} ({other.setting}), the fastest {words}"
-            for other, words in ((best, "peer"), (best_durable, "peer that is as durable"))
-            if other is not None and (words == "peer" or other is not best)
-            for times in [ratio(ours, other)]
-            if times is not None
-        ]
-        if ends:
-            lines.append(f"{ours.title} ({ours.setting}): {'; '.join(ends)}.")
-    return lines
+def save(folder: Path, sections: Mapping[str, Section]) -> None:
+    """peers.json, peers.md and the charts."""
+    keep(folder / "peers.json", dict(sections))
+    write(folder, sections)
 
 
-def save(findings: Findings, folder: Path = RESULTS) -> None:
-    folder.mkdir(exist_ok=True)
-    facts = {"about": findings.about, "rows": [asdict(row) for row in findings.rows]}
-    (folder / "peers.json").write_text(json.dumps(facts, indent=1) + "\n")
-    (folder / "peers.md").write_text("# Accoda beside its peers\n\n" + text(findings))
-    (folder / "peers.svg").write_text(chart(findings))
+def write(folder: Path, sections: Mapping[str, Section]) -> None:
+    """All that follows from peers.json."""
+    charts = "".join(f"{picture(name)}\n\n" for name in drawing.draw(folder, sections))
+    (folder / "peers.md").write_text(f"# Accoda beside its peers\n\n{charts}{text(sections)}")
 
 
-def chart(findings: Findings) -> str:
-    """Bars, a group for each storage; one drawing for light and dark pages."""
+def picture(name: str) -> str:
+    """A chart in the colours of the page."""
+    return (
+        f'<picture><source media="(prefers-color-scheme: dark)" srcset="peers-{name}-dark.svg">'
+        f'<img alt="{name}" src="peers-{name}-light.svg"></picture>'
+    )
+
+
+def of_section(section: Section) -> list[str]:
+    here = [f"## {section.title}", f"{section.about}. {section.machine} {section.date}."]
+    peers = sorted(section.entries, key=lambda entry: -(entry.rate("drain1") or 0))
+    queues = [entry for entry in peers if not entry.ceiling]
+    here += ["### Drain: no-op jobs, one and two worker processes", drain_table(section, peers)]
+    here += [line for line in [shares(section)] if line]
+    here += ["### Enqueue", table(3, ENQUEUE, [_enqueue(entry) for entry in queues])]
+    here += ["### Idle latency, and lateness of delayed jobs, in ms", table(3, LATE, [_late(e) for e in queues])]
+    here += ["### What a job costs", table(3, COSTS, [_costs(entry) for entry in peers])]
+    return here + notes(section)
+
+
+# ---- tables
+
+
+def table(left: int, headings: Cells, lines: Sequence[Cells]) -> str:
+    """A Markdown table whose columns also line up in a terminal; the first `left` are text."""
+    widths = [max(len(line[place]) for line in [headings, *lines]) for place in range(len(headings))]
+
+    def line(cells: Cells) -> str:
+        aligned = [str.ljust if place < left else str.rjust for place in range(len(cells))]
+        return "| " + " | ".join(align(cell, w) for align, cell, w in zip(aligned, cells, widths, strict=True)) + " |"
+
+    rule = ["-" * w if place < left else "-" * (w - 1) + ":" for place, w in enumerate(widths)]
+    return "\n".join([line(headings), line(rule), *map(line, lines)])
+
+
+def _head(entry: Entry) -> tuple[str, str, str]:
+    name = f"**{entry.title}**" if entry.ours else entry.title
+    if entry.ceiling:
+        return f"*{entry.title}*", entry.setting, "yes"
+    kind = "yes" if entry.safe else "no"
+    return f"{name} {entry.version}".strip(), entry.setting, kind + ("" if entry.durable else ", not durable")
+
+
+def _cell(measured: Measured, values: Sequence[float], show: Callable[[Sequence[float]], str]) -> str:
+    """The numbers, or why there are none."""
+    if values:
+        return show(values)
+    absent = measured.absent
+    return absent if len(absent) <= WIDE else absent[: WIDE - 1] + "…"
+
+
+def _spread(digits: int = 0) -> Callable[[Sequence[float]], str]:
+    def show(values: Sequence[float]) -> str:
+        ordered = sorted(values)
+        middle = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
+        if len(ordered) == 1:
+            return f"{middle:,.{digits}f}"
+        return f"{middle:,.{digits}f} ({ordered[0]:,.{digits}f} to {ordered[-1]:,.{digits}f})"
+
+    return show
+
+
+def _rate(entry: Entry, measure: str) -> str:
+    return _cell(entry.of(measure), entry.of(measure).known("rate"), _spread())
+
+
+def _middle(entry: Entry, measure: str, what: str, unit: float = 1.0, digits: int = 1) -> str:
+    value = entry.middle(measure, what)
+    return "" if value is None else f"{value / unit:,.{digits}f}"
+
+
+DRAIN = ("queue", "setting", "survives kill -9", "one process", "two processes", "two to one", "to the fastest peer")
+
+
+def drain_table(section: Section, entries: Sequence[Entry]) -> str:
+    fastest = best([e for e in entries if e.is_peer and e.python], lambda entry: entry.rate("drain1"))
+    return table(3, DRAIN, [_drain(entry, fastest) for entry in entries])
+
+
+def _drain(entry: Entry, fastest: Entry | None) -> Cells:
+    two = ratio(entry.of("drain2"), entry.of("drain1"))
+    times = ratio(entry.of("drain1"), fastest.of("drain1")) if fastest else None
+    second = "" if entry.ceiling else _rate(entry, "drain2")
+    return (*_head(entry), _rate(entry, "drain1"), second, _times(two), _times(times))
+
+
+def _times(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f} ×" if value < 10 else f"{value:.1f} ×"
+
+
+ENQUEUE = ("queue", "setting", "survives kill -9", "one by one", "concurrent callers", "callers", "in bulk")
+
+
+def _enqueue(entry: Entry) -> Cells:
+    crowd = next((each["callers"] for each in entry.of("callers").rounds if each), "")
+    return (*_head(entry), _rate(entry, "enqueue"), _rate(entry, "callers"), crowd, _rate(entry, "bulk"))
+
+
+LATE = (
+    "queue", "setting", "survives kill -9",
+    "latency, median", "99th", "delayed: late, median", "99th", "earliest, if early",
+)  # fmt: skip
+
+
+def _late(entry: Entry) -> Cells:
+    cells: list[str] = []
+    for measure in ("latency", "delayed"):
+        found = entry.of(measure)
+        middle, last = entry.late(measure, 0.5), entry.late(measure, 0.99)
+        absent = _cell(found, [], _spread()) if middle is None else ""
+        cells += (absent or _ms(middle), _ms(last))
+    early = [value for value in entry.of("delayed").late() if value < 0]
+    return (*_head(entry), *cells, _ms(min(early)) if early else "")
+
+
+def _ms(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds * 1e3:,.2f}" if abs(seconds) < 0.1 else f"{seconds * 1e3:,.0f}"
+
+
+COSTS = (
+    "queue", "setting", "survives kill -9", "bytes stored",
+    "enqueue: client µs", "server µs", "bulk: client µs", "server µs", "drain: client µs", "server µs", "worker MB",
+)  # fmt: skip
+
+
+def _costs(entry: Entry) -> Cells:
+    cells = [_cell(entry.of("bytes"), entry.of("bytes").known("bytes"), _spread())] if not entry.ceiling else [""]
+    for measure in ("enqueue", "bulk", "drain1"):
+        cells += (_middle(entry, measure, "client"), _middle(entry, measure, "server"))
+    return (*_head(entry), *cells, _middle(entry, "drain1", "memory", 1e6, 0))
+
+
+# ---- sentences
+
+
+def shares(section: Section) -> str:
+    """How much of the bare engine Accoda is, in the rounds of the same run."""
+    raw = next((entry for entry in section.entries if entry.ceiling), None)
+    if raw is None:
+        return ""
+    found = [(entry, ratio(entry.of("drain1"), raw.of("drain1"))) for entry in section.entries if entry.ours]
+    words = [f"{part:.0%} ({entry.setting})" for entry, part in found if part is not None]
+    return f"Accoda's share of the bare engine: {', '.join(words)}." if words else ""
+
+
+def notes(section: Section) -> list[str]:
+    """What is lost in which setting, and why something has no number."""
+    loses = [f"- {section.label(entry)}: loses {entry.loses}" for entry in section.entries if entry.loses]
+    failed = [
+        f"- {section.label(entry)}, {measure}: {found.failed}"
+        for entry in section.entries
+        for measure, found in entry.measures.items()
+        if found.failed
+    ]
     parts = []
-    top = 46
-    for storage in findings.storages:
-        rows = findings.of(storage)
-        best = fastest_peer(rows)
-        parts.append(f'<text x="10" y="{top + 12}" font-weight="600">{escape(findings.about[storage])}</text>')
-        top += 22
-        for row in rows:
-            kind = "ours" if row.ours else "raw"
-            width = max(2, 315 * row.rate / rows[0].rate)
-            parts.append(f'<text class="small" x="10" y="{top + 11}">{escape(row.label)}</text>')
-            parts.append(f'<rect class="{kind}" x="225" y="{top}" width="{width:.0f}" height="13" rx="2"/>')
-            parts.append(f'<text class="small" x="550" y="{top + 11}">{row.rate:,.0f}/s, {_times(row, best)}</text>')
-            top += 19
-        top += 12
-    heading = "Jobs drained a second by one worker process, and that rate over the fastest peer's"
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 680 {top}" role="img">'
-        f"<title>{heading}</title><style>{STYLE}</style>"
-        f'<text x="10" y="18" font-weight="600">{heading}</text>'
-        '<rect class="ours" x="10" y="27" width="9" height="9" rx="2"/><text class="small" x="24" y="36">Accoda</text>'
-        '<rect class="raw" x="80" y="27" width="9" height="9" rx="2"/>'
-        '<text class="small" x="94" y="36">other queues for Python, on the same server, in the same run</text>'
-        + "".join(parts)
-        + "</svg>\n"
-    )
+    if loses:
+        parts += ["### What is lost", "\n".join(loses)]
+    if failed:
+        parts += ["### Failed", "\n".join(failed)]
+    return parts
 
 
-def _cells(row: Row, best: Row | None) -> tuple[str, ...]:
-    low, high = min(row.known), max(row.known)
-    return (
-        f"**{row.title}** {row.version}" if row.ours else f"{row.title} {row.version}",
-        row.setting,
-        f"{row.rate:,.0f}",
-        f"{low:,.0f}",
-        f"{high:,.0f}",
-        _times(row, best),
-        f"{row.jobs:,}",
-    )
-
-
-def _times(row: Row, best: Row | None) -> str:
-    times = ratio(row, best) if best is not None else None
-    return "" if times is None else f"{times:.2f} ×" if times < 10 else f"{times:.1f} ×"
+def verdict_table(sections: Mapping[str, Section]) -> str:
+    lines = [(line.demand, line.word, line.found, line.against) for line in verdict(sections)]
+    return table(4, ("demand", "verdict", "found", "against"), lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
@@ -13,17 +14,29 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import apsw
+
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.redis import RedisServer
+from benchmarks.peers.processes import family, processor_seconds
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where stores are made. `fresh` gives the URL of an empty one; `settled` is called between fill and work."""
+    """Where stores are made. `fresh` gives the URL of an empty one; `settled` is called between fill and work.
+
+    `size` is how many bytes a store holds, `server` who serves it: one process and its children, or nobody.
+    """
 
     about: str
     fresh: Callable[[], str]
     settled: Callable[[str], None]
+    size: Callable[[str], int]
+    server: int | None = None
+
+    def processor_seconds(self) -> float | None:
+        """What the server has used so far."""
+        return processor_seconds(family(self.server)) if self.server is not None else 0.0
 
 
 @contextmanager
@@ -35,8 +48,12 @@ def redis() -> Iterator[Place]:
             server.ask("FLUSHALL")
             return server.url
 
-        version = next(line for line in server.ask("INFO", "server").splitlines() if line.startswith("redis_version"))
-        yield Place(f"Redis {version.partition(':')[2]}, no persistence", fresh, lambda url: None)
+        def ask_info(section: str, name: str) -> str:
+            lines = server.ask("INFO", section).splitlines()
+            return str(next(line for line in lines if line.startswith(f"{name}:")).partition(":")[2])
+
+        about = f"Redis {ask_info('server', 'redis_version')}, no persistence"
+        yield Place(about, fresh, lambda url: None, lambda url: int(ask_info("memory", "used_memory")), server.pid)
 
 
 @contextmanager
@@ -58,8 +75,11 @@ def postgres() -> Iterator[Place]:
             _ask(url, "VACUUM ANALYZE")
             _ask(url, "CHECKPOINT")
 
+        def size(url: str) -> int:
+            return int(_ask(url, "SELECT pg_database_size(current_database())"))
+
         version = _ask(server.url, "SHOW server_version").split()[0]
-        yield Place(f"PostgreSQL {version}, fsync on", fresh, settled)
+        yield Place(f"PostgreSQL {version}, fsync on", fresh, settled, size, server.pid)
 
 
 @contextmanager
@@ -69,11 +89,19 @@ def sqlite() -> Iterator[Place]:
         numbers = itertools.count(1)
 
         def fresh() -> str:
+            for old in Path(folder).iterdir():
+                shutil.rmtree(old, ignore_errors=True)
             place = Path(folder) / str(next(numbers))
             place.mkdir()
             return f"sqlite:///{place}/jobs.db"
 
-        yield Place(f"SQLite (Python's is {sqlite3.sqlite_version})", fresh, lambda url: None)
+        def size(url: str) -> int:
+            path = Path(url.removeprefix("sqlite:///"))
+            apsw.Connection(str(path)).execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+            return sum(each.stat().st_size for each in path.parent.iterdir())
+
+        about = f"SQLite (Python's is {sqlite3.sqlite_version}, Accoda's {apsw.sqlite_lib_version()})"
+        yield Place(about, fresh, lambda url: None, size)
 
 
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {

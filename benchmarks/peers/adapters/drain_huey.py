@@ -1,4 +1,4 @@
-"""Huey: a consumer with one worker thread, on Redis, PostgreSQL or SQLite."""
+"""Huey: a consumer with worker threads, on Redis, PostgreSQL or SQLite."""
 
 from __future__ import annotations
 
@@ -21,9 +21,26 @@ def open_huey(order: Order) -> Huey:
 def noop_of(huey: Huey, tally: Tally | None) -> Any:
     def noop(payload: dict[str, Any]) -> None:
         assert tally is not None
-        tally.ran()
+        tally.ran(payload)
 
     return huey.task(name="noop")(noop)
+
+
+class Producer:
+    """No `many`: its `map` enqueues one by one."""
+
+    def __init__(self, order: Order) -> None:
+        self.huey = open_huey(order)
+        self.noop = noop_of(self.huey, None)
+
+    def one(self, payload: dict[str, Any]) -> None:
+        self.noop(payload)
+
+    def later(self, payload: dict[str, Any], seconds: float) -> None:
+        self.noop.schedule((payload,), delay=seconds)
+
+    def close(self) -> None:
+        self.huey.storage.close()
 
 
 def fill(order: Order) -> None:
@@ -35,8 +52,10 @@ def fill(order: Order) -> None:
 def work(order: Order, tally: Tally) -> None:
     huey = open_huey(order)
     noop_of(huey, tally)
-    huey.create_consumer(workers=order.options["workers"], worker_type="thread", periodic=False).run()
+    # Its scheduler looks once a second, which is the shortest that it allows.
+    options: dict[str, Any] = {"worker_type": "thread", "periodic": False, **order.options.get("consumer", {})}
+    huey.create_consumer(workers=order.options["workers"], **options).run()
 
 
 if __name__ == "__main__":
-    main(fill, work)
+    main(fill, work, Producer)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import uvloop
@@ -17,15 +16,29 @@ def open_app(order: Order) -> Repid:
     return app
 
 
+class Producer:
+    """Neither `many` nor `later`: its Redis server has no call for either."""
+
+    def __init__(self, order: Order) -> None:
+        self.app = open_app(order)
+
+    async def open(self) -> None:
+        await self.app.servers.default.connect()
+
+    async def one(self, payload: dict[str, Any]) -> None:
+        await self.app.send_message_json(channel="default", payload={"payload": payload}, headers={"topic": "noop"})
+
+    async def close(self) -> None:
+        await self.app.servers.default.disconnect()
+
+
 def fill(order: Order) -> None:
     async def run() -> None:
-        app = open_app(order)
-        data = json.dumps({"payload": PAYLOAD}).encode()
-        async with app.servers.default.connection():
-            for _ in range(order.count):
-                await app.send_message(
-                    channel="default", payload=data, headers={"topic": "noop"}, content_type="application/json"
-                )
+        producer = Producer(order)
+        await producer.open()
+        for _ in range(order.count):
+            await producer.one(PAYLOAD)
+        await producer.close()
 
     uvloop.run(run())
 
@@ -33,9 +46,9 @@ def fill(order: Order) -> None:
 def work(order: Order, tally: Tally) -> None:
     router = Router()
 
-    @router.actor
+    @router.actor(**order.options.get("actor", {}))
     async def noop(payload: dict[str, Any]) -> None:
-        tally.ran()
+        tally.ran(payload)
 
     async def run() -> None:
         app = open_app(order)
@@ -47,4 +60,4 @@ def work(order: Order, tally: Tally) -> None:
 
 
 if __name__ == "__main__":
-    main(fill, work)
+    main(fill, work, Producer)

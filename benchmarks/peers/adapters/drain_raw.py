@@ -1,0 +1,100 @@
+"""The bare engine: Accoda's own scripts and tables, through the leanest client; no handler, no records, no settings.
+
+It is the ceiling for whoever keeps the same promises on this server. Each lane takes a batch and settles it, again and
+again; several lanes have a connection each, so that the server always has a command to do while another lane reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from benchmarks.raw.shape import Raw
+from tally import Order, Tally, main
+
+CHUNK = 1000
+QUEUE = "noop"
+Open = Callable[[], Awaitable[Raw]]
+
+
+def fill(order: Order) -> None:
+    """Nothing: the worker fills, since the bare SQLite makes its tables where it opens them."""
+
+
+def work(order: Order, tally: Tally) -> None:
+    if order.url.startswith("redis:"):
+        asyncio.run(put_in(order, redis_of(order)))
+        lanes = [
+            threading.Thread(target=lambda: asyncio.run(lane(order, redis_of(order), tally)))
+            for _ in range(order.options["lanes"])
+        ]
+        for each in lanes:
+            each.start()
+    elif order.url.startswith("postgresql:"):
+        asyncio.run(work_postgres(order, tally))
+    else:
+        asyncio.run(work_sqlite(order, tally))
+
+
+def redis_of(order: Order) -> Open:
+    async def open_raw() -> Raw:
+        from benchmarks.raw.redis import RawRedis
+
+        port = urlsplit(order.url).port
+        assert port is not None
+        return RawRedis(port, QUEUE, 1)
+
+    return open_raw
+
+
+async def work_postgres(order: Order, tally: Tally) -> None:
+    import asyncpg  # type: ignore[import-untyped]
+    from benchmarks.raw.postgres import RawPostgres
+
+    from accoda import open_storage
+
+    await (await open_storage(order.url)).close()  # makes the tables
+
+    async def open_raw() -> Raw:
+        return await RawPostgres.open(order.url, QUEUE, 1)
+
+    await put_in(order, open_raw)
+    connection = await asyncpg.connect(order.url)
+    await connection.execute("VACUUM ANALYZE")  # as for everybody else
+    await connection.execute("CHECKPOINT")
+    await asyncio.gather(*(lane(order, open_raw, tally) for _ in range(order.options["lanes"])))
+
+
+async def work_sqlite(order: Order, tally: Tally) -> None:
+    from benchmarks.raw.local import RawSqlite
+
+    raw = RawSqlite(Path(order.path), 1)
+
+    async def same() -> Raw:
+        return raw
+
+    await put_in(order, same)
+    await lane(order, same, tally)
+
+
+async def put_in(order: Order, open_raw: Open) -> None:
+    raw = await open_raw()
+    for start in range(0, order.count, CHUNK):
+        await raw.enqueue(min(CHUNK, order.count - start))
+
+
+async def lane(order: Order, open_raw: Open, tally: Tally) -> None:
+    raw = await open_raw()
+    while leases := await raw.take(order.options["batch"]):
+        tally.ran_many(len(leases))
+        await raw.settle(leases)
+
+
+if __name__ == "__main__":
+    main(fill, work)
