@@ -85,7 +85,7 @@ def group(
     """The entries of a storage, best first; those that have nothing to show come last and say why."""
     rows = []
     for entry in section.entries:
-        if entry.ceiling and not ceiling:
+        if not entry.has(*measures) or (entry.ceiling and not ceiling):
             continue
         values, words = show(entry)
         if not values:

@@ -65,6 +65,10 @@ class Entry:
     def is_peer(self) -> bool:
         return not self.ours and not self.ceiling
 
+    def has(self, *measures: str) -> bool:
+        """Whether one of these was measured of it, with whatever result."""
+        return any(measure in self.measures for measure in measures)
+
     def of(self, measure: str) -> Measured:
         return self.measures.get(measure, NOTHING)
 

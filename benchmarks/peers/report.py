@@ -45,11 +45,16 @@ def picture(name: str) -> str:
 def of_section(section: Section) -> list[str]:
     here = [f"## {section.title}", f"{section.about}. {section.machine} {section.date}."]
     peers = sorted(section.entries, key=lambda entry: -(entry.rate("drain1") or 0))
-    queues = [entry for entry in peers if not entry.ceiling]
-    here += ["### Drain: no-op jobs, one and two worker processes", drain_table(section, peers)]
+
+    def those_with(*measures: str) -> list[Entry]:
+        return [entry for entry in peers if entry.has(*measures)]
+
+    drained = those_with("drain1", "drain2")
+    here += ["### Drain: no-op jobs, one and two worker processes", drain_table(section, drained)]
     here += [line for line in [shares(section)] if line]
-    here += ["### Enqueue", table(3, ENQUEUE, [_enqueue(entry) for entry in queues])]
-    here += ["### Idle latency, and lateness of delayed jobs, in ms", table(3, LATE, [_late(e) for e in queues])]
+    here += ["### Enqueue", table(3, ENQUEUE, [_enqueue(entry) for entry in those_with("enqueue", "callers", "bulk")])]
+    late = [_late(entry) for entry in those_with("latency", "delayed")]
+    here += ["### Idle latency, and lateness of delayed jobs, in ms", table(3, LATE, late)]
     here += ["### What a job costs", table(3, COSTS, [_costs(entry) for entry in peers])]
     return here + notes(section)
 
@@ -160,7 +165,7 @@ COSTS = (
 
 
 def _costs(entry: Entry) -> Cells:
-    cells = [_cell(entry.of("bytes"), entry.of("bytes").known("bytes"), _spread())] if not entry.ceiling else [""]
+    cells = [_cell(entry.of("bytes"), entry.of("bytes").known("bytes"), _spread())] if entry.has("bytes") else [""]
     for measure in ("enqueue", "bulk", "drain1"):
         cells += (_middle(entry, measure, "client"), _middle(entry, measure, "server"))
     return (*_head(entry), *cells, _middle(entry, "drain1", "memory", 1e6, 0))
