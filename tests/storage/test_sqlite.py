@@ -380,3 +380,17 @@ async def test_no_statement_is_compiled_again_for_other_values(tmp_path: Path) -
         store._writer._connection.trace_v2(0, None)
     assert len(again) > 10
     assert {sql: times for sql, times in again.items() if times} == {}
+
+
+async def test_a_log_in_doubt_is_written_again_as_it_was_before_anything_is_added(tmp_path: Path) -> None:
+    url, log = f"sqlite:///{tmp_path}/q.db", tmp_path / "q.db-wal"
+    async with await open_storage(url) as store, await open_storage(url) as other:
+        assert isinstance(store, SqliteStorage)
+        await store.enqueue([NewJob("q", b"x" * 5000) for _ in range(300)])  # more than one piece of the log
+        before = log.read_bytes()
+        store._writer._log._in_doubt = True
+        [last] = await store.enqueue([NewJob("q")])
+        assert not store._writer._log._in_doubt
+        assert log.read_bytes().startswith(before)
+        assert len(await other.take("q", 500)) == last.id == 301
+        assert await store.take("q", 1) == []

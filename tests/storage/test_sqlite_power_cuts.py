@@ -19,6 +19,7 @@ async def test_the_default_mode_loses_nothing_that_was_acknowledged_and_never_co
     assert (found.lost, found.corrupt) == (0, 0)
     assert found.cuts >= CUTS
     assert found.acknowledged > 5 * CUTS
+    assert found.fleeting > 0, "takes of this machine are not synced, and some were taken back"
     # In commits, in checkpoints, and with nothing going on.
     assert {"write -wal", "sync -wal", "write database", "sync database", "at rest"} <= set(found.where)
 

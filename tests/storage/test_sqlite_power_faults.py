@@ -10,11 +10,13 @@ import apsw
 import pytest
 import pytest_asyncio
 
-from accoda import Done, NewJob, StorageFull, StorageUnavailable, VersionConflict
+from accoda import Done, ManualClock, NewJob, StorageFull, StorageUnavailable, VersionConflict
+from accoda.storage.holding import held_here
 from accoda.storage.sqlite import connection
 from accoda.storage.sqlite.storage import SqliteStorage
 from accoda.testing.powercut import Disk, Machine, Operation, PowerVFS, SyncFailed, installed, machine
 from accoda.testing.powercut.check import damage
+from accoda.testing.powercut.disk import Survival
 from accoda.testing.powercut.faults import FaultyLife, OneFault
 from accoda.testing.powercut.lockstep import Handle, HeldClock, Time
 from accoda.testing.powercut.workload import Call
@@ -36,6 +38,7 @@ class Lab:
         self.path = place.path
         self.disk = place.insert(Disk())
         self.stores: list[SqliteStorage] = []
+        self.survival: Survival | None = None  # what a cut leaves; None: as it comes
 
     async def open(self) -> SqliteStorage:
         store = await self.place.open()
@@ -46,7 +49,7 @@ class Lab:
         """Cut the power, start again, and give the store that is found."""
         self.disk.cut()
         await self.close()
-        self.disk = self.place.insert(self.disk.survivor(random.Random(1)))
+        self.disk = self.place.insert(self.disk.survivor(random.Random(1), self.survival))
         store = await self.open()
         assert damage(self.path) == []
         return store
@@ -262,3 +265,97 @@ async def test_callers_that_wait_for_a_lock_together_give_up_together(
     other.close()
     assert all(isinstance(answer, list) for answer in await handle.run([Call("enqueue", ([NewJob("q")],))] * 50))
     await handle.close()
+
+
+class TestATakeOfThisMachine:
+    """It does not wait for the disk: the cut that would take it back ends its holder too."""
+
+    def syncs(self, lab: Lab) -> list[str]:
+        seen: list[str] = []
+        lab.disk.trouble = lambda operation: seen.append(operation.name) if operation.kind == "sync" else None
+        return seen
+
+    async def test_is_not_synced_and_what_follows_it_is(self, lab: Lab) -> None:
+        store = await lab.open()
+        await store.enqueue([NewJob("q") for _ in range(3)])
+        syncs = self.syncs(lab)
+        with held_here():
+            [first] = await store.take("q", 1)
+            assert await store.extend([first.lease], 30) == []
+        assert syncs == []
+        await store.settle([Done(first.lease)])
+        assert syncs == ["jobs.db-wal"]
+        with held_here():
+            await store.take("q", 1)
+        assert syncs == ["jobs.db-wal"]
+        await store.take("q", 1)
+        assert len(syncs) == 2, "a lease that may leave the machine must survive it: its token is never given out again"
+
+    async def test_is_synced_with_a_settlement_of_the_same_commit(self, lab: Lab) -> None:
+        clock = HeldClock(Time())
+        handle = Handle(await lab.place.open(clock), clock)
+        await handle.hold()
+        await handle.run([Call("enqueue", ([NewJob("q"), NewJob("q")],))])
+        [[job]] = await handle.run([Call("take", ("q", 1), here=True)])
+        syncs = self.syncs(lab)
+        await handle.run([Call("take", ("q", 1), here=True), Call("settle", ([Done(job.lease)],))])
+        assert syncs == ["jobs.db-wal"]
+        await handle.close()
+
+    async def test_may_be_taken_back_by_a_cut_and_the_job_is_ready_then(self, lab: Lab) -> None:
+        store = await lab.open()
+        [one] = await store.enqueue([NewJob("q")])
+        with held_here():
+            [job] = await store.take("q", 1)
+        lab.survival = Survival(None, 0.0, 0.0, False)  # nothing that was not synced
+        store = await lab.cut()
+        assert await ids(store) == {one.id}
+        [again] = await store.take("q", 1)
+        assert again.lease == job.lease
+
+    async def test_is_there_after_a_cut_if_anything_was_acknowledged_after_it(self, lab: Lab) -> None:
+        store = await lab.open()
+        other = await lab.open()
+        await store.enqueue([NewJob("q")])
+        with held_here():
+            [job] = await store.take("q", 1)
+        [later] = await other.enqueue([NewJob("q")])
+        lab.survival = Survival(None, 0.0, 0.0, False)
+        store = await lab.cut()
+        assert await ids(store) == {later.id}
+        assert await store.settle([Done(job.lease)]) == []
+
+    async def test_leaves_no_hole_in_the_log_when_the_next_sync_fails(self, lab: Lab) -> None:
+        store = await lab.open()
+        [one] = await store.enqueue([NewJob("q")])
+        with held_here():
+            await store.take("q", 1)
+        lab.disk.trouble = OneFault("sync", 0, 2, SyncFailed)  # which forgets the take too, and its first repair
+        with pytest.raises(StorageUnavailable):
+            await store.enqueue([NewJob("q")])
+        lab.disk.trouble = None
+        [later] = await store.enqueue([NewJob("q")])
+        lab.survival = Survival(None, 0.0, 0.0, False)
+        assert await ids(await lab.cut()) == {later.id}, "behind a take that is on no disk it would be lost"
+        assert one.id != later.id
+
+
+async def test_many_jobs_are_changed_without_a_copy_of_their_pages(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: list[int] = []
+    xopen = PowerVFS.xOpen
+
+    def noted(vfs: PowerVFS, name: object, flags: list[int]) -> object:
+        opened.append(flags[0])
+        return xopen(vfs, name, flags)
+
+    monkeypatch.setattr(PowerVFS, "xOpen", noted)
+    clock = ManualClock()
+    store = await lab.place.open(clock)
+    lab.stores.append(store)
+    await store.enqueue([NewJob("q", b"x" * 1500, delay=1.0) for _ in range(200)])
+    clock.advance(1)
+    assert len(await store.take("q", 200, lease=1.0)) == 200
+    clock.advance(1)
+    assert len(await store.take("q", 200)) == 200
+    assert opened
+    assert not any(flags & apsw.SQLITE_OPEN_SUBJOURNAL for flags in opened), "SQLite's file for undoing a statement"

@@ -21,6 +21,7 @@ from accoda.model import Outcome, Retry
 from accoda.retry import Result, describe
 from accoda.runtime.batch import Batch, Running
 from accoda.storage.backoff import Backoff
+from accoda.storage.holding import held_here
 from accoda.storage.protocol import Store
 
 log = logging.getLogger("accoda.keeper")
@@ -165,7 +166,8 @@ class Keeper:
             try:
                 async with asyncio.timeout(PATIENCE):
                     store = await self._opened()
-                    refused = await store.extend([token for token, _ in jobs.values()], lease)
+                    with held_here():
+                        refused = await store.extend([token for token, _ in jobs.values()], lease)
             except Exception as error:
                 await self._trouble(error, now)
                 return

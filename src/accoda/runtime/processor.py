@@ -28,6 +28,7 @@ from accoda.runtime.purse import Purse
 from accoda.runtime.rites import Rites
 from accoda.runtime.room import Carry, Room
 from accoda.storage.backoff import Backoff
+from accoda.storage.holding import held_here
 
 T = TypeVar("T")
 
@@ -202,7 +203,8 @@ class Processor:
                 jobs = await self._take_paid(self.room.purse, desk, settling)
             else:
                 count = desk.batch_size
-                jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
+                with held_here():
+                    jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
                 self.room.rotation.report(desk.queue, count, len(jobs))
             self._trouble.reset()
         except StorageError as error:

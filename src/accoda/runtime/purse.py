@@ -28,6 +28,7 @@ from accoda.runtime.desk import Desk
 from accoda.runtime.notes import Notes
 from accoda.runtime.room import Room
 from accoda.runtime.usage import line_of
+from accoda.storage.holding import held_here
 
 OVERTAKEN = "given back unrun: it came before a job that no budget can pay, and is not affordable yet"
 
@@ -172,9 +173,10 @@ class Purse:
 
     async def _take(self, desk: Desk, grant: Grant) -> list[Job]:
         try:
-            jobs = await self._room.store.take(
-                desk.queue, grant.count, lease=desk.lease, max_cost=grant.max_cost, worker=self._room.worker
-            )
+            with held_here():
+                jobs = await self._room.store.take(
+                    desk.queue, grant.count, lease=desk.lease, max_cost=grant.max_cost, worker=self._room.worker
+                )
         except BaseException:
             # Jobs that were taken although no answer came are nobody's until their leases end, and then paid anew.
             await self._give_back(grant)
@@ -194,7 +196,8 @@ class Purse:
 
     async def _without_head(self, desk: Desk, head: JobInfo, never: Never) -> Paid:
         """Take the head alone, to bury it. Another job may have come before it meanwhile, which is then paid for."""
-        jobs = await self._room.store.take(desk.queue, 1, lease=desk.lease, worker=self._room.worker)
+        with held_here():
+            jobs = await self._room.store.take(desk.queue, 1, lease=desk.lease, worker=self._room.worker)
         if not jobs or jobs[0].id == head.id:
             return Paid(buried=[desk.ending(job, Bury(job.lease, never.reason)) for job in jobs])
         job = jobs[0]

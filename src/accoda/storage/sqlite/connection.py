@@ -28,6 +28,7 @@ APPLICATION_ID = 0x41636364  # "Accd": tells our files from those of other progr
 MIGRATIONS = load_migrations("accoda.storage.sqlite")
 SAFE_SQLITE = 3_051_003  # before it, several writers could corrupt a WAL file (the "WAL-reset bug")
 LOCK_PATIENCE = 60.0  # seconds that a transaction waits for other processes before it gives up
+SHORT_NAPS = 200  # of half a millisecond: so many before the longer ones
 
 _PRAGMAS = {
     # What was acknowledged survives a power cut.
@@ -87,7 +88,11 @@ def _check_place(path: Path) -> None:
 
 
 def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
-    """A busy handler: short random naps, so that two processes that write all the time take turns."""
+    """A busy handler: short random naps, so that processes that write all the time take turns.
+
+    Longer ones only for a lock that somebody keeps: eight busy processes wait 10 to 20 ms for their turn, and while all
+    of them slept for long the file would be free and nobody would write.
+    """
     since = 0.0
 
     def nap(earlier: int) -> bool:
@@ -95,7 +100,7 @@ def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
         now = time.monotonic()
         if earlier == 0:
             since = now
-        time.sleep(random.uniform(0.0001, 0.001 if earlier < 20 else 0.01))
+        time.sleep(random.uniform(0.0001, 0.001 if earlier < SHORT_NAPS else 0.01))
         return now - since < (LOCK_PATIENCE if patience is None else patience)
 
     return nap

@@ -28,6 +28,7 @@ from accoda.model import (
 )
 from accoda.storage import inputs
 from accoda.storage.closing import Closing
+from accoda.storage.holding import is_held_here
 from accoda.storage.sqlite import counts, inspector
 from accoda.storage.sqlite import documents as papers
 from accoda.storage.sqlite import jobs as steps
@@ -58,8 +59,9 @@ class SqliteStorage(Closing):
     ) -> list[Job]:
         inputs.check_take(queue, count, lease, max_cost)
         return await self._writer.run(
-            steps.take, queue, count, lease, max_cost, clean(worker), undo=steps.give_back_unseen
-        )
+            steps.take, queue, count, lease, max_cost, clean(worker),
+            lasts=not is_held_here(), undo=steps.give_back_unseen,
+        )  # fmt: skip
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         inputs.check_outcomes(outcomes)
@@ -67,7 +69,7 @@ class SqliteStorage(Closing):
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         inputs.check_leases(leases, lease)
-        return await self._writer.run(steps.extend, leases, lease)
+        return await self._writer.run(steps.extend, leases, lease, lasts=not is_held_here())
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
         inputs.check_ranks(ranks)

@@ -22,6 +22,7 @@ from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
 from accoda.storage.sqlite import jobs
 from accoda.storage.sqlite.connection import translate
+from accoda.storage.sqlite.flush import Flush
 from accoda.storage.sqlite.log import Log
 from accoda.storage.sqlite.lookout import Lookout, Lookouts
 from accoda.storage.sqlite.transaction import Transaction
@@ -34,12 +35,13 @@ MOST_CALLS = 1000  # in one transaction, so that the first of them does not wait
 class Call:
     """One step for the thread, and where its answer goes."""
 
-    __slots__ = ("args", "error", "future", "loop", "result", "step", "undo", "writes")
+    __slots__ = ("args", "error", "future", "lasts", "loop", "result", "step", "undo", "writes")
 
     def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], writes: bool) -> None:
         self.step = step
         self.args = args
         self.writes = writes
+        self.lasts = writes  # whether it must survive a power cut
         self.undo: Callable[..., Any] | None = None
         self.future: asyncio.Future[Any] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -52,8 +54,10 @@ class Writer:
         self._connection = connection
         self._cursor = connection.cursor()
         self._log = Log(connection)
+        self._flush = Flush(connection)
         self._path = path
         self._shared_file = str(shared_file(path))
+        self._name = str(path)
         self._inode = path.stat().st_ino
         self._clock = clock
         self._watch = Watch(path)
@@ -74,15 +78,22 @@ class Writer:
         _writers.add(self)
 
     async def run(
-        self, step: Callable[..., T], *args: Any, writes: bool = True, undo: Callable[..., Any] | None = None
+        self,
+        step: Callable[..., T],
+        *args: Any,
+        writes: bool = True,
+        lasts: bool = True,
+        undo: Callable[..., Any] | None = None,
     ) -> T:
         """Run `step(transaction, *args)` and give its answer once it is committed.
 
+        Unless it `lasts`, a power cut may take it back: see `flush.py`.
         `undo(transaction, answer)` runs if the caller was cancelled before the answer could reach it.
         """
         if self._closed:
             raise StorageClosed(self._closed)
         call = Call(step, args, writes)
+        call.lasts = writes and lasts
         call.undo = undo
         call.loop = asyncio.get_running_loop()
         call.future = call.loop.create_future()
@@ -148,7 +159,7 @@ class Writer:
         self._watch.close()
         # The last one to close makes a checkpoint. If that fails, the log stays, and is read at the next open.
         with contextlib.suppress(apsw.Error):
-            self._connection.close()
+            self._log.close()
 
     def _gather(self, calls: list[Call]) -> bool:
         """Wait for a call, then take along all that are there. False: it is time to close.
@@ -215,8 +226,12 @@ class Writer:
     def _transact(self, calls: list[Call]) -> set[str]:
         cursor = self._cursor
         self._check_file()
+        writes = any(call.writes for call in calls)
+        if writes:
+            self._log.mend()
+            self._flush.set(any(call.lasts for call in calls))
         # A transaction that will write must say so at its begin: one that begins as a reader can be refused later.
-        cursor.execute("BEGIN IMMEDIATE" if any(call.writes for call in calls) else "BEGIN")
+        cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         try:
             tx = Transaction(cursor, self._clock.now(), self._numbers)
             for call in calls:
@@ -227,7 +242,8 @@ class Writer:
                     call.error = error
             tx.finish()
             cursor.execute("COMMIT")
-        except BaseException:
+        except BaseException as error:
+            self._log.doubt(error)
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
@@ -237,7 +253,7 @@ class Writer:
     def _check_file(self) -> None:
         """A file that was deleted or replaced under us would take every job with it, and SQLite would not say so."""
         try:
-            same = self._path.stat().st_ino == self._inode
+            same = os.stat(self._name).st_ino == self._inode  # noqa: PTH116 - before each transaction: half the time
         except FileNotFoundError:
             same = False
         if not same:

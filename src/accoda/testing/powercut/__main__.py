@@ -46,8 +46,11 @@ def _cut(cuts: int, mode: str, mutant: str) -> bool:
     where = ", ".join(f"{count} {place}" for place, count in found.where.most_common())
     _say(
         f"\r{mode}: {found.cuts:,} cuts, {found.acknowledged:,} calls acknowledged, lost {found.lost:,}, "
-        f"corrupt {found.corrupt}, {took:.1f} s\n  cut at: {where}\n"
+        f"corrupt {found.corrupt}, {took:.1f} s\n"
     )
+    if found.fleeting:
+        _say(f"  {found.fleeting:,} rounds of takes were taken back with their holders\n")
+    _say(f"  cut at: {where}\n")
     for line in found.told[:10]:
         _say(f"  {line}\n")
     if found.told:

@@ -174,9 +174,9 @@ class Disk:
         """The power goes now."""
         self.off = True
 
-    def survivor(self, rng: random.Random) -> Disk:
+    def survivor(self, rng: random.Random, how: Survival | None = None) -> Disk:
         """What a machine finds that starts after the cut."""
-        how = Survival.draw(rng)
+        how = how or Survival.draw(rng)
         left: dict[str, bytes] = {}
         for name in sorted(self._entries):
             content = rng.choice(self._entries[name])

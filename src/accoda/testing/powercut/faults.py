@@ -23,7 +23,7 @@ from accoda.testing.powercut.check import damage, differences, same_answer
 from accoda.testing.powercut.disk import Disk, Fuse, Operation, SyncFailed
 from accoda.testing.powercut.lockstep import Handle, HeldClock, Time
 from accoda.testing.powercut.machine import Machine
-from accoda.testing.powercut.workload import Round, Workload
+from accoda.testing.powercut.workload import MARK, Round, Workload
 from accoda.testing.reference import Reference
 
 
@@ -73,6 +73,7 @@ class FaultyLife:
         self._time = Time()
         self._model = Reference(self._time.now)
         self._workload = Workload(self._rng)
+        self._before_fleeting: list[Reference] = []  # what a cut may bring back: before takes that nothing followed
         self.findings = FaultFindings()
 
     async def live(self, rounds: int = 13) -> FaultFindings:
@@ -101,8 +102,9 @@ class FaultyLife:
         disk.cut()
         for call in round.calls:
             call.on_model(self._model)
-        failed = any(isinstance(answer, StorageError) for answer in answers)
-        return [before, self._model] if failed else [self._model]
+        if round.is_fleeting or any(isinstance(answer, StorageError) for answer in answers):
+            return [*self._before_fleeting, before, self._model]
+        return [self._model]
 
     async def _open(self) -> Handle:
         clock = HeldClock(self._time)
@@ -139,6 +141,8 @@ class FaultyLife:
 
     def _apply(self, round: Round, answers: list[Any]) -> None:
         self._model.advance(round.now - self._model.now)
+        if round.is_fleeting:
+            self._before_fleeting.append(copy.deepcopy(self._model))
         for call, answer in zip(round.calls, answers, strict=True):
             if isinstance(answer, StorageError):
                 self._judge(answer)
@@ -146,6 +150,8 @@ class FaultyLife:
             expected = call.on_model(self._model)
             if not same_answer(call, answer, expected):
                 self._tell(f"answer of {call.verb}", [f"{answer} instead of {expected}"])
+            if call.args[:1] == (MARK,):
+                self._before_fleeting.clear()
 
     def _judge(self, error: StorageError) -> None:
         self.findings.errors[type(error)] += 1

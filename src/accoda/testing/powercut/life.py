@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any
 
 import apsw
@@ -46,6 +48,7 @@ class Findings:
     cuts: int = 0
     acknowledged: int = 0  # calls
     lost: int = 0  # calls that were acknowledged and are not there
+    fleeting: int = 0  # rounds of takes that were acknowledged and, as they may, are not there
     corrupt: int = 0  # cuts after which the store was damaged, or was in a state that never was
     told: list[str] = field(default_factory=list)
     where: Counter[str] = field(default_factory=Counter)
@@ -55,6 +58,7 @@ class Findings:
         self.cuts += other.cuts
         self.acknowledged += other.acknowledged
         self.lost += other.lost
+        self.fleeting += other.fleeting
         self.corrupt += other.corrupt
         self.told += other.told
         self.where += other.where
@@ -139,6 +143,7 @@ class Life:
             connection.execute("PRAGMA journal_size_limit = 0")
         if self._plan.mutant == "no-sync":
             connection.execute("PRAGMA synchronous = OFF")
+            store._writer._flush.is_choice = False
 
     async def _stop(self) -> None:
         if self._outsider is not None:
@@ -205,16 +210,35 @@ class Life:
         there = 0 if mark is None or not rounds else int(mark.value) - rounds[0].number + 1
         if not 0 <= there <= len(rounds):
             return self._corrupt(f"{len(rounds)} rounds from {rounds[0].number} on ran, but it says {mark.value!r}")
-        lost = sum(len(round.calls) for round in rounds[there : len(answers)])
-        self.findings.lost += lost
-        if lost and self._plan.mode == "default":
-            self._tell(f"{lost} acknowledged calls of {len(answers) - there} rounds are gone")
-        wrong = self._replay(rounds[:there], answers)
-        wrong += damage(self._machine.path) + await differences(handle, self._model)
+        wrong = damage(self._machine.path) or await self._recognise(handle, rounds, answers, there)
         if wrong:
             return self._corrupt("; ".join(wrong[:3]))
         self._workload.begin(self._model)
         return True
+
+    async def _recognise(self, handle: Handle, rounds: list[Round], answers: list[list[Any]], there: int) -> list[str]:
+        """Find out which rounds are there: those up to the mark, and perhaps some fleeting ones behind it."""
+        most = there + len(list(takewhile(lambda round: round.is_fleeting, rounds[there:])))
+        before = self._model
+        wrong: list[str] = []
+        for count in range(there, most + 1):
+            self._model = before if count == most else copy.deepcopy(before)
+            found = self._replay(rounds[:count], answers) + await differences(handle, self._model)
+            if not found:
+                self._note_lost(rounds[count : len(answers)])
+                return []
+            wrong = wrong or found
+        return wrong
+
+    def _note_lost(self, rounds: list[Round]) -> None:
+        """Rounds that were acknowledged and are not there. In the default mode only the last may be fleeting."""
+        if self._plan.mode == "default":
+            self.findings.fleeting += sum(round.is_fleeting for round in rounds)
+            rounds = [] if all(round.is_fleeting for round in rounds) else rounds
+        lost = sum(len(round.calls) for round in rounds)
+        self.findings.lost += lost
+        if lost and self._plan.mode == "default":
+            self._tell(f"{lost} acknowledged calls of {len(rounds)} rounds are gone")
 
     def _replay(self, rounds: list[Round], answers: list[list[Any]]) -> list[str]:
         """Bring the model to where the store is. Tells which acknowledged answers it would not have given."""

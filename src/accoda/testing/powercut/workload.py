@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from accoda.errors import VersionConflict
 from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Rank, Retry
+from accoda.storage.holding import held_here
 from accoda.storage.protocol import Store
 from accoda.testing.reference import Reference
 
@@ -25,10 +27,11 @@ class Call:
     verb: str
     args: tuple[Any, ...] = ()
     options: dict[str, Any] = field(default_factory=dict)
+    here: bool = False  # leases of this machine: a cut that ends their holder may take them back
 
-    def __call__(self, store: Store) -> Coroutine[Any, Any, Any]:
-        answer: Coroutine[Any, Any, Any] = getattr(store, self.verb)(*self.args, **self.options)
-        return answer
+    async def __call__(self, store: Store) -> Any:
+        with held_here() if self.here else nullcontext():
+            return await getattr(store, self.verb)(*self.args, **self.options)
 
     def on_model(self, model: Reference) -> Any:
         try:
@@ -44,6 +47,11 @@ class Round:
     number: int
     now: int
     calls: tuple[Call, ...]
+
+    @property
+    def is_fleeting(self) -> bool:
+        """Whether a cut may take it back though it was acknowledged."""
+        return all(call.here for call in self.calls)
 
 
 class Workload:
@@ -80,17 +88,28 @@ class Workload:
 
     def draw(self, now: int, time_passed: bool) -> Round:
         rng = self._rng
+        self._number += 1
+        if rng.random() < 0.3:
+            return Round(self._number, now, tuple(self._fleeting(time_passed)))
         verbs, weights = zip(*self._verbs, strict=True)
         calls = [verb() for verb in rng.choices(verbs, weights, k=rng.choice((1, 1, 2, 3, 6, 12)))]
-        self._number += 1
         mark = Call("write", (MARK, b"%d" % self._number), {"version": self._mark_version, "ttl": None})
         calls.insert(rng.randint(0, len(calls)), mark)
         if time_passed:  # at once, so that what is due is applied at this moment, as the model does
             calls.insert(0, Call("stats"))
         return Round(self._number, now, tuple(calls))
 
+    def _fleeting(self, time_passed: bool) -> list[Call]:
+        """What a worker of this machine does between two settlements."""
+        verbs = self._rng.choices((self._take, self._extend), (4, 1), k=self._rng.choice((1, 1, 2, 3)))
+        calls = [replace(verb(), here=True) for verb in verbs]
+        # What is due is applied by the takes themselves, and in all queues at this moment, as the model does.
+        options = {"lease": 1.0, "max_cost": None, "worker": "w"}
+        looks = [Call("take", (queue, 0), options, here=True) for queue in QUEUES] if time_passed else []
+        return looks + calls
+
     def learn(self, round: Round, answers: list[Any]) -> None:
-        self._mark_version += 1
+        self._mark_version += not round.is_fleeting
         for call, answer in zip(round.calls, answers, strict=True):
             if isinstance(answer, VersionConflict):
                 self._versions[answer.name] = answer.found
