@@ -261,6 +261,35 @@ class TestPlainJobs:
         assert left == list(range(331, 351))
         assert server.ask("ZCARD", f"{BASE}:ready:ids") == 1
 
+    @pytest.mark.parametrize("size", [3, 15, 16, 40])
+    async def test_that_are_the_last_of_a_bucket_leave_nothing_of_it(
+        self, store: Store, server: RedisServer, size: int
+    ) -> None:
+        await store.enqueue([NewJob(Q)] * 99)  # the first bucket begins with 1
+        await store.enqueue([NewJob(Q)] * 50)
+        await store.settle(done(await store.take(Q, 99 - size)))
+        assert server.ask("HLEN", f"{BASE}:ready:ids:{0:014d}") == size
+        jobs = await store.take(Q, size + 20)  # the rest of it, and a part of the next
+        assert server.ask("EXISTS", f"{BASE}:ready:ids:{0:014d}") == 0
+        assert server.ask("ZRANGE", f"{BASE}:ready:ids", 0, -1) == [f"{1:014d}"]
+        assert server.ask("HLEN", f"{BASE}:ready:ids:{1:014d}") == 30
+        assert await store.settle(done(jobs)) == []
+
+    async def test_are_taken_from_what_is_no_bucket(self, store: Store, server: RedisServer) -> None:
+        await store.enqueue([NewJob(Q)] * 40)
+        server.ask("SET", f"{BASE}:ready:ids:{0:014d}", "text")
+        assert len(await store.take(Q, 20)) == 20
+        assert server.ask("EXISTS", f"{BASE}:ready:ids:{0:014d}", f"{BASE}:ready:ids") == 0
+        assert len(await store.take(Q, 40)) == 20
+
+    async def test_are_taken_after_what_is_due_beside_them(self, store: Store, clock: ManualClock) -> None:
+        await store.enqueue([NewJob(Q, b"ready"), NewJob(Q, b"soon", start_at=clock.now() + 10, rank=-1.0)])
+        clock.advance(0.009)
+        assert [job.data for job in await store.take(Q, 1)] == [b"ready"]
+        await store.enqueue([NewJob(Q, b"next")])
+        clock.advance(0.001)
+        assert [job.data for job in await store.take(Q, 2)] == [b"soon", b"next"]
+
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:

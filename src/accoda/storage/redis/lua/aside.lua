@@ -3,7 +3,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, then what each began with (16 bytes: its name among the taken ones)
 -- answer:    how many were set aside
--- uses:      time record bucket shelf notes lease kept
+-- uses:      time record leave bucket shelf notes lease kept
 -- later:     ids aside
 local base, number = KEYS[2], 0
 for at = 5, #ARGV do

@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, state, after (an id; empty: from the first), limit
 -- answer:    the id after which the next page begins (empty: there is none), then for each job what parts/locate.lua
 --            describes; a page may be short, because what cannot be read is set aside
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate
 local base, state, after, limit = KEYS[2], ARGV[5], ARGV[6], tonumber(ARGV[7])
 apply_due(base)

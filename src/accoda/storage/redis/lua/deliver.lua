@@ -3,7 +3,7 @@
 -- keys:      moved, ids, queues, then the base of each queue
 -- arguments: now, call, forget, width, step, number, floor, count, names, then the jobs (see parts/add.lua)
 -- answer:    as enqueue
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate add
 --
 -- `moved` is the mark of this run: it stays ten minutes, and nobody sends a run that he read more than five ago.

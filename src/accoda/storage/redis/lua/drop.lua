@@ -5,7 +5,7 @@
 --            waiters seen
 -- answer:    a letter for each: 1 where it was deleted, 0 where it has more waiters or is not there, ! where a key of its
 --            queue is of another type
--- uses:      time once record bucket shelf notes lease kept due
+-- uses:      time once record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate present
 local earlier = once(false)
 if earlier then

@@ -3,7 +3,7 @@
 -- keys:      calls, ids, queues, then the base of each queue
 -- arguments: now, call, forget, width, step, number, floor, count, names, then the jobs (see parts/add.lua)
 -- answer:    the first id where all jobs are plain, else "id what waiters" without spaces for each job, with commas
--- uses:      time once record bucket shelf notes lease kept due
+-- uses:      time once record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate add
 local earlier = once(true)
 if earlier then

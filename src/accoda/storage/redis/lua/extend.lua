@@ -3,7 +3,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, lease (ms), name for new batches, then id, attempts for each lease
 -- answer:    the places of the lost ones with commas, counted from 0
--- uses:      time record bucket shelf lease
+-- uses:      time record leave bucket shelf lease
 --
 -- Sent again after a lost reply it does the same once more: the leases end `lease` after the later run.
 local base, till = KEYS[2], now + ARGV[5]

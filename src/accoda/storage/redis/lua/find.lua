@@ -3,7 +3,7 @@
 -- keys:      queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, id
 -- answer:    place of the queue, then as parts/locate.lua describes; nothing where there is no such job
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate
 local locate, describe = rest().locate, rest().describe
 local function find_in(base)

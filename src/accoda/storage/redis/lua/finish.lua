@@ -44,7 +44,7 @@ local function finish(base, batch, size)
   end
   call('HDEL', base .. ':batches', batch, batch .. '#')
   call('ZREM', base .. ':ends', batch)
-  if type(redis.pcall('HINCRBY', base .. ':meta', 'done', gone)) == 'table' then
+  if type(redis.pcall('HINCRBY', base .. ':meta', 'done', string.format('%d', gone))) == 'table' then
     redis.pcall('HSET', base .. ':meta', 'done', gone) -- it was no number: it begins again
   end
   return true

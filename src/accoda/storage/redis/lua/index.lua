@@ -4,7 +4,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, state, after (an id; empty: from the first)
 -- answer:    the id after which the next piece begins; empty: that was the last
--- uses:      time record bucket shelf notes lease kept
+-- uses:      time record leave bucket shelf notes lease kept
 -- later:     ids aside locate
 local base, state, after, PIECE = KEYS[2], ARGV[5], ARGV[6], 1000
 if after == '' then

@@ -8,7 +8,7 @@
 -- uses:      time once
 -- later:     record ids
 --
--- The first write is one that a full server refuses (see once.lua).
+-- The first write is one that a full server refuses (see once.lua). Numbers are given to the server as texts: see take.lua.
 local base, shelf = KEYS[4], KEYS[4] .. ':ready'
 local earlier = call('HGET', KEYS[1], ARGV[2])
 if earlier then
@@ -21,8 +21,8 @@ local count, places = (#ARGV - 10) / each, shelf .. ':ids'
 local was_empty = call('ZCARD', shelf) == 0
 call('ZCARD', places)
 call('SADD', KEYS[3], ARGV[8])
-local sequence, number = nil, 0
-local last = step == 1 and redis.pcall('HINCRBY', KEYS[2], 'last', count)
+local format, sequence, number = string.format, nil, 0
+local last = step == 1 and redis.pcall('HINCRBY', KEYS[2], 'last', format('%d', count))
 if type(last) == 'number' and last > count and last - count >= tonumber(ARGV[7]) then
   sequence = last - count
 else -- a Cluster, a new counter, or a damaged one
@@ -31,13 +31,12 @@ else -- a Cluster, a new counter, or a damaged one
   end
   sequence, number = rest().next_ids(KEYS[2], count, step, tonumber(ARGV[6]), tonumber(ARGV[7]), {base})
 end
-local format, whole = string.format, '%.0f'
-local head = 'p0,' .. format(whole, now) .. ',,,' .. ARGV[9] .. ',,\0'
-local first = format('%016.0f', (sequence + 1) * step + number)
+local head = 'p0,' .. format('%d', now) .. ',,,' .. ARGV[9] .. ',,\0'
+local first = format('%016d', (sequence + 1) * step + number)
 local at, n, digits_of = 11, 1, '%0' .. 16 - width .. 'd'
 -- Bucket by bucket (see shelf.lua): the ids of a bucket share their leading digits, which are written once.
 while n <= count do
-  local bucket = string.sub(n == 1 and first or format('%016.0f', (sequence + n) * step + number), 1, width)
+  local bucket = string.sub(n == 1 and first or format('%016d', (sequence + n) * step + number), 1, width)
   local pairs, digits, size = {}, {}, 0
   for this = (sequence + n) % 100, math.min(99, (sequence + n) % 100 + count - n) do
     local last_digits = format(digits_of, this * step + number)
@@ -57,9 +56,11 @@ end
 if was_empty then
   -- Who hears a number need not look whether there is something to take, unless he has looked since: see wakes.py.
   local paused = redis.pcall('HGET', base .. ':meta', 'paused')
-  call('PUBLISH', base .. ':wake', paused and '' or format(whole, sequence + count))
+  call('PUBLISH', base .. ':wake', paused and '' or format('%d', sequence + count))
 end
 call('HSET', KEYS[1], ARGV[2], first)
-forget()
-live_on()
+if ARGV[3] ~= '' then
+  forget()
+  live_on()
+end
 return first

@@ -7,7 +7,7 @@
 --            be late by what `now` is rounded down; after an 's' where a job starts then), or empty if there is none; then
 --            the shard's last sequence number (empty: not known); then the places of queues that could not be looked at,
 --            counted from 0
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves
 local AGAIN = 10 -- ms until more results go
 local soonest, kind, takable, broken = nil, '', false, {}

@@ -5,7 +5,7 @@
 --            text; empty: the first ready job); how many waiters to pass over (empty: tell none of them)
 -- answer:    the present moment, then for each look nothing, or its waiters and what parts/locate.lua describes; 0 where
 --            an earlier look met more that was due than one call may move: to be asked again
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate present
 
 -- The job that the next take would give first. What cannot be read is set aside, as many as may be moved in one call.

@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, id
 -- answer:    the present moment, place of the queue, how many ready jobs are ahead, how many of these have a higher id,
 --            then as parts/locate.lua describes; nothing where there is no such job
--- uses:      time record bucket shelf notes lease kept due stand
+-- uses:      time record leave bucket shelf notes lease kept due stand
 -- later:     ids aside moves locate present
 local locate, describe = rest().locate, rest().describe
 local function find_in(base)

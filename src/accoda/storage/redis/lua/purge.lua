@@ -5,7 +5,7 @@
 --            first)
 -- answer:    "how many were deleted,1 if there may be more"; only "index" where the order has to be made first (see
 --            index.lua)
--- uses:      time once record bucket shelf notes lease kept due
+-- uses:      time once record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate
 --
 -- Those that ended are in the order of their ends in `<base>:dead:at` and `<base>:done:at`, the others in the order of

@@ -3,7 +3,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, batch (or empty: whichever), then ids (none: all of the batch)
 -- answer:    how many went back
--- uses:      time record bucket shelf lease
+-- uses:      time record leave bucket shelf lease
 local base, batch = KEYS[2], ARGV[5]
 local joined = table.concat(ARGV, '', 6)
 if joined == '' then

@@ -3,7 +3,7 @@
 -- keys:      calls, queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, then the ids
 -- answer:    how many were deleted
--- uses:      time once record bucket shelf notes lease kept due
+-- uses:      time once record leave bucket shelf notes lease kept due
 -- later:     ids aside moves locate
 local earlier = once(false)
 if earlier then

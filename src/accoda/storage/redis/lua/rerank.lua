@@ -3,7 +3,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, then id, rank, the number of waiters seen (or empty) for each
 -- answer:    how many were applied
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves
 local base, applied = KEYS[2], 0
 apply_due(base)

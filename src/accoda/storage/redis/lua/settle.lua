@@ -13,7 +13,7 @@
 -- parts/add.lua). A post is those of one outcome for another shard: the outcome's place (from 1), a run, the sealed
 -- jobs. Runs go to the outbox, to be moved on from there.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
--- uses:      time once bucket lease due
+-- uses:      time once leave bucket lease due
 -- later:     record shelf notes kept ids aside moves locate add settle
 local names, count, posts = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
 local outcomes, at, follow_ups = {}, 11, 0

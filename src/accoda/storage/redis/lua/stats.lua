@@ -5,7 +5,7 @@
 -- answer:    for each queue "ready,taken,delayed,dead,done,retried,buried,expired,oldest age (ms),paused"; paused is
 --            "-" or the moment of its end, empty if it has none; nothing but "!" where a key is of another type. At the
 --            end, how many queues there are by now
--- uses:      time record bucket shelf notes lease kept due
+-- uses:      time record leave bucket shelf notes lease kept due
 -- later:     ids aside moves
 local SEEK_EACH = 600000 -- ms between looks for jobs whose batch is gone
 

@@ -1,19 +1,4 @@
--- The buckets of a shelf (see shelf.lua), and commands with many arguments.
---
--- ARGV[4] is how many leading digits of an id name its bucket.
-local sub = string.sub
-local width = tonumber(ARGV[4])
-local CHUNK = 4000 -- arguments of one command; Lua's stack ends at 8000
-local FULL = 100 -- ids of one bucket: two digits, and in a Cluster the shard's number, which they share
-
--- A command with however many arguments; the sum of what it answers.
-local function many(command, key, args)
-  local sum = 0
-  for from = 1, #args, CHUNK do
-    sum = sum + call(command, key, unpack(args, from, math.min(from + CHUNK - 1, #args)))
-  end
-  return sum
-end
+-- The buckets of a shelf (see shelf.lua): what leave.lua does not know of them; and hashes with many fields.
 
 -- The values of these fields of a hash, however many.
 local function values_of(key, fields)
@@ -62,20 +47,3 @@ local function in_bucket(command, key, args)
   end
   return reply
 end
-
--- Forget the places of jobs that are no longer on the shelf. Ids are never used twice, so those of a bucket that are a
--- hundred are all that it can ever hold: it goes as a whole, at a tenth of the cost.
-local function unplace(shelf, ids)
-  each_bucket(ids, function(bucket, from, to)
-    local key = shelf .. ':ids:' .. bucket
-    if to - from + 1 == FULL then
-      call('DEL', key)
-    else
-      in_bucket('HDEL', key, last_digits(ids, from, to))
-    end
-    if call('EXISTS', key) == 0 then
-      call('ZREM', shelf .. ':ids', bucket)
-    end
-  end)
-end
-

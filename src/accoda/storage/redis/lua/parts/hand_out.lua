@@ -1,5 +1,5 @@
 -- Ready jobs become taken ones. `ranks` is one text where all jobs have that rank, else a table of them.
-local concat, whole_number = table.concat, '%.0f'
+local concat, format = table.concat, string.format
 
 -- The jobs that were leased, which are the given ones unless two had the same id, and their ranks.
 local function hand_out(base, batch, records, ids, ranks)
@@ -15,10 +15,10 @@ local function hand_out(base, batch, records, ids, ranks)
   if many('HSET', base .. ':taken', held) < size then
     records, ids, ranks = rest().without_doubles(base, records, ids, ranks, held)
   end
-  local text = string.format(whole_number, now) .. ',' .. concat(ids) .. ',' .. ARGV[9]
-  call('ZADD', base .. ':ends', now + ARGV[7], batch)
-  call('HSET', base .. ':batches', batch, text, batch .. '#', #ids)
-  call('ZREMRANGEBYRANK', base .. ':ready', 0, size - 1)
+  local text = format('%d', now) .. ',' .. concat(ids) .. ',' .. ARGV[9]
+  call('ZADD', base .. ':ends', format('%d', now + ARGV[7]), batch)
+  call('HSET', base .. ':batches', batch, text, batch .. '#', format('%d', #ids))
+  call('ZREMRANGEBYRANK', base .. ':ready', '0', format('%d', size - 1))
   unplace(base .. ':ready', ids)
   return records, ranks
 end

@@ -4,15 +4,19 @@
 -- the numbers whose answers have arrived and need not be remembered any more, after a '*' when the hash is to live on.
 -- Only calls without an answer are remembered, so the hash is as small as the number of calls on their way.
 local function forget()
-  local numbers = {''} -- never none: the command itself matters, see below
-  for number in string.gmatch(ARGV[3], '%d+') do
-    numbers[#numbers + 1] = number
+  local numbers = ARGV[3]
+  if tonumber(numbers) then
+    return call('HDEL', KEYS[1], numbers) -- a caller who sends one call after the other has one
   end
-  call('HDEL', KEYS[1], unpack(numbers))
+  local list = {''} -- never none: the command itself matters, see below
+  for number in string.gmatch(numbers, '%d+') do
+    list[#list + 1] = number
+  end
+  call('HDEL', KEYS[1], unpack(list))
 end
 
 local function live_on()
-  if string.sub(ARGV[3], 1, 1) == '*' then
+  if string.byte(ARGV[3]) == 42 then -- '*'
     call('PEXPIRE', KEYS[1], 3600000)
   end
 end
