@@ -35,9 +35,41 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
-        # now() rounds down, so the true moment is at most 1 ms earlier than it seems: never wake before it.
-        delay = max(0, moment - time.time_ns() / 1_000_000) / 1000
-        return asyncio.get_running_loop().call_later(delay, wake).cancel
+        return _Alarm(moment / 1000, wake).cancel
+
+
+EARLY = 0.001
+"""Seconds: timers of event loops have whole milliseconds, and come up to one too early or too late."""
+
+
+class _Alarm:
+    """Calls when a moment of the wall clock has come, never before it, and hardly after it.
+
+    The loop's timer is set for a bit earlier. The rest, about a millisecond, is passed turn by turn of the loop: that
+    costs processor time, but only where something is due, and nobody else who runs on the loop has to stand still.
+    """
+
+    __slots__ = ("_at", "_handle", "_loop", "_wake")
+
+    def __init__(self, at: float, wake: Callable[[], None]) -> None:
+        self._at = at
+        self._wake = wake
+        self._loop = asyncio.get_running_loop()
+        self._handle: asyncio.Handle = self._wait(at - time.time())
+
+    def cancel(self) -> None:
+        self._handle.cancel()
+
+    def _wait(self, left: float) -> asyncio.Handle:
+        # Also where the clock was set back meanwhile: then it is far away again.
+        return self._loop.call_later(left - EARLY, self._look) if left > EARLY else self._loop.call_soon(self._look)
+
+    def _look(self) -> None:
+        left = self._at - time.time()
+        if left > 0:
+            self._handle = self._wait(left)
+        else:
+            self._wake()
 
 
 class ManualClock:

@@ -59,6 +59,30 @@ async def test_a_woken_queue_is_probed_by_one_processor_first() -> None:
     assert rotation.pick() == "a"
 
 
+async def test_for_each_woken_queue_one_of_those_who_rest_is_called() -> None:
+    rotation = Rotation("abc")
+    assert turns(rotation, 4, full=False)[-1] is None
+    resting = [asyncio.create_task(rotation.rest()) for _ in range(4)]
+    await asyncio.sleep(0)
+    rotation.wake(["a", "c"])
+    await asyncio.sleep(0)
+    assert [each.done() for each in resting] == [True, True, False, False]
+    rotation.ring()
+    await asyncio.gather(*resting)
+
+
+async def test_one_that_was_called_and_cancelled_before_it_came_is_replaced_by_another() -> None:
+    rotation = Rotation("a")
+    assert turns(rotation, 2, full=False) == ["a", None]
+    first, second = (asyncio.create_task(rotation.rest()) for _ in range(2))
+    await asyncio.sleep(0)
+    rotation.wake(["a"])
+    first.cancel()
+    async with asyncio.timeout(5):
+        await second
+    assert first.cancelled() and rotation.pick() == "a"
+
+
 async def test_a_limit_holds_and_is_never_less_than_one() -> None:
     rotation = Rotation("ab")
     for queue in "ab":

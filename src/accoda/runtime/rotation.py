@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
@@ -92,7 +93,7 @@ class Rotation:
             dormitory.lines = {queue: _Line(dormitory) for queue in self._order[first : first + DORMITORY]}
             self._lines |= dormitory.lines
         self._next = 0
-        self._bell = asyncio.Event()
+        self._resting: deque[asyncio.Future[None]] = deque()
         self.quiet = asyncio.Event()
         self.last_take = time.monotonic()
 
@@ -144,7 +145,7 @@ class Rotation:
         if got >= asked:
             if line.state is not _Sleep.AWAKE:
                 line.state = _Sleep.AWAKE
-                self._bell.set()
+                self.ring()
         elif line.state is not _Sleep.ASLEEP:
             # A wake-up that arrives between the take and this line is not lost: `wait` looks before it sleeps.
             line.state = _Sleep.ASLEEP
@@ -169,19 +170,21 @@ class Rotation:
             if line is not None and line.state is _Sleep.HELD:
                 line.end_hold()
                 line.state = _Sleep.WOKEN
-        self._bell.set()
+        self.ring()
 
     def held(self) -> list[str]:
         """The queues that wait for a budget."""
         return [queue for queue, line in self._lines.items() if line.state is _Sleep.HELD]
 
     def wake(self, queues: Iterable[str]) -> None:
-        """These queues may have jobs."""
+        """These queues may have jobs. Each is probed by one processor, so one is called for each."""
+        woken = 0
         for queue in queues:
             line = self._lines[queue]
             if line.state is _Sleep.ASLEEP:
                 line.state = _Sleep.WOKEN
-        self._bell.set()
+                woken += 1
+        self._call(woken)
 
     def asleep(self) -> list[str]:
         """The queues that wait for jobs."""
@@ -196,7 +199,7 @@ class Rotation:
             line.cap = _at_least_one(caps.get(queue))
             share = None if shares is None else shares.get(queue)
             line.limit = line.cap if share is None else _at_least_one(min(share, line.cap or share))
-        self._bell.set()
+        self.ring()
 
     def busy(self, queue: str) -> int:
         """How many processors serve a queue."""
@@ -209,8 +212,22 @@ class Rotation:
 
     async def rest(self) -> None:
         """Until there may be something to pick."""
-        self._bell.clear()
-        await self._bell.wait()
+        called = asyncio.get_running_loop().create_future()
+        self._resting.append(called)
+        try:
+            await called
+        except asyncio.CancelledError:
+            if called.done() and not called.cancelled():
+                self._call(1)  # called, but ended before it could come: another one shall
+            raise
+
+    def _call(self, processors: int) -> None:
+        """Call so many of those who rest. Those who do not will pick by themselves before they rest."""
+        while processors > 0 and self._resting:
+            called = self._resting.popleft()
+            if not called.done():
+                called.set_result(None)
+                processors -= 1
 
     def close(self) -> None:
         """The worker leaves: no timer shall ring."""
@@ -225,7 +242,7 @@ class Rotation:
 
     def ring(self) -> None:
         """Wake every processor that rests, to look around."""
-        self._bell.set()
+        self._call(len(self._resting))
 
 
 def _at_least_one(limit: int | None) -> int | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from accoda.errors import StorageError
 from accoda.runtime.rotation import Dormitory, Rotation
@@ -43,35 +42,39 @@ class Sleeper:
         # Cleared before the look: a queue that falls asleep after it is heard by the wait below.
         dormitory.fell_asleep.clear()
         names = dormitory.asleep()
+        if not names:
+            await dormitory.fell_asleep.wait()
+            return
         changed = asyncio.ensure_future(dormitory.fell_asleep.wait())
-        waiting = asyncio.ensure_future(self._wait(names)) if names else None
-        both: set[asyncio.Future[Any]] = {changed} if waiting is None else {changed, waiting}
+        waiting = asyncio.ensure_future(self._wait(names))
+        changed.add_done_callback(lambda _: waiting.cancel())
         try:
-            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-            if waiting is not None and waiting.done() and waiting.result():
-                self._rotation.wake(await self._takable(names))
+            await asyncio.wait((waiting,))
+            if not waiting.cancelled():
+                waiting.result()  # raises a mistake of ours
         finally:
-            for task in both:
-                task.cancel()
-            await asyncio.gather(*both, return_exceptions=True)
+            changed.cancel()
+            waiting.cancel()
+            await asyncio.gather(changed, waiting, return_exceptions=True)
 
-    async def _wait(self, names: list[str]) -> bool:
+    async def _wait(self, names: list[str]) -> None:
+        """Wake the queues that were waited for. Here, and not where this is awaited: that would be turns of the loop
+        later, and a job that comes to an idle worker waits for each of them."""
         try:
             found = await self.storage.wait(names, WAIT)
+            self._trouble.reset()
         except StorageError as error:
             log.warning("cannot wait for jobs, trying again soon: %s", error)
             await self._trouble.nap()
-            return True  # look for yourselves: a take that works ends the trouble
-        self._trouble.reset()
-        return found
+            found = True  # look for yourselves: a take that works ends the trouble
+        if found:
+            self._rotation.wake(names if len(names) <= 2 else await self._takable(names))
 
     async def _takable(self, names: list[str]) -> list[str]:
         """Which of those that were waited for have jobs: looks are cheaper than a take for each.
 
         None, if somebody was faster. Nothing is lost by that: the next wait looks before it sleeps.
         """
-        if len(names) <= 2:
-            return names
         try:
             groups = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]
             found = await self._with_jobs(groups) if len(groups) > 1 else groups

@@ -18,8 +18,9 @@ class Signal:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sleepers: set[_Sleeper] = set()
-        self._by_queue: dict[str, set[_Sleeper]] = {}
+        # Dicts, not sets: those who sleep are woken in the order in which they came, in every run.
+        self._sleepers: dict[_Sleeper, None] = {}
+        self._by_queue: dict[str, dict[_Sleeper, None]] = {}
 
     @property
     def awaited(self) -> bool:
@@ -30,14 +31,18 @@ class Signal:
         """Wake those who wait for one of `queues` (None: everybody)."""
         if not self._sleepers:
             return
-        # Those who sleep mostly wait for other queues. Looked at without the lock: who is not in there yet will look at
-        # the store after he is, and what this ring is about is stored already.
-        if queues is not None and not any(queue in self._by_queue for queue in queues):
-            return
-        with self._lock:
-            for sleeper in self._sleepers:
-                if queues is None or not sleeper.queues.isdisjoint(queues):
+        if queues is None:
+            with self._lock:
+                for sleeper in self._sleepers:
                     sleeper.wake()
+            return
+        for queue in queues:
+            # Those who sleep mostly wait for other queues. Looked at without the lock: who is not in there yet will
+            # look at the store after he is, and what this ring is about is stored already.
+            if queue in self._by_queue:
+                with self._lock:
+                    for sleeper in self._by_queue.get(queue, ()):
+                        sleeper.wake()
 
     async def wait(self, clock: Clock, queues: Collection[str], timeout: float, check: Check) -> bool:
         """Sleep until `check` says that something is takable (True) or the timeout is over (False)."""
@@ -56,17 +61,17 @@ class Signal:
 
     def _add(self, sleeper: _Sleeper) -> None:
         with self._lock:
-            self._sleepers.add(sleeper)
+            self._sleepers[sleeper] = None
             for queue in sleeper.queues:
-                self._by_queue.setdefault(queue, set()).add(sleeper)
+                self._by_queue.setdefault(queue, {})[sleeper] = None
 
     def _discard(self, sleeper: _Sleeper) -> None:
         with self._lock:
-            self._sleepers.discard(sleeper)
+            self._sleepers.pop(sleeper, None)
             for queue in sleeper.queues:
                 others = self._by_queue.get(queue)
                 if others is not None:
-                    others.discard(sleeper)
+                    others.pop(sleeper, None)
                     if not others:
                         del self._by_queue[queue]
 
@@ -76,6 +81,7 @@ class _Sleeper:
         self.queues = frozenset(queues)
         self.event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._signal = signal
 
     def __enter__(self) -> _Sleeper:
@@ -88,7 +94,9 @@ class _Sleeper:
         self._signal._discard(self)
 
     def wake(self) -> None:
-        if not self._loop.is_closed():
+        if threading.get_ident() == self._thread:
+            self.event.set()  # at once: a turn of the loop is time that a job waits
+        elif not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self.event.set)
 
     async def sleep(self, clock: Clock, until: int) -> None:

@@ -76,8 +76,6 @@ class Server:
         self.lane = world.lane("server")
         self.clock = SimClock(world, self.lane)
         self.core = core(self.clock)
-        # A set of sleepers would wake them in the order of their addresses, which differs from run to run.
-        self.core._signal._sleepers = Ordered()  # type: ignore[assignment]
         self.weather = weather
         self.down = False
         self.operations = 0
