@@ -137,7 +137,13 @@ class Bell:
             await close(connection)
 
     def _hear(self, connection: Connection, process: int, channel: str, news: object) -> None:
-        self._heed((str(news),))
+        # As `_heed`, for one: it is on the way of a job to an idle worker.
+        said = str(news)
+        queue = said.removeprefix(_FILLED)
+        if queue is not said:
+            self.filled[queue] += 1
+        self.changed[queue] += 1
+        self._signal.ring((queue,))
 
     def _heed(self, news: Collection[str]) -> None:
         self.filled.update(each.removeprefix(_FILLED) for each in news if each.startswith(_FILLED))
@@ -158,6 +164,11 @@ async def _ping(connection: Connection, gone: asyncio.Event) -> None:
     except TimeoutError:
         terminate(connection)  # no goodbye: nobody would answer it
         raise
+
+
+def news_of_one(job: NewJob) -> str:
+    """As `news_of`, for a job that is ready now."""
+    return _FILLED + job.queue
 
 
 def news_of(jobs: Iterable[NewJob]) -> set[str]:

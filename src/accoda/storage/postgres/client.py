@@ -55,6 +55,11 @@ class Client:
         """Whether its event loop and its connections are ours to use: not in a forked child, nor after its loop."""
         return os.getpid() == self._process and not self.loop.is_closed()
 
+    @property
+    def is_at_hand(self) -> bool:
+        """Whether a call from here would be sent at once, by a connection that is free."""
+        return asyncio.get_running_loop() is self.loop and self._pool.is_at_hand
+
     async def fetch(self, query: str, *args: object, repeat: bool) -> Sequence[Any]:
         """Run a statement in a transaction of its own and give its rows.
 
@@ -63,6 +68,8 @@ class Client:
         that twice does no harm, and raises `StorageUnavailable` otherwise.
         """
         self.check()
+        if asyncio.get_running_loop() is self.loop:
+            return await self.send(query, args, repeat)
         return await self.at_home(self.send, query, args, repeat)
 
     async def at_home(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -104,11 +111,11 @@ class Client:
         """As `fetch`, in the client's own loop, and also while the client is being closed."""
         text = self.queries[query]
         end = self.loop.time() + patience_of(RECONNECT_FOR)
-        backoff = Backoff(_FIRST_NAP, _LONGEST_NAP)
+        backoff: Backoff | None = None
         while True:
             connection = None
             try:
-                connection = await self._pool.acquire(until=end)
+                connection = await self._pool.acquire(end, query)
                 # No await between the check in acquire and the send: what broke before was seen there.
                 rows: Sequence[Any] = await connection.fetch(text, *args)
                 return rows
@@ -123,5 +130,6 @@ class Client:
             finally:
                 if connection is not None:
                     self._pool.release(connection)
+            backoff = backoff or Backoff(_FIRST_NAP, _LONGEST_NAP)
             await backoff.nap(end - self.loop.time())
             self.check()

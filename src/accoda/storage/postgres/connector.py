@@ -7,12 +7,28 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import asyncpg  # type: ignore[import-untyped]
+
 from accoda.errors import StorageClosed
 
 Connection = Any  # asyncpg.Connection: asyncpg has no types
 
 CLOSED = "this PostgreSQL storage was closed; open it again"
 CLOSE_PATIENCE = 5.0  # seconds that the other end gets to say goodbye
+
+
+class PromptConnection(asyncpg.Connection):  # type: ignore[misc]
+    """Tells its listeners of a notification at once; the driver's own does so in the next turn of the event loop.
+
+    The way is not a public one: where a later driver has another, it is as with the driver's own. Listeners must not
+    raise: they are called by what reads the wire.
+    """
+
+    __slots__ = ()
+
+    def _process_notification(self, process: int, channel: str, news: str) -> None:
+        for listener in tuple(self._listeners.get(channel, ())):
+            listener.cb(self, process, channel, news)
 
 
 class Connector:

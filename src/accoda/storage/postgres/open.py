@@ -13,7 +13,7 @@ from accoda.clock import Clock
 from accoda.errors import InvalidInput
 from accoda.storage.postgres.arrays import teach
 from accoda.storage.postgres.client import Client
-from accoda.storage.postgres.connector import Connection, Connector, terminate
+from accoda.storage.postgres.connector import Connection, Connector, PromptConnection, terminate
 from accoda.storage.postgres.errors import DRIVER, translate
 from accoda.storage.postgres.migrate import migrate
 from accoda.storage.postgres.storage import PostgresStorage
@@ -67,7 +67,13 @@ async def open_postgres(parts: SplitResult, clock: Clock | None) -> PostgresStor
     place = place_of(parts)
 
     async def connect() -> Connection:
-        made = await asyncpg.connect(place.dsn, timeout=place.connect_timeout, server_settings=_SETTINGS)
+        made = await asyncpg.connect(
+            place.dsn,
+            timeout=place.connect_timeout,
+            server_settings=_SETTINGS,
+            connection_class=PromptConnection,
+            max_cached_statement_lifetime=0,  # there are few, each for ever: to prepare one again is felt
+        )
         try:
             _notice_silence(made._transport.get_extra_info("socket"))
         except OSError:  # it broke already

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
-from typing import Any, cast
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar, cast
 
 from accoda.clock import Clock, SystemClock
 from accoda.errors import AccodaError, VersionConflict
@@ -38,10 +38,13 @@ from accoda.storage.postgres.bell import Bell, news_of
 from accoda.storage.postgres.calls import Calls
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.foreign import run_in
+from accoda.storage.postgres.kept import Kept
 from accoda.storage.postgres.upkeep import Upkeep
 from accoda.storage.postgres.watch import Watch
 from accoda.storage.signal import Signal
 from accoda.storage.standing import stand
+
+T = TypeVar("T")
 
 UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
@@ -125,15 +128,19 @@ class PostgresStorage(Closing):
         inputs.check_take(queue, count, lease, max_cost)
         self._client.check()
         share = queue, round(lease * 1000), clean(worker)
-        taking = asyncio.ensure_future(self._client.at_home(self._calls.take, share, count, max_cost))
+        if self._client.is_at_hand:
+            taking = Kept(self._calls.take(share, count, max_cost))
+        else:  # it begins with a wait that is limited in time, which only a task of its own can outlive
+            taking = Kept(_in_task(self._client.at_home(self._calls.take, share, count, max_cost)))
         try:
-            return await asyncio.shield(taking)
+            return await taking
         except asyncio.CancelledError:
             # The caller went away, but the server may be at it: what it hands out must not lie there for a whole lease.
-            undoing = asyncio.ensure_future(self._undo(taking))
-            self._undoing.add(undoing)
-            undoing.add_done_callback(self._undoing.discard)
-            await asyncio.wait({undoing}, timeout=UNDO_PATIENCE)
+            if taking.rest is not None:
+                undoing = asyncio.ensure_future(self._undo(taking.rest))
+                self._undoing.add(undoing)
+                undoing.add_done_callback(self._undoing.discard)
+                await asyncio.wait({undoing}, timeout=UNDO_PATIENCE)
             raise
 
     async def _undo(self, taking: asyncio.Future[list[Job]]) -> None:
@@ -274,3 +281,7 @@ class PostgresStorage(Closing):
         inputs.check_purge(queue, state, before, limit)
         args = (queue, rows.STATE_NUMBERS[state], before, limit)
         return int(await self._client.value("purge", self._at(), *args, repeat=False))
+
+
+async def _in_task(work: Coroutine[Any, Any, T]) -> T:
+    return await asyncio.ensure_future(work)

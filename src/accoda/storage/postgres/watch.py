@@ -14,6 +14,8 @@ from accoda.storage.postgres.client import Client
 
 LOOK_EVERY = 5_000  # ms: the longest that a lost notification can delay a job
 LOOK_SOON = 10  # ms from the first careful look to the second
+AHEAD = 0.8  # ms before a start at which to wake: timers keep to whole ms or so, and the rest is waited for exactly
+NEAR = 2.0  # ms before a start from which it is waited for
 
 
 class Watch:
@@ -39,18 +41,23 @@ class Watch:
         # Listening begins before the look, so that nothing falls between the two.
         await self._bell.listen()
         heard = {name: (self._bell.filled[name], self._bell.changed[name]) for name in self._queues}
-        at, asked, began = self._calls.at(), self._now(), self._timer.now()
+        at, asked = self._calls.at(), self._now()
+        # The timer's clock rounds down. What that leaves of a ms is made up for, or the nap would end early by it.
+        began = self._timer.now() + (time.time_ns() % 1_000_000 / 1_000_000 if at is None else 0)
         if self._careful_since is None and self._calls.in_vain(self._queues):
             self._careful_since = asked
         args = (at, self._queues, self._careful_since is not None)
         ((takable, closed, due_in, starts),) = await self._client.fetch("look", *args, repeat=True)
         self._heard = None if closed else heard
-        # A duration by the server's clock: how far this machine's clock is off does not matter. It began before the
-        # answer came, so counted from now on it ends late, by half a round trip, and never early. (A test's moment is
-        # that of the question: its clock may have been moved since.)
-        passed = self._now() - asked if at is None else 0
+        # A duration by the server's clock: how far this machine's clock is off does not matter. It began when that was
+        # read: after the way to the server, which a take will have to go as well. So, counted from the middle of the
+        # round trip, a take does not come too early. (A test's moment is that of the question: its clock may have been
+        # moved since.)
+        passed = (self._now() - asked) / 2 if at is None else 0
         nap = LOOK_EVERY if due_in is None else min(LOOK_EVERY, due_in)
         self._starts_at = asked + passed + due_in if starts else None
+        if starts and at is None and nap == due_in:
+            nap = max(0.0, nap - AHEAD)
         if self._careful_since is not None:
             # Takes have passed over what is locked, and so did this look. Whoever has it locked need not tell when he
             # lets go of it: a rerank does not, nor does a rollback, and the news of a commit can be heard a moment
@@ -69,12 +76,14 @@ class Watch:
     async def _has_started(self) -> bool:
         """Whether the moment has come at which a job starts, and nothing was heard since of what may have become of it.
 
-        One that comes within a ms is waited for: timers of some loops are early.
+        One that is near is waited for, turn by turn of the loop: no timer is as exact, and whoever else has something
+        to do in this loop does it meanwhile.
         """
-        if self._starts_at is None or self._heard is None or (rest := self._starts_at - self._now()) >= 1:
+        near = NEAR if self._calls.at() is None else 1  # a test's clock stands still
+        if self._starts_at is None or self._heard is None or self._starts_at - self._now() >= near:
             return False
-        if rest > 0:
-            await asyncio.sleep(0.001)
+        while self._starts_at > self._now():  # noqa: ASYNC110 - an event needs a timer
+            await asyncio.sleep(0)
         changed = self._bell.changed
         return all(changed[name] == before for name, (_, before) in self._heard.items())
 
