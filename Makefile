@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Tests start hundreds of Python processes: each would compile every module again where Python may keep no bytecode.
+CACHED := env -u PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-check bench-peers bench-contract bench-demand bench-http bench-why bench-dashboard bench-scale screenshots chaos-schedules contract-http fire-peers clean
 
@@ -18,10 +20,13 @@ demo: setup  ## jobs flow through one SQLite file; ends by itself without a term
 servers:  ## the servers that tests start privately, installed where that is possible
 	@tools/install-servers.sh
 
-test: setup servers check  ## every test
-	@# Three processes: many tests wait. In the order of tests/conftest.py. One that fails is run once more and named at
+test: setup servers  ## every test
+	@# One process compiles the tests while another checks the types: else each process of the next step would do it.
+	@$(CACHED) $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & \
+		$(MAKE) --no-print-directory check; checked=$$?; wait; exit $$checked
+	@# Four processes: many tests wait. In the order of tests/conftest.py. One that fails is run once more and named at
 	@# the end: on a busy machine a server, a browser or a lease of a second may be late.
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --reruns 1 -r fEsR
+	$(CACHED) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 -r fEsR
 
 check: setup  ## types and style
 	$(BIN)/ruff check .

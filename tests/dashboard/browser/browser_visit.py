@@ -43,11 +43,11 @@ class Visit:
 
     def __init__(self, browser: Browser, world: World, token: str | None, address: str | None = None) -> None:
         self.world = world
+        self.token = token
         self.address = address or world.service.address
         self.context = browser.new_context(viewport=WIDE, color_scheme="light", base_url=self.address)
         self.context.set_default_timeout(PATIENCE)
-        if token is not None:
-            self.context.add_cookies([{"name": "accoda", "value": token, "url": self.address}])
+        self._log_in()
         self.context.add_init_script(LISTEN)
         self.context.route(re.compile(f"^(?!{re.escape(self.address)}/)"), self._stranger)
         self.context.on("request", self._request)
@@ -57,6 +57,10 @@ class Visit:
         self.page.on("dialog", self._dialog)
         self.hosts: set[str] = set()
         self.troubles: list[str] = []
+
+    def _log_in(self) -> None:
+        if self.token is not None:
+            self.context.add_cookies([{"name": "accoda", "value": self.token, "url": self.address}])
 
     def _stranger(self, route: Route) -> None:
         """A request to another host: it does not leave."""
@@ -86,7 +90,8 @@ class Visit:
     def check(self) -> None:
         """Nothing went wrong since the window was opened."""
         self._collect()
-        assert not self.troubles, self.troubles
+        troubles, self.troubles = self.troubles, []  # each is told once, also of a window that several tests use
+        assert not troubles, troubles
         assert self.hosts <= {urlsplit(self.address).netloc}, self.hosts
 
     def _collect(self) -> None:
@@ -102,6 +107,18 @@ class Visit:
         reply = self.page.goto(path)
         assert reply is not None and reply.status == 200, (path, reply and reply.status, reply and reply.text()[-500:])
         return self.page
+
+    def clear(self) -> None:
+        """As if it had just been opened: whatever this test left in it is gone."""
+        if self.page.url.startswith(self.address):
+            self.page.evaluate("localStorage.clear(); sessionStorage.clear()")
+        self.page.goto("about:blank")
+        self.page.set_viewport_size(WIDE)
+        self.page.emulate_media(color_scheme="light")
+        self.context.clear_cookies()
+        self._log_in()
+        self.troubles.clear()
+        self.hosts.clear()
 
     def dispose(self) -> None:
         self.context.close()
@@ -164,11 +181,43 @@ class Visit:
         self.page.emulate_media(color_scheme="light")
 
     def fits(self) -> None:
-        """Neither the page nor a table in it has to be scrolled sideways, on a telephone and on a screen."""
+        """Neither the page nor a table in it has to be scrolled sideways, on a telephone and on a screen. Once, too."""
+        if self.world.storage != "sqlite":
+            return
         for size in (NARROW, WIDE):
             self.page.set_viewport_size(size)
             width, most, found = self.page.evaluate(TOO_WIDE)
             assert width <= most and not found, (size, width, most, found)
+
+
+class Windows:
+    """Windows that are kept for the next test, cleared: to open one takes longer than most of what is done in it."""
+
+    def __init__(self, browser: Browser, world: World) -> None:
+        self._browser, self._world = browser, world
+        self._kept: list[Visit] = []
+
+    def open(self, token: str | None, address: str | None) -> Visit:
+        """`token`: which of the world's; None: nobody is logged in. `address`: of another service of this world."""
+        secret = token and self._world.tokens[token]
+        where = address or self._world.service.address
+        for visit in self._kept:
+            if (visit.token, visit.address) == (secret, where):
+                self._kept.remove(visit)
+                return visit
+        return Visit(self._browser, self._world, secret, where)
+
+    def keep(self, visits: list[Visit]) -> None:
+        for visit in visits:
+            if visit.token is None or visit.address != self._world.service.address:
+                visit.dispose()  # seldom needed, and its service may be gone
+            else:
+                visit.clear()
+                self._kept.append(visit)
+
+    def close(self) -> None:
+        for visit in self._kept:
+            visit.dispose()
 
 
 def _told(violation: dict[str, Any]) -> tuple[str, str, list[str]]:

@@ -18,7 +18,7 @@ from accoda.testing.servers.pytest import need
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from browser_visit import Visit  # only once they can be found
+from browser_visit import Visit, Windows  # only once they can be found
 from browser_world import World
 
 
@@ -42,22 +42,31 @@ def world(
     made.close()
 
 
+@pytest.fixture(scope="class")
+def windows(browser: Browser, world: World) -> Iterator[Windows]:
+    made = Windows(browser, world)
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def open_window(browser: Browser, world: World) -> Iterator[Callable[..., Visit]]:
+def open_window(windows: Windows) -> Iterator[Callable[..., Visit]]:
     """Opens windows; when the test ends, none of them may have a complaint."""
     opened: list[Visit] = []
 
     def open_one(token: str | None = "admin", address: str | None = None) -> Visit:
-        opened.append(Visit(browser, world, token and world.tokens[token], address))
+        opened.append(windows.open(token, address))
         return opened[-1]
 
     yield open_one
     try:
         for visit in opened:
             visit.check()
-    finally:
+    except BaseException:
         for visit in opened:
             visit.dispose()
+        raise
+    windows.keep(opened)
 
 
 @pytest.fixture

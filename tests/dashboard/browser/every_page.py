@@ -45,24 +45,8 @@ STRANGE = (
 LONGEST_QUEUE = "q" * 128
 
 
-class EveryPage:
-    """Tests of what all pages share."""
-
-    @pytest.mark.parametrize("name", PAGES)
-    def test_a_page_can_be_used_by_all_and_fits_everywhere(self, visit: Visit, world: World, name: str) -> None:
-        visit.go(PAGES[name].format(**world.seen))
-        expect(visit.page.get_by_role("heading", level=1)).to_have_count(1)
-        visit.is_usable_by_all()
-        visit.fits()
-
-    def test_a_page_that_is_not_there_is_told_in_the_same_design(self, visit: Visit) -> None:
-        for path, status in (("/jobs/999999", 404), ("/schedules/none", 404), ("/queues/parked?span=year", 422)):
-            reply = visit.page.goto(path)
-            assert reply is not None and reply.status == status
-            expect(visit.page.get_by_role("link", name="To the overview")).to_be_visible()
-            visit.is_usable_by_all()
-            visit.fits()
-        visit.forgive(r"status of 4(04|22)")
+class Stored:
+    """Tests of what pages show of a store."""
 
     def test_texts_of_strangers_run_nowhere_and_break_no_layout(self, visit: Visit, world: World) -> None:
         long = STRANGE + "\0\a\x7f" + "W" * 10_000
@@ -85,6 +69,36 @@ class EveryPage:
             visit.go(path)
             visit.fits()
         visit.check()
+
+
+class EveryPageBriefly:
+    """For a storage on which the pages are only looked at."""
+
+    def test_every_page_is_shown_without_a_complaint(self, visit: Visit, world: World) -> None:
+        for path in PAGES.values():
+            visit.go(path.format(**world.seen))
+            expect(visit.page.get_by_role("heading", level=1)).to_have_count(1)
+            visit.check()
+
+
+class EveryPage:
+    """Tests of what all pages share. Once: what a page is made of does not depend on the storage."""
+
+    @pytest.mark.parametrize("name", PAGES)
+    def test_a_page_can_be_used_by_all_and_fits_everywhere(self, visit: Visit, world: World, name: str) -> None:
+        visit.go(PAGES[name].format(**world.seen))
+        expect(visit.page.get_by_role("heading", level=1)).to_have_count(1)
+        visit.is_usable_by_all()
+        visit.fits()
+
+    def test_a_page_that_is_not_there_is_told_in_the_same_design(self, visit: Visit) -> None:
+        for path, status in (("/jobs/999999", 404), ("/schedules/none", 404), ("/queues/parked?span=year", 422)):
+            reply = visit.page.goto(path)
+            assert reply is not None and reply.status == status
+            expect(visit.page.get_by_role("link", name="To the overview")).to_be_visible()
+            visit.is_usable_by_all()
+            visit.fits()
+        visit.forgive(r"status of 4(04|22)")
 
     def test_a_telephone_shows_tables_as_cards(self, visit: Visit) -> None:
         visit.page.set_viewport_size({"width": 390, "height": 844})

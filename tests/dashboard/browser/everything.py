@@ -1,4 +1,4 @@
-"""All that is tried in the browser, for a storage that a class of tests names."""
+"""What is tried in the browser, for a storage that a class of tests names."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 from alive import Alive, Keys
 from browser_world import World
 from deeds import Deeds
-from every_page import EveryPage
+from every_page import EveryPage, EveryPageBriefly, Stored
 
 from accoda.dashboard.routes import actions, pages
 
 
-class Everything(EveryPage, Alive, Keys, Deeds):
-    """Tests of a base class run before those of a class: so this one comes last."""
+class Whole:
+    """Tests of a base class run before those of a class: so this one has to be the first of the bases."""
 
     storage: str
 
@@ -26,3 +26,11 @@ class Everything(EveryPage, Alive, Keys, Deeds):
         done = {deed.route.path for path in world.driven if (deed := actions().find(path)) is not None}
         assert {route.path for route in pages().routes} - seen == set()
         assert {route.path for route in actions().routes} - done == set()
+
+
+class Everything(Whole, EveryPage, Stored, Alive, Keys, Deeds):
+    """Pages and what is done on them."""
+
+
+class WhatIsStored(Whole, EveryPageBriefly, Stored, Alive, Deeds):
+    """Without what concerns a page alone, whatever its storage: how it looks, whom it suits, and its keys."""

@@ -1,7 +1,7 @@
 """The dashboard in a browser, over a store in Redis."""
 
-from everything import Everything
+from everything import WhatIsStored
 
 
-class TestRedis(Everything):
+class TestRedis(WhatIsStored):
     storage = "redis"

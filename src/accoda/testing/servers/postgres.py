@@ -5,19 +5,15 @@ from __future__ import annotations
 import contextlib
 import os
 import pwd
-import shutil
 import signal
 import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
 from accoda.testing.servers.disk import Disk
+from accoda.testing.servers.postgres_data import DATABASE, USER, Programs, make_data
 from accoda.testing.servers.process import Process, ServerMissing, find_program, wait_until
-
-USER = "accoda"
-DATABASE = "accoda"
 
 
 class PostgresServer(Process):
@@ -66,7 +62,7 @@ class PostgresServer(Process):
 
     def start(self) -> Self:
         if not self.data.exists():
-            self._create()
+            make_data(self.data, Programs(self._initdb, self._postgres, self.user))
         # Left behind by kill -9; the port and the folder are ours alone.
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         return super().start()
@@ -81,8 +77,16 @@ class PostgresServer(Process):
         super().close()
 
     def kill(self) -> None:
-        """End it as a power cut would. Its children are in sessions of their own: each is killed by its pid."""
-        children = _children(self.pid)
+        """End it as a power cut would. Its children are in sessions of their own: each is killed by its pid.
+
+        It is stopped first: a child that it made after we had asked for them would keep the port, and the server could
+        not come back.
+        """
+        pid = self.pid
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGSTOP)
+        wait_until(lambda: _state(pid) in "TZX", self._explain)
+        children = _children(pid)
         super().kill()
         for child in children:
             with contextlib.suppress(ProcessLookupError):
@@ -100,34 +104,18 @@ class PostgresServer(Process):
         except OSError:
             return False
 
-    def _create(self) -> None:
-        self.data.mkdir()
-        if self.user is not None:
-            shutil.chown(self.data, self.user)
-        with self.log.open("ab") as log:
-            subprocess.run(
-                [self._initdb, "-D", self.data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync"],
-                check=True,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                user=self.user,
-            )
-            subprocess.run(  # without a running server: one backend that reads commands from its input
-                [self._postgres, "--single", "-D", self.data, "-F", "postgres"],
-                check=True,
-                input=f"CREATE DATABASE {DATABASE};\n".encode(),
-                stdout=log,
-                stderr=log,
-                cwd=self.folder,
-                user=self.user,
-            )
-
 
 def _children(parent: int) -> list[int]:
     tasks = Path(f"/proc/{parent}/task/{parent}/children")
     return [int(child) for child in tasks.read_text().split()] if tasks.exists() else []
+
+
+def _state(pid: int) -> str:
+    """The letter by which the kernel tells what a process does: T if it is stopped; X, dead, also if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except FileNotFoundError:
+        return "X"
 
 
 def find_postgres(name: str) -> str:
