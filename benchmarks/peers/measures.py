@@ -33,7 +33,7 @@ class Sample:
 
     share: float = 1.0  # of the jobs of the catalogue, which take a drain about two and a half seconds
     seconds: float = 0.7  # of enqueueing
-    lateness: int = 40  # jobs in each round
+    lateness: int = 100  # jobs in each round
 
 
 @dataclass(frozen=True)
