@@ -281,6 +281,8 @@ class Place(Struct, frozen=True, gc=False):
 
 def check_queue(name: object) -> None:
     """Refuse a queue name that some storage, URL or metric could not carry."""
+    if type(name) is str and name in _good_names:
+        return
     check_name("queue", name)
     if len(_good_names) < 10_000:  # a bound, so that names from outside cannot fill the memory
         _good_names.add(cast(str, name))
@@ -300,6 +302,8 @@ def check_duration(field: str, seconds: object) -> None:
 
 def check_lease(seconds: object) -> None:
     """Refuse a lease that would be over as soon as it began."""
+    if type(seconds) is float and 0.001 <= seconds <= MOMENT / 1000:  # the usual one, at once
+        return
     check_duration("lease", seconds)
     if cast(float, seconds) < 0.001:
         _refuse("lease", "must be at least 0.001 seconds", seconds)

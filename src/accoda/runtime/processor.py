@@ -202,9 +202,9 @@ class Processor:
             if self.room.purse is not None and desk.budgets:
                 jobs = await self._take_paid(self.room.purse, desk, settling)
             else:
-                count = desk.batch_size
+                count, lease = desk.batch_size, desk.lease
                 with held_here():
-                    jobs = await self.room.store.take(desk.queue, count, lease=desk.lease, worker=self.room.worker)
+                    jobs = await self.room.store.take(desk.queue, count, lease=lease, worker=self.room.worker)
                 self.room.rotation.report(desk.queue, count, len(jobs))
             self._trouble.reset()
         except StorageError as error:

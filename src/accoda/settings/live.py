@@ -39,9 +39,10 @@ class Settings:
         self.files = tuple(file.path for file in files)
         self._files = files
         self._fixed = fixed
-        # Only `refresh` writes `_current`, one at a time; who reads gets the old snapshot or the new one, both whole.
+        # Only `refresh` writes `current`, one at a time; who reads gets the old snapshot or the new one, both whole.
         self._lock = threading.Lock()
-        self._current = self._snapshot()
+        self.current = self._snapshot()
+        """The settings of this moment, which will not change under the caller's hands."""
 
     @classmethod
     def load(
@@ -91,11 +92,6 @@ class Settings:
         return cls(service, worker, opened, fixed), problems
 
     @property
-    def current(self) -> Snapshot:
-        """The settings of this moment, which will not change under the caller's hands."""
-        return self._current
-
-    @property
     def problems(self) -> tuple[str, ...]:
         """What is wrong with the sources now, a line for each, which begins with its source."""
         told = [*self._fixed.warnings]
@@ -105,11 +101,11 @@ class Settings:
 
     def worker(self, knob: str) -> Value:
         """The present value of a worker's setting."""
-        return self._current.worker(knob)
+        return self.current.worker(knob)
 
     def queue(self, queue: str, knob: str, code: Any = None, number: int | None = None) -> Value:
         """The present value of a queue's setting; `code` is the handler's own, `number` the queue's in its contract."""
-        return self._current.queue(queue, knob, code, number)
+        return self.current.queue(queue, knob, code, number)
 
     def stale(self) -> bool:
         """Whether `refresh` has something to look into: one stat for each file."""
@@ -122,7 +118,7 @@ class Settings:
             moved = [file.refresh() for file in self._files]
             if not any(moved):
                 return False
-            self._current = self._snapshot()
+            self.current = self._snapshot()
             changes = [
                 change for file, old in zip(self._files, before, strict=True) for change in _changes(old, file.values)
             ]
@@ -137,7 +133,7 @@ class Settings:
             # A stat costs microseconds. To read and check a large file takes longer, and jobs go on meanwhile.
             if self.stale() and await asyncio.to_thread(self.refresh) and changed is not None:
                 try:
-                    changed(self._current)
+                    changed(self.current)
                 except Exception:
                     log.exception("settings: what was to be done after a change failed; the new values are in force")
 

@@ -162,7 +162,8 @@ class Caller:
         """Send it, again and again if need be."""
         tries, until, backoff, unsure = 0, 0.0, None, False
         while True:
-            self._check_open()
+            if self.closed:
+                raise _closed()
             tries += 1
             connection = None
             try:
@@ -180,7 +181,8 @@ class Caller:
                 if backoff is None:
                     patience = patience_of(self._manner.patience)
                     until, backoff = now + patience, Backoff()
-                self._check_open()
+                if self.closed:
+                    raise _closed() from error
                 # An error reply says that nothing was done; a connection that is lost after the send says nothing.
                 unsure |= connection is not None and (not isinstance(error, _Retry) or error.done)
                 if now >= until:
@@ -208,14 +210,11 @@ class Caller:
         """Whether the server is away, or was a moment ago: some call had to be repeated."""
         return asyncio.get_running_loop().time() - self._trouble_at < _TROUBLED_FOR
 
-    def _check_open(self) -> None:
-        if self.closed:
-            raise StorageClosed("this storage was closed; open a new one")
-
     async def _send(self, connection: Connection, call: Call) -> Any:
         command, asking = call.command, False
+        confirms = call.writes and self._manner.wait_replicas > 0
         sent = connection.send(*command, at_once=call.at_once)
-        confirmed = self._ask_replicas(connection) if call.writes else None
+        confirmed = self._ask_replicas(connection) if confirms else None
         reply = await sent
         while isinstance(reply, hiredis.ReplyError):
             text = str(reply)
@@ -229,18 +228,15 @@ class Caller:
             if asking:
                 _ignore(connection.send("ASKING"))
             sent = connection.send(*command)
-            confirmed = self._ask_replicas(connection) if call.writes else None
+            confirmed = self._ask_replicas(connection) if confirms else None
             reply = await sent
         if confirmed is not None:
             self._check_replicas(await confirmed)
         return reply
 
-    def _ask_replicas(self, connection: Connection) -> asyncio.Future[Any] | None:
+    def _ask_replicas(self, connection: Connection) -> asyncio.Future[Any]:
         manner = self._manner
-        if not manner.wait_replicas:
-            return None
-        confirmed = connection.send("WAIT", manner.wait_replicas, round(manner.wait_for * 1000))
-        return _ignore(confirmed)
+        return _ignore(connection.send("WAIT", manner.wait_replicas, round(manner.wait_for * 1000)))
 
     def _check_replicas(self, reply: Any) -> None:
         if isinstance(reply, hiredis.ReplyError):
@@ -281,6 +277,10 @@ class Caller:
         if "WRONGTYPE" in text:
             raise WrongType(text) from reply
         raise StorageError(f"Redis: {text}") from reply
+
+
+def _closed() -> StorageClosed:
+    return StorageClosed("this storage was closed; open a new one")
 
 
 def _ignore(reply: asyncio.Future[Any]) -> asyncio.Future[Any]:

@@ -18,6 +18,8 @@ import hiredis
 Argument = bytes | str | int
 Push = Callable[[Any], None]
 
+_pack: Callable[[tuple[Argument, ...]], bytes] = cast(Any, hiredis.pack_command)
+
 # What the reader makes of bytes that are no replies: besides its own error, an array of four billion (no memory), and a
 # map with a list for a key.
 _NONSENSE = (hiredis.ProtocolError, MemoryError, TypeError)
@@ -82,7 +84,7 @@ class Connection(asyncio.Protocol):
         await self._ended.wait()
 
     def _write(self, command: tuple[Argument, ...], at_once: bool = False) -> None:
-        packed = hiredis.pack_command(cast(Any, command))
+        packed = _pack(command)
         if self._out:  # what was sent before goes before
             self._out.append(packed)
         elif (at_once or self._gathers) and self._transport is not None:

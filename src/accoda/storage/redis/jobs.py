@@ -156,12 +156,12 @@ class Jobs:
         batch = batch or self._caller.new_name()
         cost = "" if max_cost is None else max_cost
         args = (batch, count, round(lease * 1000), cost, clean(worker))
-        base = self._keys.base(queue, shard.partition)
+        keys = self._keys.line(shard, queue)[1:]
         try:
-            reply = await self._caller.run(_TAKE, shard, [shard.queues, base], *args, writes=True)
+            reply = await self._caller.run(_TAKE, shard, keys, *args, writes=True)
             jobs, unreadable = taken_jobs(queue, reply)
             if unreadable:  # what the script could not see without a look at every digit
-                await self._caller.run(_ASIDE, shard, [shard.queues, base], *unreadable, writes=True)
+                await self._caller.run(_ASIDE, shard, keys, *unreadable, writes=True)
             elif all_plain(reply):  # where several takers share the batch, none of them ends it as a whole
                 self.wholes.took(shard, queue, batch, jobs)
             return jobs
