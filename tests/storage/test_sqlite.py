@@ -26,7 +26,7 @@ from accoda import (
     VersionConflict,
     open_storage,
 )
-from accoda.storage.sqlite import connection
+from accoda.storage.sqlite import connection, sync
 from accoda.storage.sqlite.storage import SqliteStorage
 from accoda.storage.sqlite.transaction import SQL
 
@@ -93,12 +93,25 @@ async def test_a_cancelled_take_gives_its_jobs_back_at_once(tmp_path: Path) -> N
         assert await store.settle([Done(job.lease)]) == []
 
 
-async def test_durable_by_default_and_faster_on_request(tmp_path: Path) -> None:
-    async with await opened(tmp_path / "a.db") as store:
-        assert store._writer._connection.pragma("synchronous") == 2
+@pytest.mark.parametrize(("query", "durable"), [("", True), ("?durability=fast", False)])
+async def test_durable_by_default_and_faster_on_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, query: str, durable: bool
+) -> None:
+    synced: list[str] = []
+    real = sync._sync_data
+
+    def counted(descriptor: int) -> None:
+        synced.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+        real(descriptor)
+
+    monkeypatch.setattr(sync, "_sync_data", counted)
+    async with await opened(tmp_path / "a.db", query) as store:
+        await store.stats()
+        synced.clear()
+        for _ in range(3):
+            await store.enqueue([NewJob("q")])
+        assert synced == (["a.db-wal"] * 3 if durable else [])
         assert store._writer._connection.pragma("journal_mode") == "wal"
-    async with await opened(tmp_path / "b.db", "?durability=fast") as store:
-        assert store._writer._connection.pragma("synchronous") == 1
 
 
 async def test_a_lock_held_by_another_program_is_waited_for(tmp_path: Path) -> None:
@@ -388,9 +401,9 @@ async def test_a_log_in_doubt_is_written_again_as_it_was_before_anything_is_adde
         assert isinstance(store, SqliteStorage)
         await store.enqueue([NewJob("q", b"x" * 5000) for _ in range(300)])  # more than one piece of the log
         before = log.read_bytes()
-        store._writer._log._in_doubt = True
+        store._writer._sync.in_doubt = True
         [last] = await store.enqueue([NewJob("q")])
-        assert not store._writer._log._in_doubt
+        assert not store._writer._sync.in_doubt
         assert log.read_bytes().startswith(before)
         assert len(await other.take("q", 500)) == last.id == 301
         assert await store.take("q", 1) == []

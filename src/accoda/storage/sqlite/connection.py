@@ -30,16 +30,12 @@ SAFE_SQLITE = 3_051_003  # before it, several writers could corrupt a WAL file (
 LOCK_PATIENCE = 60.0  # seconds that a transaction waits for other processes before it gives up
 SHORT_NAPS = 200  # of half a millisecond: so many before the longer ones
 
-_PRAGMAS = {
-    # What was acknowledged survives a power cut.
-    "full": "PRAGMA synchronous = FULL",
-    # Survives kill -9; a power cut may take the last moments, and never damages the file.
-    "fast": "PRAGMA synchronous = NORMAL",
-}
-DURABILITY = tuple(_PRAGMAS)
+DURABILITY = ("full", "fast")
+"""What was acknowledged survives a power cut; or only kill -9, and a power cut may take the last moments. The file is
+never damaged."""
 
 
-def connect(path: Path, durability: str) -> apsw.Connection:
+def connect(path: Path) -> apsw.Connection:
     """Open or create the store. Any number of processes may do so at the same moment."""
     if apsw.SQLITE_VERSION_NUMBER < SAFE_SQLITE or _library_version() < SAFE_SQLITE:
         raise MissingDriver(
@@ -53,7 +49,8 @@ def connect(path: Path, durability: str) -> apsw.Connection:
         with translated(path):
             connection.set_busy_handler(wait_for_lock())
             _migrate(connection, path)
-            connection.execute(_PRAGMAS[durability])
+            # A commit does not wait for the disk; whoever acknowledges it does: see `sync.py`.
+            connection.execute("PRAGMA synchronous = NORMAL")
             # The plan of a statement does not depend on its values. Without this SQLite, where it was built to keep
             # samples of columns, makes many statements anew each time that a value is bound: about 10 µs for each.
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -185,13 +182,6 @@ def translate(error: BaseException, path: Path) -> BaseException:
             return NotADatabase(f"{path} is not an SQLite database; choose another file for the queue")
         case apsw.CorruptError():
             return NotADatabase(f"{path} is damaged ({error}); keep a copy, then try: sqlite3 {path.name} .recover")
-        case apsw.IOError() if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_FSYNC:
-            # The log holds the change and nobody sees it: the next commit writes over it, but a crash before that one
-            # may bring it back.
-            return StorageUnavailable(
-                f"the disk could not keep a change of {path} ({error}); check it and try again: the change was taken "
-                "back, but a crash of this process before its next write may bring it back"
-            )
         case apsw.IOError():
             return StorageUnavailable(
                 f"the disk failed on {path} ({error}); check it and try again: nothing was changed"
@@ -199,3 +189,12 @@ def translate(error: BaseException, path: Path) -> BaseException:
         case apsw.Error():
             return StorageError(f"{path}: {error}")
     return error
+
+
+def unsynced(error: BaseException, path: Path) -> BaseException:
+    """What a caller is told whose change was made, but could not be brought to the disk."""
+    return StorageUnavailable(
+        f"the disk could not keep a change of {path} ({error}); check it and try again: the change was made, and lasts "
+        "if the disk recovers, but a power cut before that takes it back",
+        unsure=True,
+    )

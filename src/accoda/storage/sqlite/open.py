@@ -16,8 +16,8 @@ from accoda.storage.urls import options
 async def open_sqlite(parts: SplitResult, clock: Clock) -> SqliteStorage:
     chosen = options(parts, durability=DURABILITY)
     path = file_of(parts)
-    connection = await asyncio.to_thread(connect, path, chosen["durability"])
-    return SqliteStorage(connection, path, clock)
+    connection = await asyncio.to_thread(connect, path)
+    return SqliteStorage(connection, path, clock, durable=chosen["durability"] == "full")
 
 
 def file_of(parts: SplitResult) -> Path:

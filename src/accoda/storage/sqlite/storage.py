@@ -41,9 +41,9 @@ from accoda.storage.sqlite.writer import Writer
 class SqliteStorage(Closing):
     """Safe to share between threads and event loops; other processes open the file themselves."""
 
-    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, *, durable: bool = True) -> None:
         self._clock = clock
-        self._writer = Writer(connection, path, clock)
+        self._writer = Writer(connection, path, clock, durable)
 
     async def close(self) -> None:
         await self._writer.close()
@@ -82,7 +82,7 @@ class SqliteStorage(Closing):
     async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
         inputs.check_peek(queue, key, after)
         seen = await self._writer.run(looks.peek_only, queue, key, after, writes=False)
-        return await self._writer.run(looks.peek, queue, key, after) if seen is None else seen
+        return await self._writer.run(looks.peek, queue, key, after, lasts=False) if seen is None else seen
 
     async def drop(self, queue: str, id: int, waiters: int) -> bool:
         inputs.check_drop(queue, id, waiters)
@@ -106,7 +106,7 @@ class SqliteStorage(Closing):
             lookout.leave()
 
     async def stats(self) -> Stats:
-        return await self._writer.run(counts.stats)
+        return await self._writer.run(counts.stats, lasts=False)
 
     # -- documents
 
@@ -126,16 +126,16 @@ class SqliteStorage(Closing):
 
     async def find(self, id: int) -> JobInfo | None:
         inputs.check_id(id)
-        return await self._writer.run(inspector.find, id)
+        return await self._writer.run(inspector.find, id, lasts=False)
 
     async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
         inputs.check_browse(queue, state, after, limit)
-        return await self._writer.run(inspector.browse, queue, state, after, limit)
+        return await self._writer.run(inspector.browse, queue, state, after, limit, lasts=False)
 
     async def place(self, id: int, most: int = 1000) -> Place | None:
         inputs.check_place(id, most)
         done, seen = await self._writer.run(places.place_only, id, most, writes=False)
-        return seen if done else await self._writer.run(places.place, id, most)
+        return seen if done else await self._writer.run(places.place, id, most, lasts=False)
 
     async def remove(self, ids: Sequence[int]) -> int:
         inputs.check_ids(ids)

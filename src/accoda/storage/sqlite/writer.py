@@ -1,7 +1,7 @@
-"""One thread that owns the connection. Callers that wait at the same moment share one transaction, and so one commit.
+"""One thread that owns the connection. Callers that wait at the same moment share one transaction, and one sync.
 
-A commit costs a flush to disk, whoever shares it: while one is under way, the calls that arrive wait together and go
-into the next. Nobody waits for others to come.
+A sync takes its time, whoever shares it: while one is under way, the calls that arrive wait together and go into the
+next transaction. Nobody waits for others to come.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ import apsw
 from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
 from accoda.storage.sqlite import jobs
-from accoda.storage.sqlite.connection import translate
-from accoda.storage.sqlite.flush import Flush
+from accoda.storage.sqlite.connection import translate, unsynced
 from accoda.storage.sqlite.log import Log
 from accoda.storage.sqlite.lookout import Lookout, Lookouts
+from accoda.storage.sqlite.sync import Sync
 from accoda.storage.sqlite.transaction import Transaction
 from accoda.storage.sqlite.watch import Watch, shared_file, touch
 
@@ -50,11 +50,12 @@ class Call:
 
 
 class Writer:
-    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock) -> None:
+    def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, durable: bool) -> None:
         self._connection = connection
         self._cursor = connection.cursor()
-        self._log = Log(connection)
-        self._flush = Flush(connection)
+        self._sync = Sync(connection)
+        self._log = Log(connection, self._sync)
+        self._durable = durable
         self._path = path
         self._shared_file = str(shared_file(path))
         self._name = str(path)
@@ -87,7 +88,7 @@ class Writer:
     ) -> T:
         """Run `step(transaction, *args)` and give its answer once it is committed.
 
-        Unless it `lasts`, a power cut may take it back: see `flush.py`.
+        Unless it `lasts`, a power cut may take it back: see `sync.py`.
         `undo(transaction, answer)` runs if the caller was cancelled before the answer could reach it.
         """
         if self._closed:
@@ -159,7 +160,7 @@ class Writer:
         self._watch.close()
         # The last one to close makes a checkpoint. If that fails, the log stays, and is read at the next open.
         with contextlib.suppress(apsw.Error):
-            self._log.close()
+            self._sync.close()
 
     def _gather(self, calls: list[Call]) -> bool:
         """Wait for a call, then take along all that are there. False: it is time to close.
@@ -222,14 +223,25 @@ class Writer:
             touch(self._shared_file)
             self._has_told = True
             self._touched |= touched
+        if self._durable:
+            self._make_last(calls)
+
+    def _make_last(self, calls: list[Call]) -> None:
+        """Wait for the disk. Everybody sees the commit already: see `sync.py`."""
+        lasting = [call for call in calls if call.lasts]
+        try:
+            if lasting:
+                self._sync.wait()
+        except (OSError, apsw.Error) as error:
+            for call in lasting:
+                call.error = call.error or unsynced(error, self._path)
 
     def _transact(self, calls: list[Call]) -> set[str]:
         cursor = self._cursor
         self._check_file()
         writes = any(call.writes for call in calls)
         if writes:
-            self._log.mend()
-            self._flush.set(any(call.lasts for call in calls))
+            self._sync.mend()
         # A transaction that will write must say so at its begin: one that begins as a reader can be refused later.
         cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         try:
@@ -243,7 +255,7 @@ class Writer:
             tx.finish()
             cursor.execute("COMMIT")
         except BaseException as error:
-            self._log.doubt(error)
+            self._sync.doubt(error)
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise

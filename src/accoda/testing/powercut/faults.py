@@ -1,8 +1,9 @@
-"""A disk that fails now and then, under a store that goes on: an error changes nothing, and the next call may succeed.
+"""A disk that fails now and then, under a store that goes on: an error changes nothing, or says that it may have.
 
 Rounds of the same workload; in some of them one operation of the disk fails. Each call that was answered is applied to
-the model, each that raised is not, and after the round store and model must agree. At the end the power is cut, in the
-middle of a commit or a checkpoint, and they must agree once more.
+the model, and each that was made but could not be synced (its error is unsure); one that raised otherwise is not. After
+the round store and model must agree. At the end the power is cut, in the middle of a commit or a checkpoint, and they
+must agree once more.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class FaultyLife:
         self._time = Time()
         self._model = Reference(self._time.now)
         self._workload = Workload(self._rng)
-        self._before_fleeting: list[Reference] = []  # what a cut may bring back: before takes that nothing followed
+        self._before_unsynced: list[Reference] = []  # what a cut may bring back: before what no sync has followed
         self.findings = FaultFindings()
 
     async def live(self, rounds: int = 13) -> FaultFindings:
@@ -103,7 +104,7 @@ class FaultyLife:
         for call in round.calls:
             call.on_model(self._model)
         if round.is_fleeting or any(isinstance(answer, StorageError) for answer in answers):
-            return [*self._before_fleeting, before, self._model]
+            return [*self._before_unsynced, before, self._model]
         return [self._model]
 
     async def _open(self) -> Handle:
@@ -141,17 +142,18 @@ class FaultyLife:
 
     def _apply(self, round: Round, answers: list[Any]) -> None:
         self._model.advance(round.now - self._model.now)
-        if round.is_fleeting:
-            self._before_fleeting.append(copy.deepcopy(self._model))
+        self._before_unsynced.append(copy.deepcopy(self._model))
         for call, answer in zip(round.calls, answers, strict=True):
             if isinstance(answer, StorageError):
                 self._judge(answer)
+                if _is_unsure(answer):
+                    call.on_model(self._model)
                 continue
             expected = call.on_model(self._model)
             if not same_answer(call, answer, expected):
                 self._tell(f"answer of {call.verb}", [f"{answer} instead of {expected}"])
             if call.args[:1] == (MARK,):
-                self._before_fleeting.clear()
+                self._before_unsynced.clear()
 
     def _judge(self, error: StorageError) -> None:
         self.findings.errors[type(error)] += 1
@@ -161,6 +163,10 @@ class FaultyLife:
     def _tell(self, when: str, wrong: list[str]) -> None:
         if wrong:
             self.findings.told.append(f"seed {self._seed}, {when}: {'; '.join(wrong[:3]):.600}")
+
+
+def _is_unsure(error: StorageError) -> bool:
+    return isinstance(error, StorageUnavailable) and error.unsure
 
 
 def _forget_pages(store: Store) -> None:

@@ -121,8 +121,11 @@ class Life:
             return disk.off or self._corrupt(f"cannot be opened: {error}")
         fuse, disk.fuse = disk.fuse, None
         good = await self._examine(self._handles[0])
+        # To look is a write too, of what was due by then, and not synced: the model has it, so the disk must.
         if self._plan.mode == "fast":
-            disk.write_back()  # to look is a write too, of what was due by then: the model has it, so the disk must
+            disk.write_back()
+        else:
+            self._handles[0].sync()
         disk.fuse = fuse
         return good
 
@@ -143,7 +146,7 @@ class Life:
             connection.execute("PRAGMA journal_size_limit = 0")
         if self._plan.mutant == "no-sync":
             connection.execute("PRAGMA synchronous = OFF")
-            store._writer._flush.is_choice = False
+            store._writer._durable = False
 
     async def _stop(self) -> None:
         if self._outsider is not None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from accoda.clock import Cancel
 from accoda.storage.protocol import Store
+from accoda.storage.sqlite.storage import SqliteStorage
 
 PATIENCE = 60.0  # seconds after which the harness itself must be broken
 Call = Callable[[Store], Coroutine[Any, Any, Any]]
@@ -80,6 +81,11 @@ class Handle:
         answers = await asyncio.gather(*tasks, return_exceptions=True)
         await self.hold()
         return answers
+
+    def sync(self) -> None:
+        """Bring to the disk what looks have changed. Its thread is held, and does not mind."""
+        assert isinstance(self.store, SqliteStorage)
+        self.store._writer._sync.wait()
 
     async def close(self) -> None:
         await self._let_go()
