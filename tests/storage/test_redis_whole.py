@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
@@ -274,6 +275,23 @@ class TestPlainJobs:
         assert server.ask("ZRANGE", f"{BASE}:ready:ids", 0, -1) == [f"{1:014d}"]
         assert server.ask("HLEN", f"{BASE}:ready:ids:{1:014d}") == 30
         assert await store.settle(done(jobs)) == []
+
+    async def test_that_make_a_large_line_larger_help_its_table_grow(self, store: Store, server: RedisServer) -> None:
+        fill = "for n = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('ZADD', KEYS[1], '0', n) end"
+
+        async def looks() -> int:
+            server.ask("CONFIG", "RESETSTAT")
+            await store.enqueue([NewJob(Q)] * 1000)
+            found = re.search(r"cmdstat_zmscore:calls=(\d+)", str(server.ask("INFO", "commandstats")))
+            return int(found[1]) if found else 0
+
+        power = 1 << 20
+        server.ask("EVAL", fill, 1, f"{BASE}:ready", 1, power - 2000)
+        assert await looks() == 0, "not before the table has doubled"
+        server.ask("EVAL", fill, 1, f"{BASE}:ready", power, power + 2000)
+        assert await looks() == 2, "6,000 looks, by 4,000"
+        server.ask("EVAL", fill, 1, f"{BASE}:ready", power + 2000, power * 115 // 100)
+        assert await looks() == 0, "nor when it has long moved"
 
     async def test_are_taken_from_what_is_no_bucket(self, store: Store, server: RedisServer) -> None:
         await store.enqueue([NewJob(Q)] * 40)

@@ -6,7 +6,7 @@
 --            of each job, with its rank before it where there is none of all
 -- answer:    the first id; the others follow it
 -- uses:      time once
--- later:     record ids
+-- later:     record leave ids grow
 --
 -- The first write is one that a full server refuses (see once.lua). Numbers are given to the server as texts: see take.lua.
 local base, shelf = KEYS[4], KEYS[4] .. ':ready'
@@ -18,7 +18,7 @@ local width, step, common = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[10] ~= ''
 local each = common and 1 or 2
 local count, places = (#ARGV - 10) / each, shelf .. ':ids'
 -- A key of another type shows here, before anything is changed.
-local was_empty = call('ZCARD', shelf) == 0
+local before = call('ZCARD', shelf)
 call('ZCARD', places)
 call('SADD', KEYS[3], ARGV[8])
 local format, sequence, number = string.format, nil, 0
@@ -53,7 +53,10 @@ while n <= count do
   end
   call('ZADD', places, bucket, bucket)
 end
-if was_empty then
+if before >= 1048576 and math.frexp(before) < 0.57 then -- a million; and up to 14 % above a power of two
+  rest().grow(shelf, count)
+end
+if before == 0 then
   -- Who hears a number need not look whether there is something to take, unless he has looked since: see wakes.py.
   local paused = redis.pcall('HGET', base .. ':meta', 'paused')
   call('PUBLISH', base .. ':wake', paused and '' or format('%d', sequence + count))
