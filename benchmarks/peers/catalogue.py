@@ -9,11 +9,11 @@ from benchmarks.peers.peer import OURS, RAW, Peer
 
 __all__ = ["CEILINGS", "DISTRIBUTIONS", "ENVIRONMENTS", "OURS", "PACKAGES", "PEERS", "STORAGES", "Peer", "chosen"]
 
-STORAGES = ("redis", "postgres", "sqlite")
+STORAGES = ("redis", "postgres", "sqlite", "tarantool")
 ENVIRONMENTS = {**settings_redis.ENVIRONMENTS, **settings_sql.ENVIRONMENTS}
 PACKAGES = settings_redis.PACKAGES
 DISTRIBUTIONS = {**settings_redis.DISTRIBUTIONS, **settings_sql.DISTRIBUTIONS}
-PEERS = (*settings_redis.REDIS, *settings_sql.POSTGRES, *settings_sql.SQLITE)
+PEERS = (*settings_redis.REDIS, *settings_sql.POSTGRES, *settings_sql.SQLITE, *settings_sql.TARANTOOL)
 
 
 def _raw(storage: str, jobs: int, lanes: int) -> Peer:

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite"}
+NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite", "tarantool": "Tarantool"}
 
 
 @dataclass(frozen=True)

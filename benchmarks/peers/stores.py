@@ -8,7 +8,7 @@ import shutil
 import sqlite3
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import apsw
 
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.redis import RedisServer
+from accoda.testing.servers.tarantool import TarantoolServer, administer
 from benchmarks.peers.processes import family, processor_seconds
 
 
@@ -25,18 +26,18 @@ from benchmarks.peers.processes import family, processor_seconds
 class Place:
     """Where stores are made. `fresh` gives the URL of an empty one; `settled` is called between fill and work.
 
-    `size` is how many bytes a store holds, `server` who serves it: one process and its children, or nobody.
+    `size` is how many bytes a store holds, `server` gives who serves it: one process and its children, or nobody.
     """
 
     about: str
     fresh: Callable[[], str]
     settled: Callable[[str], None]
     size: Callable[[str], int]
-    server: int | None = None
+    server: Callable[[], int] | None = None
 
     def processor_seconds(self) -> float | None:
         """What the server has used so far."""
-        return processor_seconds(family(self.server)) if self.server is not None else 0.0
+        return processor_seconds(family(self.server())) if self.server is not None else 0.0
 
 
 @contextmanager
@@ -53,7 +54,9 @@ def redis() -> Iterator[Place]:
             return str(next(line for line in lines if line.startswith(f"{name}:")).partition(":")[2])
 
         about = f"Redis {ask_info('server', 'redis_version')}, no persistence"
-        yield Place(about, fresh, lambda url: None, lambda url: int(ask_info("memory", "used_memory")), server.pid)
+        yield Place(
+            about, fresh, lambda url: None, lambda url: int(ask_info("memory", "used_memory")), lambda: server.pid
+        )
 
 
 @contextmanager
@@ -79,7 +82,7 @@ def postgres() -> Iterator[Place]:
             return int(_ask(url, "SELECT pg_database_size(current_database())"))
 
         version = _ask(server.url, "SHOW server_version").split()[0]
-        yield Place(f"PostgreSQL {version}, fsync on", fresh, settled, size, server.pid)
+        yield Place(f"PostgreSQL {version}, fsync on", fresh, settled, size, lambda: server.pid)
 
 
 @contextmanager
@@ -104,10 +107,45 @@ def sqlite() -> Iterator[Place]:
         yield Place(about, fresh, lambda url: None, size)
 
 
+_TARANTOOL_BYTES = """
+local bytes = 0
+for id, space in pairs(box.space) do -- each is there by its number and by its name, and so is each index
+    if type(id) == 'number' and space.name ~= 'accoda_ballast' then
+        bytes = bytes + space:bsize()
+        for number, index in pairs(space.index) do
+            bytes = bytes + (type(number) == 'number' and index:bsize() or 0)
+        end
+    end
+end
+return bytes
+"""
+"""Of tuples and indexes. What the server has asked the system for comes in pieces of megabytes; the ballast is a part of the
+memory that is kept free for workers, however many jobs there are."""
+
+
+@contextmanager
+def tarantool() -> Iterator[Place]:
+    """Its log is written and not synced, which is its default. Each measurement has a server of its own."""
+    with ExitStack() as running:
+        servers: list[TarantoolServer] = []
+
+        def fresh() -> str:
+            running.pop_all().close()
+            servers[:] = [running.enter_context(TarantoolServer(memory=1 << 30))]
+            return servers[0].url
+
+        def size(url: str) -> int:
+            return int(asyncio.run(administer(url, _TARANTOOL_BYTES)))
+
+        version = asyncio.run(administer(fresh(), "return _TARANTOOL")).partition("-")[0]
+        yield Place(f"Tarantool {version}, wal_mode write", fresh, lambda url: None, size, lambda: servers[0].pid)
+
+
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "redis": redis,
     "postgres": postgres,
     "sqlite": sqlite,
+    "tarantool": tarantool,
 }
 
 

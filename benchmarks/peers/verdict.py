@@ -27,7 +27,7 @@ class Line:
 def verdict(sections: Mapping[str, Section]) -> list[Line]:
     """A line for each demand, in the order in which they are made."""
     return [
-        *(line for section in sections.values() for line in drains(section)),
+        *(line for section in sections.values() if section.storage in LEAST for line in drains(section)),
         *(line for section in sections.values() if section.storage == "redis" for line in enqueues(section)),
         *(line for section in sections.values() for line in latencies(section)),
         *(line for section in sections.values() for line in lates(section)),
@@ -143,16 +143,14 @@ def latencies(section: Section) -> Iterator[Line]:
         return entry.late("latency", 0.5)
 
     yield from limited(section, f"Idle latency on {section.title}, median", middle, MOST_LATENCY)
-    demand = f"Idle latency on {section.title}, median: no worse than the best peer's{_as_durable(section)}"
-    yield lower(section, demand, middle, equal=True)
+    yield from lower(section, f"Idle latency on {section.title}, median: no worse than the best", middle, equal=True)
 
 
 def lates(section: Section) -> Iterator[Line]:
     where = f"Delayed jobs on {section.title}"
     yield from limited(section, f"{where}, median lateness", lambda e: e.late("delayed", 0.5), MOST_LATENESS)
     last: Value = lambda entry: entry.late("delayed", 0.99)  # noqa: E731
-    demand = f"{where}, 99th percentile: better than every peer's{_as_durable(section)}"
-    yield lower(section, demand, last, equal=False)
+    yield from lower(section, f"{where}, 99th percentile: better than the best", last, equal=False)
 
 
 def limited(section: Section, what: str, value: Value, most: float) -> Iterator[Line]:
@@ -165,10 +163,17 @@ def limited(section: Section, what: str, value: Value, most: float) -> Iterator[
         yield Line(demand, f"{found * 1e3:.2f} ms", mine.setting, found < most)
 
 
-def lower(section: Section, demand: str, value: Value, *, equal: bool) -> Line:
-    """Accoda's value is below that of every peer that is as durable."""
-    mine = ours(section, value, lowest=True)
-    rival = best([entry for entry in section.entries if entry.is_peer and entry.durable], value, lowest=True)
+def lower(section: Section, demand: str, value: Value, *, equal: bool) -> Iterator[Line]:
+    """Accoda's value is below that of every peer that is as durable: of those that survive kill -9, and of all."""
+    peers = [entry for entry in section.entries if entry.is_peer and entry.durable]
+    safe = [entry for entry in peers if entry.safe]
+    for which, rivals in ((" that survives kill -9", safe), (", any setting", peers)):
+        if rivals:
+            yield below(section, f"{demand} peer's{_as_durable(section)}{which}", value, rivals, equal)
+
+
+def below(section: Section, demand: str, value: Value, rivals: Sequence[Entry], equal: bool) -> Line:
+    mine, rival = ours(section, value, lowest=True), best(rivals, value, lowest=True)
     found, other = value(mine) if mine else None, value(rival) if rival else None
     if rival is None or found is None or other is None:
         return Line(demand, "", "", None)

@@ -57,6 +57,7 @@ class SyncProducer:
 def fill(order: Order) -> None:
     async def run() -> None:
         app = open_app(order)
+        await app.storage.stats()  # makes the store, also where no job follows
         for start in range(0, order.count, 1000):
             await app.enqueue_many("noop", [PAYLOAD] * min(1000, order.count - start))
         await app.close()
