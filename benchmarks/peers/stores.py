@@ -119,8 +119,8 @@ for id, space in pairs(box.space) do -- each is there by its number and by its n
 end
 return bytes
 """
-"""Of tuples and indexes. What the server has asked the system for comes in pieces of megabytes; the ballast is a part of the
-memory that is kept free for workers, however many jobs there are."""
+"""Of tuples and indexes. What the server has asked the system for comes in pieces of megabytes; the ballast is memory
+that is kept free for workers, however many jobs there are."""
 
 
 @contextmanager
