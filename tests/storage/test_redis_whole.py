@@ -290,7 +290,7 @@ class TestPlainJobs:
         assert await looks() == 0, "not before the table has doubled"
         server.ask("EVAL", fill, 1, f"{BASE}:ready", power, power + 2000)
         assert await looks() == 2, "6,000 looks, by 4,000"
-        server.ask("EVAL", fill, 1, f"{BASE}:ready", power + 2000, power * 115 // 100)
+        server.ask("EVAL", fill, 1, f"{BASE}:ready", power + 2000, power * 151 // 100)
         assert await looks() == 0, "nor when it has long moved"
 
     async def test_are_taken_from_what_is_no_bucket(self, store: Store, server: RedisServer) -> None:

@@ -39,6 +39,7 @@ from msgspec import Struct
 
 SLOTS = 16384
 CLUSTER_STEP = 1000  # ids of a Cluster are sequence * 1000 + the shard's number
+CLUSTER_WIDTH = 11  # leading digits of such an id that name its bucket; of others 14: a hundred ids share one
 DOCUMENT_SHARDS = 16  # of a Cluster
 LAST_ID = (1 << 53) - 1
 
@@ -61,10 +62,7 @@ class Shard(Struct, frozen=True, cache_hash=True):
     partition: str = ""
     number: int = 0
     step: int = 1
-
-    @property
-    def width(self) -> int:
-        return 14 if self.step == 1 else 11
+    width: int = 14
 
     @property
     def tag(self) -> str:
@@ -113,7 +111,7 @@ class Keys:
 
     def cluster_shard(self, tag: str, number: int) -> Shard:
         _, slash, partition = tag.partition("/")
-        return Shard(f"{self.prefix}:{{{tag}}}", slot_of(tag), slash + partition, number, CLUSTER_STEP)
+        return Shard(f"{self.prefix}:{{{tag}}}", slot_of(tag), slash + partition, number, CLUSTER_STEP, CLUSTER_WIDTH)
 
     def document_shards(self, cluster: bool) -> list[Shard]:
         tags = [f"docs/{n}" for n in range(DOCUMENT_SHARDS)] if cluster else ["docs"]

@@ -53,7 +53,7 @@ while n <= count do
   end
   call('ZADD', places, bucket, bucket)
 end
-if before >= 1048576 and math.frexp(before) < 0.57 then -- a million; and up to 14 % above a power of two
+if before >= 1048576 and math.frexp(before) < 0.75 then -- a million; and up to half above a power of two
   rest().grow(shelf, count)
 end
 if before == 0 then
