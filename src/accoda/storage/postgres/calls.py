@@ -99,11 +99,12 @@ class Calls:
         return rows.enqueued(*answer)
 
     async def _store_one(self, job: NewJob) -> list[Enqueued]:
-        news = news_of_one(job)
-        with_commit = self._bell.is_quiet()
-        args = (*rows.single(job), news if with_commit else None)
-        ((id,),) = await self._client.fetch("enqueue_one", self.at(), *args, repeat=False)
-        self._bell.tell((news,), sent=with_commit)
+        news, args = news_of_one(job), rows.single(job)
+        if told := self._bell.is_quiet():  # who waits may well sleep: he is told as soon as can be
+            ((id,),) = await self._client.fetch("enqueue_told", self.at(), *args, news, repeat=False)
+        else:
+            ((id,),) = await self._client.fetch("enqueue_one", self.at(), *args, repeat=False)
+        self._bell.tell((news,), sent=told)
         return [Enqueued(id, "created", 0)]
 
     async def _store_all(self, _: None, calls: list[Sequence[NewJob]]) -> list[list[Enqueued]]:

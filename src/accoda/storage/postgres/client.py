@@ -21,6 +21,8 @@ _FIRST_NAP, _LONGEST_NAP = 0.02, 2.0  # each connection is a process there: many
 P = ParamSpec("P")
 T = TypeVar("T")
 
+_IN_TWO = frozenset({"enqueue_told"})  # statements of two transactions
+
 _QUERIES = load_queries("accoda.storage.postgres", "queries.sql")
 
 
@@ -126,7 +128,8 @@ class Client:
                 if again and self._closed:  # the server may be well: it is we who hung up
                     raise StorageClosed(CLOSED) from error
                 if not again or self.loop.time() > end:
-                    raise translate(error, unsure=sent and not repeat) from error
+                    unsure = sent and not repeat
+                    raise translate(error, unsure=unsure, in_two=query in _IN_TWO) from error
             finally:
                 if connection is not None:
                     self._pool.release(connection)

@@ -7,7 +7,11 @@ SELECT ids, whats, crowds
 FROM accoda.enqueue($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, false, $12);
 
 -- name: enqueue_one
-SELECT accoda.enqueue_one($1, $2, $3, $4, $5, $6, $7);
+SELECT accoda.enqueue_one($1, $2, $3, $4, $5, $6, NULL);
+
+-- name: enqueue_told
+-- Two transactions: it is seen after the first, and lasts after the second.
+CALL accoda.enqueue_told($1, $2, $3, $4, $5, $6, $7, NULL);
 
 -- name: enqueue_apart
 -- In a caller's own transaction, by whatever driver: so each argument says its type.
