@@ -181,11 +181,13 @@ class TestALostReply:
             ]  # fmt: skip
             assert cutter.cuts == 2
 
-    async def test_is_remembered_only_until_the_reply_is_seen(self, store: Store, server: RedisServer) -> None:
-        for _ in range(20):
+    async def test_is_remembered_not_much_longer_than_until_the_reply_is_seen(
+        self, store: Store, server: RedisServer
+    ) -> None:
+        for _ in range(200):
             await store.enqueue([NewJob(Q)])
         (calls,) = server.ask("KEYS", "accoda:calls:*")
-        assert server.ask("HLEN", calls) == 1
+        assert 1 <= server.ask("HLEN", calls) <= 17
         assert 0 < server.ask("TTL", calls) <= 3600
 
 

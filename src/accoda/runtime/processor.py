@@ -202,7 +202,8 @@ class Processor:
             if self.room.purse is not None and desk.budgets:
                 jobs = await self._take_paid(self.room.purse, desk, settling)
             else:
-                count, lease = desk.batch_size, desk.lease
+                terms = desk.terms
+                count, lease = 1 if desk.careful else terms.batch_size, terms.lease
                 with held_here():
                     jobs = await self.room.store.take(desk.queue, count, lease=lease, worker=self.room.worker)
                 self.room.rotation.report(desk.queue, count, len(jobs))
@@ -232,23 +233,24 @@ class Processor:
         carry = self._running = Carry(desk, batch, held, started)
         carry.since = self.room.clock.now()
         carry.waited = max(0.0, (carry.since - batch.taken[0].start_time) / 1000)
-        timeout = desk.timeout
+        timeout = desk.terms.timeout
         if timeout is not None:
             # Jobs that run one after the other in a thread or process have the timeout each.
             allowed = timeout * (1 if desk.all_at_once else len(batch))
             held.deadline = time.monotonic() + allowed
             batch.deadline = carry.since + round(allowed * 1000)
         batch.stopping = self.room.stopping
-        self.room.audience.batch_started(desk.queue, desk.number, len(batch))
+        size = len(batch.taken)
+        self.room.audience.batch_started(desk.queue, desk.number, size)
         began = time.monotonic()
         try:
-            if len(batch.results) < len(batch):
+            if len(batch.results) < size:
                 if batch.notes is not None and self.room.purse is not None:
                     self.room.purse.begin(batch)
                 await desk.runner.run(batch, timeout)
         finally:
             carry.duration = time.monotonic() - began
-            if len(batch.results) < len(batch):
+            if len(batch.results) < size:
                 batch.finish(WorkerStopped("the worker stopped"))
             self._running, self._carry = None, carry
 
@@ -258,7 +260,7 @@ class Processor:
 
         if self.room.purse is not None and desk.budgets:
             self.room.purse.open(batch)
-        held = Held(batch, desk.lease, lost, desk.decide)
+        held = Held(batch, desk.terms.lease, lost, desk.decide)
         self.room.keeper.hold(held)
         return held
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable, Collection
-from types import TracebackType
 
 from accoda.clock import Clock
 
@@ -47,7 +46,9 @@ class Signal:
     async def wait(self, clock: Clock, queues: Collection[str], timeout: float, check: Check) -> bool:
         """Sleep until `check` says that something is takable (True) or the timeout is over (False)."""
         deadline = clock.now() + round(timeout * 1000)
-        with _Sleeper(self, queues) as sleeper:
+        sleeper = _Sleeper(queues)
+        self._add(sleeper)
+        try:
             while True:
                 # Cleared before the look: a bell that rings during or after it is heard by the next sleep. The other
                 # way round, a job that came between the look and the clear would be slept through.
@@ -58,6 +59,8 @@ class Signal:
                 if clock.now() >= deadline:
                     return False
                 await sleeper.sleep(clock, deadline if look_again_at is None else min(deadline, look_again_at))
+        finally:
+            self._discard(sleeper)
 
     def _add(self, sleeper: _Sleeper) -> None:
         with self._lock:
@@ -77,21 +80,11 @@ class Signal:
 
 
 class _Sleeper:
-    def __init__(self, signal: Signal, queues: Collection[str]) -> None:
+    def __init__(self, queues: Collection[str]) -> None:
         self.queues = frozenset(queues)
         self.event = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
-        self._signal = signal
-
-    def __enter__(self) -> _Sleeper:
-        self._signal._add(self)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._signal._discard(self)
 
     def wake(self) -> None:
         if threading.get_ident() == self._thread:

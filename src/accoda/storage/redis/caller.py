@@ -20,7 +20,7 @@ import itertools
 import logging
 import math
 import secrets
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any, NoReturn
 
 import hiredis
@@ -41,6 +41,7 @@ log = logging.getLogger("accoda.storage.redis")
 _LATER = ("TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "BUSY ", "NOREPLICAS", "UNBLOCKED", _CROWDED)
 _TROUBLED_FOR = 6.0  # seconds; longer than a call that is being repeated is silent: a connect and a nap
 _AT_ONCE = frozenset({"enqueue", "line_up"})  # a producer has nothing else to say; a worker settles and takes together
+_FORGET = 16  # calls that are forgotten together: each time is one more command for the server
 _REFRESH = 60.0  # seconds after which the memory of a client's calls is told to live on; it does for an hour
 
 
@@ -72,12 +73,16 @@ class _Memory:
         self._refresh_at = 0.0
 
     def next_call(self, now: float) -> tuple[str, str]:
-        """A number, and the list of those to forget; a '*' tells the server that we live on."""
-        seen, self._seen, mark = self._seen, [], ""
+        """A number, and the list of those to forget, now and then; a '*' tells the server that we live on."""
         if now >= self._refresh_at:
             self._refresh_at, mark = now + _REFRESH, "*"
-            seen += self._doubtful.pop()
+            self._seen += self._doubtful.pop()
             self._doubtful.insert(0, [])
+        elif len(self._seen) < _FORGET:
+            return str(next(self._numbers)), ""
+        else:
+            mark = ""
+        seen, self._seen = self._seen, []
         return str(next(self._numbers)), mark + " ".join(seen)
 
     def answered(self, number: str, tries: int) -> None:
@@ -123,7 +128,7 @@ class Caller:
         """A name that nobody else uses: for batches, and for runs of jobs."""
         return f"{self.client}.{next(self._batches)}"
 
-    async def once(self, script: Script, shard: Shard, keys: Sequence[str], *args: Argument) -> Any:
+    def once(self, script: Script, shard: Shard, keys: Sequence[str], *args: Argument) -> Coroutine[Any, Any, Any]:
         """Run a script whose changes must happen once. Its first key is the memory of our calls."""
         memory = self._memories.get(shard.root)
         if memory is None:
@@ -132,13 +137,13 @@ class Caller:
         call = self._prepare(script, shard, (memory.key, *keys), (number, forget), args, True)
         call.number, call.memory = number, memory
         call.at_once = script.name in _AT_ONCE
-        return await self._carry_out(call)
+        return self._carry_out(call)
 
-    async def run(
+    def run(
         self, script: Script, shard: Shard, keys: Sequence[str], *args: Argument, writes: bool = False
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Run a script that may run twice."""
-        return await self._carry_out(self._prepare(script, shard, keys, ("", ""), args, writes))
+        return self._carry_out(self._prepare(script, shard, keys, ("", ""), args, writes))
 
     async def command(self, slot: int, *command: Argument) -> Any:
         """A plain command that may run twice."""
@@ -169,7 +174,8 @@ class Caller:
             try:
                 connection = self.topology.ready(call.slot) or await self.topology.open(call.slot)
                 reply = await self._send(connection, call)
-                call.answered(tries)
+                if call.memory is not None:
+                    call.memory.answered(call.number, tries)
                 return reply
             except asyncio.CancelledError:
                 call.answered(tries)  # nobody will send it again

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Coroutine, Hashable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar, cast
+from functools import lru_cache
+from typing import Any, TypeVar, cast
 
 from accoda.errors import InvalidInput, StorageError
 from accoda.model import (
@@ -43,7 +44,7 @@ from accoda.storage.redis.keys import Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
-from accoda.storage.redis.together import Kind, Shared
+from accoda.storage.redis.together import SMALL, Kind, Shared
 from accoda.storage.redis.types import WrongType
 from accoda.storage.redis.whole import Wholes
 
@@ -54,6 +55,7 @@ _WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
 Places = list[tuple[int, Why]]  # refused outcomes of a call, by their places in it
 _TakeKey = tuple[Shard, str, float, str]
 T = TypeVar("T")
+_clean = lru_cache(1000)(clean)
 FINISH_WITHIN = 2.0  # seconds
 MOST_JOBS = 200_000  # in one call: Redis takes a million arguments, and a job has up to five
 
@@ -119,9 +121,14 @@ class Jobs:
             self._outbox.saw(answers)
         return answers
 
-    async def take(self, queue: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+    def take(
+        self, queue: str, count: int, lease: float, max_cost: int | None, worker: str
+    ) -> Coroutine[Any, Any, list[Job]]:
         if self._shards.single is not None:
-            return await self._take_in(self._shards.single, queue, count, lease, max_cost, worker)
+            return self._take_in(self._shards.single, queue, count, lease, max_cost, worker)
+        return self._take_of_all(queue, count, lease, max_cost, worker)
+
+    async def _take_of_all(self, queue: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
         self._outbox.tick()
         jobs: list[Job] = []
         for shard in self._shards.in_turn(queue):
@@ -141,7 +148,7 @@ class Jobs:
         self, shard: Shard, queue: str, count: int, lease: float, max_cost: int | None, worker: str
     ) -> list[Job]:
         key = (shard, queue, lease, worker)
-        if max_cost is not None:
+        if max_cost is not None or count > SMALL:
             return await self._take(key, count, max_cost)
         call = self._together.to(shard).call(self._takes, key, count, count, lambda: self._take(key, count, None))
         try:
@@ -155,7 +162,7 @@ class Jobs:
         shard, queue, lease, worker = key
         batch = batch or self._caller.new_name()
         cost = "" if max_cost is None else max_cost
-        args = (batch, count, round(lease * 1000), cost, clean(worker))
+        args = (batch, count, round(lease * 1000), cost, _clean(worker))
         keys = self._keys.line(shard, queue)[1:]
         try:
             reply = await self._caller.run(_TAKE, shard, keys, *args, writes=True)

@@ -64,6 +64,7 @@ class RedisStorage(Closing):
         self._people = People(keys, caller, self._shards, self._outbox)
         self._documents = Documents(keys, caller)
         self._wakes = Wakes(caller, self._signal, patience)
+        self._asked: tuple[object, ...] = (None, None, None, self)  # by the last take that was in order
 
     async def close(self) -> None:
         if not self._home.closed:
@@ -91,7 +92,10 @@ class RedisStorage(Closing):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        inputs.check_take(queue, count, lease, max_cost)
+        asked = self._asked
+        if not (queue is asked[0] and count is asked[1] and lease is asked[2] and max_cost is asked[3]):
+            inputs.check_take(queue, count, lease, max_cost)
+            self._asked = (queue, count, lease, max_cost)  # the very same objects need no second check
         work = self._jobs.take(queue, count, lease, max_cost, worker)
         return await (work if self._home.is_here() else self._home.run(work))
 
@@ -125,7 +129,8 @@ class RedisStorage(Closing):
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         inputs.check_wait(queues, timeout)
-        return await self._home.run(self._wait(queues, timeout))
+        work = self._wait(queues, timeout)
+        return await (work if self._home.is_here() else self._home.run(work))
 
     async def _wait(self, queues: Sequence[str], timeout: float) -> bool:
         # A dot in a channel's name means nothing to Redis: each queue and partition has one of its own.

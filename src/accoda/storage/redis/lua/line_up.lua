@@ -17,9 +17,8 @@ end
 local width, step, common = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[10] ~= '' and ARGV[10]
 local each = common and 1 or 2
 local count, places = (#ARGV - 10) / each, shelf .. ':ids'
--- A key of another type shows here, before anything is changed.
+-- A key of another type shows here, before anything is changed; that of the places further below, where they come first.
 local before = call('ZCARD', shelf)
-call('ZCARD', places)
 call('SADD', KEYS[3], ARGV[8])
 local format, sequence, number = string.format, nil, 0
 local last = step == 1 and redis.pcall('HINCRBY', KEYS[2], 'last', format('%d', count))
@@ -45,13 +44,13 @@ while n <= count do
     digits[size + 1], digits[size + 2] = last_digits, rank
     size, at, n = size + 2, at + each, n + 1
   end
+  call('ZADD', places, bucket, bucket)
   call('ZADD', shelf, unpack(pairs))
   local key = places .. ':' .. bucket
   if type(redis.pcall('HSET', key, unpack(digits))) == 'table' then
     call('DEL', key) -- something else lay there
     call('HSET', key, unpack(digits))
   end
-  call('ZADD', places, bucket, bucket)
 end
 if before >= 1048576 and math.frexp(before) < 0.75 then -- a million; and up to half above a power of two
   rest().grow(shelf, count)

@@ -2,14 +2,10 @@
 --
 -- KEYS[1] is a hash of this client: the number of a call, and its answer. ARGV[2] is the call's number. ARGV[3] lists
 -- the numbers whose answers have arrived and need not be remembered any more, after a '*' when the hash is to live on.
--- Only calls without an answer are remembered, so the hash is as small as the number of calls on their way.
+-- Calls with an answer are forgotten, some at a time, so the hash is about as small as the number of calls on their way.
 local function forget()
-  local numbers = ARGV[3]
-  if tonumber(numbers) then
-    return call('HDEL', KEYS[1], numbers) -- a caller who sends one call after the other has one
-  end
   local list = {''} -- never none: the command itself matters, see below
-  for number in string.gmatch(numbers, '%d+') do
+  for number in string.gmatch(ARGV[3], '%d+') do
     list[#list + 1] = number
   end
   call('HDEL', KEYS[1], unpack(list))
