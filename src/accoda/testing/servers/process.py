@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -35,18 +36,41 @@ def find_program(name: str, *folders: str) -> str:
 
 
 def free_port() -> int:
-    """A loopback port that nobody has at this moment.
+    """A loopback port that nobody has, and that nobody else who asks here gets before `leave_port`, or our end.
 
     Not one that the kernel would choose: it might give the same to an outgoing connection while a server is down, and
-    the server could not come back. Random, so that several test runs at a time seldom agree; and not by the random
-    numbers that tests seed.
+    the server could not come back. Random, but not by the random numbers that tests seed.
     """
     chance = random.SystemRandom()
     while True:
         port = chance.randrange(10_000, 32_000)
         with socket.socket() as probe, suppress(OSError):
-            probe.bind(("127.0.0.1", port))
-            return port
+            if _claim(port):
+                probe.bind(("127.0.0.1", port))
+                return port
+
+
+def leave_port(port: int) -> None:
+    """Others may have it. A second time does no harm."""
+    if (claim := _claims.pop(port, None)) is not None:
+        claim.close()
+
+
+_claims: dict[int, socket.socket] = {}
+
+
+def _claim(port: int) -> bool:
+    """Whether no other process of ours has the port. A server that is down, or not yet up, does not show by itself."""
+    if sys.platform != "linux":
+        return True
+    claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    try:
+        claim.bind(f"\0accoda-port-{port}")  # a name without a file: the kernel forgets it with the process
+    except OSError:
+        claim.close()
+        return False
+    _claims[port] = claim
+    return True
 
 
 class Process:
@@ -126,6 +150,7 @@ class Process:
     def close(self) -> None:
         """Stop it and remove its folder. A second time does no harm."""
         self.stop()
+        leave_port(self.port)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
