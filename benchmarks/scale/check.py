@@ -1,8 +1,8 @@
 """The model beside what was measured: costs from one part of scale.json, rates from the others and from bench.json.
 
 The costs of the bare calls come from the part `costs`; what a worker and a Cluster cost for a job from the smallest
-crew and the smallest Cluster, as processor time, and what a second process adds to it. Rates are never put in, only
-compared.
+crew and the smallest Cluster, as processor time, and what a second process adds to it; what a long line costs the
+server of Redis from its load. Rates are never put in, only compared.
 """
 
 from __future__ import annotations
@@ -92,9 +92,11 @@ def _loads(record: Record, costs: Costs) -> list[Check]:
     loaders = LOADERS[costs.name]
     cores = _cores(record)
     crew = Crew(loaders, 1, BATCH, cores, 1 if costs.one_writer else cores)
-    put = costs.enqueue
-    rate = crew_rate(crew, put.client.each(BATCH), put.server.each(BATCH), put.wait.each(BATCH))
-    return [Check(f"load of {many['jobs']:,}", costs.name, rate, many[costs.name]["load_rate"])]
+    put, found = costs.enqueue, many[costs.name]
+    # Where the store is one process, what it used is known: a long line costs more to add to than a short one.
+    server = found.get("load_server") or put.server.each(BATCH)
+    rate = crew_rate(crew, put.client.each(BATCH), server, put.wait.each(BATCH))
+    return [Check(f"load of {many['jobs']:,}", costs.name, rate, found["load_rate"])]
 
 
 def _crews(record: Record, costs: Costs) -> list[Check]:
@@ -104,15 +106,13 @@ def _crews(record: Record, costs: Costs) -> list[Check]:
     points, batch, cores = part[costs.name]["points"], part["batch"], _cores(record)
     first = points[0]
     second = next((point for point in points if point["processes"] == 2), first)
-    wait = costs.run.wait.each(batch)
-    in_lock = 0.0
-    if costs.name == "sqlite":  # the one writer holds the lock while the disk syncs, for all batches of its process
-        in_lock, wait = wait / part["processors"], 0.0
+    wait, inside = costs.run.wait.each(batch), costs.name == "sqlite"
     found = []
     for point in points:
-        crew = Crew(point["processes"], part["processors"], batch, cores, 1 if costs.one_writer else cores)
-        client, server = (crowded(first[name], second[name], crew.processes) for name in ("client", "server"))
-        rate = crew_rate(crew, client, server + in_lock, wait)
+        crew = Crew(point["processes"], part["processors"], batch, cores, 1 if costs.one_writer else cores, inside)
+        at_once = min(crew.processes, cores)
+        client, server = (crowded(first[name], second[name], at_once) for name in ("client", "server"))
+        rate = crew_rate(crew, client, server, wait)
         words = f"{point['processes']} worker process{'es' if point['processes'] > 1 else ''}"
         found.append(Check(words, costs.name, rate, point["rate"]))
     return found

@@ -116,7 +116,9 @@ def measure(name: str, sizes: Sizes, tell: Callable[[str], None]) -> dict[str, A
         few, many = (stack.enter_context(PLACES[name]()) for _ in range(2))
         empty = asyncio.run(_opened(many))
         load(Order(few.url, QUEUE, sizes.few))
+        before = each_processor_seconds(many.servers())
         loaded = load(Order(many.url, QUEUE, sizes.jobs), LOADERS[name], tell)
+        used = grown(before, each_processor_seconds(many.servers())) if name == "redis" else 0.0
         size = asyncio.run(many.size()) - empty
         begun = time.monotonic()
         for place in (few, many):
@@ -125,6 +127,7 @@ def measure(name: str, sizes: Sizes, tell: Callable[[str], None]) -> dict[str, A
         tidy = time.monotonic() - begun
         found = {
             **_load_facts(loaded),
+            "load_server": used / sizes.jobs,
             "bytes": size / sizes.jobs,
             "tidy_seconds": tidy,
             "take": asyncio.run(takes(few, many, sizes, tell)),

@@ -110,20 +110,25 @@ def serial_rate(operation: Operation, batch: int) -> float:
 
 @dataclass(frozen=True)
 class Crew:
-    """So many client processes on a machine, each with so many batches under way; the store has so many threads."""
+    """So many client processes on a machine, each with so many batches under way; the store has so many threads.
+
+    `inside`: the store is a part of each process (SQLite), and Python lets one thread of a process run at a time.
+    """
 
     processes: int
     under_way: int
     batch: int
     cores: int
     threads: int
+    inside: bool = False
 
 
 def crew_rate(crew: Crew, client: float, server: float, wait: float = 0.0) -> float:
     """Jobs a second of all together, from the seconds that one job takes at each place.
 
     A place with several seats is one that is as many times as fast, and a delay for the rest of the time (Seidmann).
-    What the cores of the machine give in all is the upper bound.
+    What the cores of the machine give in all is the upper bound, and where the store is inside, what the processes do:
+    each is with the client's part of a batch, with the store's, or waits for the disk with all that it has.
     """
     seats = [(client * crew.batch, crew.processes), (server * crew.batch, crew.threads)]
     queues = [busy / seat for busy, seat in seats]
@@ -133,15 +138,19 @@ def crew_rate(crew: Crew, client: float, server: float, wait: float = 0.0) -> fl
         times = [busy * (1 + length) for busy, length in zip(queues, lengths, strict=True)]
         rate = customers / (delay + sum(times))
         lengths = [rate * each for each in times]
-    return min(rate * crew.batch, crew.cores / (client + server))
+    bounds = [rate * crew.batch, crew.cores / (client + server)]
+    if crew.inside:
+        bounds.append(crew.processes / (client + server + wait / crew.under_way))
+    return min(bounds)
 
 
-def crowded(alone: float, two: float, processes: int) -> float:
-    """What a job costs among so many processes, where it costs more beside a second one: as much more for each.
+def crowded(alone: float, two: float, at_once: int) -> float:
+    """What a job costs where it costs more beside a second process: as much more for each that runs at once.
 
-    Takers of one PostgreSQL queue step over rows that others hold; Redis and SQLite serve one after the other.
+    Takers of one PostgreSQL queue step over rows that others hold; the caches of a core are another's for a while. Of
+    more processes than cores the rest stand still, and cost nobody anything.
     """
-    return alone + max(0.0, two - alone) * (processes - 1)
+    return alone + max(0.0, two - alone) * (at_once - 1)
 
 
 @dataclass(frozen=True)

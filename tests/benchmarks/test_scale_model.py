@@ -85,7 +85,13 @@ def test_the_cores_of_the_machine_are_the_upper_bound() -> None:
     assert crew_rate(crew(8, 4, cores=2, threads=8), client=1.0, server=1.0) == pytest.approx(1.0)
 
 
-def test_what_a_second_process_adds_is_added_for_each_further_one() -> None:
+def test_a_process_with_the_store_inside_does_one_thing_at_a_time() -> None:
+    alone = Crew(1, 4, 1, 100, 1, inside=True)
+    assert crew_rate(alone, client=1.0, server=1.0, wait=2.0) == pytest.approx(1 / 2.5)  # four batches share a wait
+    assert crew_rate(replace(alone, inside=False), client=1.0, server=1.0, wait=2.0) > 1 / 2
+
+
+def test_what_a_second_process_adds_is_added_for_each_further_one_that_runs() -> None:
     assert [crowded(10.0, 13.0, processes) for processes in (1, 2, 4)] == [10.0, 13.0, 19.0]
     assert crowded(10.0, 9.0, 4) == 10.0  # it is noise if it costs less
 
