@@ -53,10 +53,10 @@ def free_port() -> int:
 def leave_port(port: int) -> None:
     """Others may have it. A second time does no harm."""
     if (claim := _claims.pop(port, None)) is not None:
-        claim.close()
+        os.close(claim)
 
 
-_claims: dict[int, socket.socket] = {}
+_claims: dict[int, int] = {}  # file descriptors; those of no server but a test's are left to our end
 
 
 def _claim(port: int) -> bool:
@@ -69,7 +69,7 @@ def _claim(port: int) -> bool:
     except OSError:
         claim.close()
         return False
-    _claims[port] = claim
+    _claims[port] = claim.detach()
     return True
 
 
