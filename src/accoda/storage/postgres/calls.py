@@ -66,10 +66,9 @@ class Calls:
     async def take(self, taking: Taking, count: int, max_cost: int | None) -> list[Job]:
         if max_cost is not None or count > TOGETHER:
             return await self._lease(taking, count, max_cost)
-        if taking[0] in self._vain and is_held_here():  # a worker that was woken
-            pool = self._client.pool
-            if pool.at_hand and pool.at_hand_or_to_be_made > 1:  # one connection is left to the others
-                return await self._lease_early(taking, count)
+        # A worker that was woken. One connection at least is left to the others.
+        if taking[0] in self._vain and is_held_here() and self._client.pool.at_hand > 1:
+            return await self._lease_early(taking, count)
         if count <= SMALL:
             return await self._taking.call(taking, count, count)
         way = min(self._ways, key=lambda each: each.callers)

@@ -41,11 +41,6 @@ class Pool:
         """How many `acquire` would give without a wait."""
         return sum(not connection.is_closed() for connection in self._idle)
 
-    @property
-    def at_hand_or_to_be_made(self) -> int:
-        """How many `acquire` would give before somebody has to let one go."""
-        return len(self._idle) + self._free
-
     async def acquire(self, until: float | None = None, statement: str = "") -> Connection:
         """A connection that works as far as we know, or TimeoutError at the moment `until` of the loop's clock.
 
