@@ -355,7 +355,7 @@ class TestCall(Scenarios):
 
     async def test_is_given_a_connection_that_was_cut_in_that_moment(self, gate: Gate) -> None:
         store = await opened(gate)
-        pool = store._client.pool
+        pool = store._client._pool
         mine, other = await pool.acquire(), await pool.acquire()
         turn = asyncio.create_task(pool.acquire())
         await asyncio.sleep(0)

@@ -19,13 +19,10 @@ from collections.abc import Callable, Sequence
 
 from accoda.errors import StorageError
 from accoda.model import Done, Enqueued, Job, NewJob, Refused
-from accoda.storage.holding import is_held_here
 from accoda.storage.joining import SMALL, Joining
 from accoda.storage.postgres import rows
 from accoda.storage.postgres.bell import Bell, news_of, news_of_one
 from accoda.storage.postgres.client import Client
-from accoda.storage.postgres.early import Early
-from accoda.storage.postgres.errors import DRIVER
 
 VAIN_FOR = 0.05  # seconds within which two takes that find nothing make the next look a careful one
 TOGETHER = 200  # jobs: takes of more go alone
@@ -50,7 +47,6 @@ class Calls:
         self._client = client
         self._bell = bell
         self.at = at
-        self.early = Early(client)
         self._storing: Joining[None, Sequence[NewJob], list[Enqueued]] = Joining(self._store, self._store_all)
         self._taking: Joining[Taking, int, list[Job]] = Joining(self._lease, self._lease_all)
         self._ways = [_Way(Joining(self._lease, self._lease_all)) for _ in range(2)]
@@ -66,9 +62,6 @@ class Calls:
     async def take(self, taking: Taking, count: int, max_cost: int | None) -> list[Job]:
         if max_cost is not None or count > TOGETHER:
             return await self._lease(taking, count, max_cost)
-        # A worker that was woken. One connection at least is left to the others.
-        if taking[0] in self._vain and is_held_here() and self._client.pool.at_hand > 1:
-            return await self._lease_early(taking, count)
         if count <= SMALL:
             return await self._taking.call(taking, count, count)
         way = min(self._ways, key=lambda each: each.callers)
@@ -124,23 +117,11 @@ class Calls:
         queue, lease, worker = taking
         args = (self.at(), queue, count, lease, max_cost, worker)
         jobs = rows.jobs_taken(queue, await self._client.fetch("take", *args, repeat=True))
-        self._note(queue, jobs)
-        return jobs
-
-    async def _lease_early(self, taking: Taking, count: int) -> list[Job]:
-        queue, lease, worker = taking
-        try:
-            jobs = await self.early.take(queue, (self.at(), queue, count, lease, None, worker))
-        except DRIVER:  # the usual way knows what to do
-            return await self._lease(taking, count)
-        self._note(queue, jobs)
-        return jobs
-
-    def _note(self, queue: str, jobs: list[Job]) -> None:
         if jobs:
             self._vain.pop(queue, None)
         else:
             self._vain[queue] = (self._vain.get(queue, (0.0, 0.0))[1], time.monotonic())
+        return jobs
 
     async def _lease_all(self, taking: Taking, counts: list[int]) -> list[list[Job]]:
         jobs = await self._lease(taking, sum(counts))
@@ -155,19 +136,11 @@ class Calls:
     async def _finish_one(self, _: str, outcome: Done) -> list[Refused]:
         return await self._finish((outcome,))
 
-    async def finish_early(self, outcomes: Sequence[Done]) -> list[Refused]:
-        """Those of one take that the disk may not have yet: see `Early.holds`."""
-        return await self._finish(outcomes, early=True)
-
-    async def _finish(self, outcomes: Sequence[Done], *, early: bool = False) -> list[Refused]:
+    async def _finish(self, outcomes: Sequence[Done]) -> list[Refused]:
         ordered = sorted(outcomes, key=lambda outcome: outcome.lease.id)  # the order in which rows are locked
         ids, tokens, queues = rows.lease_columns(outcome.lease for outcome in ordered)
         seen = [rows.counted(outcome.waiters) for outcome in ordered]
-        args = (self.at(), queues[0], ids, tokens, seen)
-        if early:
-            verdicts = await self.early.settle(outcomes[0].lease, "finish", args)
-        else:
-            verdicts = await self._client.value("finish", *args, repeat=False)
+        verdicts = await self._client.value("finish", self.at(), queues[0], ids, tokens, seen, repeat=False)
         if verdicts is None:
             return []
         by_id = {outcome.lease.id: verdict for outcome, verdict in zip(ordered, verdicts, strict=True)}

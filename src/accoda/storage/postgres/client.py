@@ -40,13 +40,13 @@ class Client:
         self.queries = queries_for(schema)
         self.connect = connector.connect
         self._connector = connector
-        self.pool = Pool(connector.connect, size)
+        self._pool = Pool(connector.connect, size)
         self._process = os.getpid()
         self._closed = False
 
     def adopt(self, connection: Connection) -> None:
         """Use a connection that is already there."""
-        self.pool.adopt(connection)
+        self._pool.adopt(connection)
 
     @property
     def closed(self) -> bool:
@@ -60,7 +60,7 @@ class Client:
     @property
     def is_at_hand(self) -> bool:
         """Whether a call from here would be sent at once, by a connection that is free."""
-        return asyncio.get_running_loop() is self.loop and self.pool.at_hand > 0
+        return asyncio.get_running_loop() is self.loop and self._pool.is_at_hand
 
     async def fetch(self, query: str, *args: object, repeat: bool) -> Sequence[Any]:
         """Run a statement in a transaction of its own and give its rows.
@@ -92,7 +92,7 @@ class Client:
     async def close(self) -> None:
         """Let calls under way finish, then close every connection."""
         self.refuse()
-        await self.pool.close()
+        await self._pool.close()
         await self._connector.close()
 
     def hang_up(self) -> None:
@@ -117,12 +117,12 @@ class Client:
         while True:
             connection = None
             try:
-                connection = await self.pool.acquire(end, query)
+                connection = await self._pool.acquire(end, query)
                 # No await between the check in acquire and the send: what broke before was seen there.
                 rows: Sequence[Any] = await connection.fetch(text, *args)
                 return rows
             except DRIVER as problem:
-                error = problem if connection is None else self.pool.blame(connection, problem)
+                error = problem if connection is None else self._pool.blame(connection, problem)
                 sent = connection is not None
                 again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
                 if again and self._closed:  # the server may be well: it is we who hung up
@@ -132,7 +132,7 @@ class Client:
                     raise translate(error, unsure=unsure, in_two=query in _IN_TWO) from error
             finally:
                 if connection is not None:
-                    self.pool.release(connection)
+                    self._pool.release(connection)
             backoff = backoff or Backoff(_FIRST_NAP, _LONGEST_NAP)
             await backoff.nap(end - self.loop.time())
             self.check()

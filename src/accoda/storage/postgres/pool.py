@@ -37,9 +37,9 @@ class Pool:
         self._pass_on(connection)
 
     @property
-    def at_hand(self) -> int:
-        """How many `acquire` would give without a wait."""
-        return sum(not connection.is_closed() for connection in self._idle)
+    def is_at_hand(self) -> bool:
+        """Whether `acquire` would give one without a wait."""
+        return any(not connection.is_closed() for connection in self._idle)
 
     async def acquire(self, until: float | None = None, statement: str = "") -> Connection:
         """A connection that works as far as we know, or TimeoutError at the moment `until` of the loop's clock.

@@ -26,15 +26,6 @@ FROM accoda.enqueue(
 SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
 FROM accoda.take($1, $2, $3, $4, $5, $6);
 
--- name: take_early
--- The same, without a wait for the disk.
-SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at, crashes
-FROM (SELECT set_config('synchronous_commit', 'off', true) OFFSET 0) s, LATERAL accoda.take($1, $2, $3, $4, $5, $6) t;
-
--- name: last
--- A commit that waits for the disk, and with it for all that came before. It writes a message that nobody reads.
-SELECT pg_logical_emit_message(true, 'accoda', '');
-
 -- name: give_back
 SELECT accoda.give_back($1, $2, $3);
 

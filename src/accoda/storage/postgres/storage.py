@@ -98,7 +98,6 @@ class PostgresStorage(Closing):
 
     async def _end(self) -> None:
         try:
-            await self._calls.early.close()
             await self._bell.close()
             await self._upkeep.close()
             await self._client.close()
@@ -147,17 +146,11 @@ class PostgresStorage(Closing):
     async def _undo(self, taking: asyncio.Future[list[Job]]) -> None:
         # An error is dropped: the jobs then come back when their lease ends.
         with contextlib.suppress(AccodaError):
-            jobs = await taking
-            lost = await self._lost([job.lease for job in jobs])
-            if jobs := sorted((job for job in jobs if job.lease not in lost), key=lambda job: job.id):
+            if jobs := await taking:
+                jobs = sorted(jobs, key=lambda job: job.id)
                 ids, tokens = [job.id for job in jobs], [job.attempts for job in jobs]
                 await self._client.fetch("give_back", jobs[0].queue, ids, tokens, repeat=True)
                 self._bell.tell({jobs[0].queue})
-
-    async def _lost(self, leases: Sequence[Lease]) -> set[Lease]:
-        """Those that a crash of the server made it forget, or may have: see `early.py`."""
-        early = self._calls.early
-        return await self._client.at_home(early.lost, leases) if early else set()
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         inputs.check_outcomes(outcomes)
@@ -165,21 +158,6 @@ class PostgresStorage(Closing):
         if not outcomes:
             return []
         self._upkeep.note(len(outcomes))
-        if self._calls.early:
-            return await self._client.at_home(self._settle_early, outcomes)
-        return await self._settle(outcomes)
-
-    async def _settle_early(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        """Perhaps with leases that the disk may not have yet."""
-        leases = [outcome.lease for outcome in outcomes]
-        if rows.is_plain(outcomes) and self._calls.early.holds(leases):
-            return await self._calls.finish_early(cast(Sequence[Done], outcomes))
-        lost = await self._calls.early.lost(leases)
-        left = [outcome for outcome in outcomes if outcome.lease not in lost]
-        refused = [Refused(lease, "lost") for lease in leases if lease in lost]
-        return refused + await self._settle(left) if left else refused
-
-    async def _settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         if rows.is_plain(outcomes):
             return await self._client.at_home(self._calls.finish, cast(Sequence[Done], outcomes))
         args = rows.outcome_columns(outcomes)
@@ -191,14 +169,10 @@ class PostgresStorage(Closing):
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         inputs.check_leases(leases, lease)
-        gone = await self._lost(leases)
-        left = [held for held in leases if held not in gone]
-        args = (*rows.lease_columns(left), round(lease * 1000))
+        args = (*rows.lease_columns(leases), round(lease * 1000))
         lost = await self._client.value("extend", self._at(), *args, repeat=True)
-        self._bell.tell({held.queue for held in left})  # an end may have come nearer
-        return [Refused(held, "lost") for held in leases if held in gone] + [
-            Refused(left[place - 1], "lost") for place in lost
-        ]
+        self._bell.tell({held.queue for held in leases})  # an end may have come nearer
+        return [Refused(leases[place - 1], "lost") for place in lost]
 
     async def rerank(self, ranks: Sequence[Rank]) -> int:
         inputs.check_ranks(ranks)
