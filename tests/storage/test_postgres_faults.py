@@ -5,12 +5,11 @@ import gc
 import os
 import warnings
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from accoda import open_storage
 from accoda.errors import StorageClosed, StorageUnavailable
@@ -28,16 +27,6 @@ CUT_ALL = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE p
 def server() -> Iterator[PostgresServer]:
     with need(PostgresServer) as running:  # durable, as it comes
         yield running
-
-
-@pytest_asyncio.fixture
-async def store(server: PostgresServer) -> AsyncIterator[PostgresStorage]:
-    connection = await asyncpg.connect(server.url)
-    await connection.execute("DROP SCHEMA IF EXISTS accoda CASCADE")
-    await connection.close()
-    async with await open_storage(server.url) as opened:
-        assert isinstance(opened, PostgresStorage)
-        yield opened
 
 
 class Run:

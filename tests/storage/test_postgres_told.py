@@ -1,11 +1,10 @@
 """A job for an idle worker is seen before the server's log is safe, and acknowledged after."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from accoda import open_storage
 from accoda.errors import StorageUnavailable
@@ -24,17 +23,6 @@ def server() -> Iterator[PostgresServer]:
     # Nobody else writes the log to the disk: only a commit that waits for it does.
     with need(lambda: PostgresServer(settings=["wal_writer_delay=10s", "wal_writer_flush_after=0"])) as running:
         yield running
-
-
-@pytest_asyncio.fixture
-async def store(server: PostgresServer) -> AsyncIterator[PostgresStorage]:
-    connection = await asyncpg.connect(server.url)
-    await connection.execute("DROP SCHEMA IF EXISTS accoda CASCADE")
-    await connection.close()
-    async with await open_storage(server.url) as opened:
-        assert isinstance(opened, PostgresStorage)
-        await asyncio.sleep(QUIET)
-        yield opened
 
 
 class SlowReplica:

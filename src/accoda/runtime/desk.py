@@ -46,7 +46,7 @@ class Desk:
         self.queue = handler.queue
         self.number = handler.options.number
         self._settings = settings
-        self.careful = False
+        self._careful = False
         self._last_terms: Terms | None = None
 
     @property
@@ -78,7 +78,7 @@ class Desk:
 
     @property
     def batch_size(self) -> int:
-        return 1 if self.careful else self.terms.batch_size
+        return 1 if self._careful else self.terms.batch_size
 
     @property
     def lease(self) -> float:
@@ -126,7 +126,7 @@ class Desk:
         """
         plain = self.handler.codec.open_plain(jobs)
         if plain is not None:
-            self.careful = False
+            self._careful = False
             batch = Batch(self.queue, jobs, plain, self._new_job)
             batch.plain = True
             return [batch], []
@@ -152,7 +152,7 @@ class Desk:
                 suspects.append(job)
             else:
                 healthy.append(job)
-        self.careful = self.careful and not healthy
+        self._careful = self._careful and not healthy
         suspects.sort(key=lambda job: job.crashes)
         alone_from = self.alone_from(limits)
         together = [job for job in suspects if job.crashes < alone_from]
@@ -169,7 +169,7 @@ class Desk:
 
     def be_careful(self) -> None:
         """Take jobs one by one until one comes that lost no lease: what is taken beside a suspect only goes back."""
-        self.careful = True
+        self._careful = True
 
     def outcomes(self, batch: Batch[Any]) -> list[Outcome]:
         """What becomes of jobs of a batch of which something was said, but for those that are settled already."""

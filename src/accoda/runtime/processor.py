@@ -202,8 +202,7 @@ class Processor:
             if self.room.purse is not None and desk.budgets:
                 jobs = await self._take_paid(self.room.purse, desk, settling)
             else:
-                terms = desk.terms
-                count, lease = 1 if desk.careful else terms.batch_size, terms.lease
+                count, lease = desk.batch_size, desk.lease
                 with held_here():
                     jobs = await self.room.store.take(desk.queue, count, lease=lease, worker=self.room.worker)
                 self.room.rotation.report(desk.queue, count, len(jobs))
@@ -233,7 +232,7 @@ class Processor:
         carry = self._running = Carry(desk, batch, held, started)
         carry.since = self.room.clock.now()
         carry.waited = max(0.0, (carry.since - batch.taken[0].start_time) / 1000)
-        timeout = desk.terms.timeout
+        timeout = desk.timeout
         if timeout is not None:
             # Jobs that run one after the other in a thread or process have the timeout each.
             allowed = timeout * (1 if desk.all_at_once else len(batch))
@@ -260,7 +259,7 @@ class Processor:
 
         if self.room.purse is not None and desk.budgets:
             self.room.purse.open(batch)
-        held = Held(batch, desk.terms.lease, lost, desk.decide)
+        held = Held(batch, desk.lease, lost, desk.decide)
         self.room.keeper.hold(held)
         return held
 

@@ -74,16 +74,15 @@ class _Memory:
 
     def next_call(self, now: float) -> tuple[str, str]:
         """A number, and the list of those to forget, now and then; a '*' tells the server that we live on."""
+        number, mark = str(next(self._numbers)), ""
         if now >= self._refresh_at:
             self._refresh_at, mark = now + _REFRESH, "*"
             self._seen += self._doubtful.pop()
             self._doubtful.insert(0, [])
         elif len(self._seen) < _FORGET:
-            return str(next(self._numbers)), ""
-        else:
-            mark = ""
+            return number, ""
         seen, self._seen = self._seen, []
-        return str(next(self._numbers)), mark + " ".join(seen)
+        return number, mark + " ".join(seen)
 
     def answered(self, number: str, tries: int) -> None:
         if tries == 1:
@@ -174,8 +173,7 @@ class Caller:
             try:
                 connection = self.topology.ready(call.slot) or await self.topology.open(call.slot)
                 reply = await self._send(connection, call)
-                if call.memory is not None:
-                    call.memory.answered(call.number, tries)
+                call.answered(tries)
                 return reply
             except asyncio.CancelledError:
                 call.answered(tries)  # nobody will send it again
