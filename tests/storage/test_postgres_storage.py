@@ -538,7 +538,7 @@ class TestPlans:
                 await client.fetch("flush", repeat=True)
                 return int(await sql.fetchval(ROWS_READ, schema))
 
-            for n in range(3):
+            for n in range(8):  # more than PostgreSQL tries before it keeps a plan
                 await every_verb(store, n)
             await store.enqueue([NewJob("q", key=f"big-{n}", rank=n % 5, delay=900 * (n % 2)) for n in range(20_000)])
             before = await rows_read()

@@ -12,6 +12,7 @@ from accoda import Store, open_storage
 from accoda.model import STATES, Bury, Done, Lease, NewJob, Retry
 from accoda.storage.postgres.client import queries_for
 from accoda.storage.postgres.migrate import MIGRATIONS, migrate
+from accoda.storage.postgres.open import SESSION
 from accoda.testing.servers.postgres import PostgresServer
 from accoda.testing.servers.pytest import need
 
@@ -144,10 +145,14 @@ class TestUpgrade:
         self, old: asyncpg.Connection, url: str, schema: str
     ) -> None:
         """PostgreSQL forgets them then; without them a plan may read the whole table."""
-        settings = "SELECT proname, proconfig::text FROM pg_proc WHERE pronamespace = $1::regnamespace AND prosecdef"
-        before = dict(await old.fetch(settings, schema))
+        settings = "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = $1::regnamespace AND prosecdef"
+        before = {verb: set(its) for verb, its in await old.fetch(settings, schema)}
         async with await open_storage(url):
-            after = dict(await old.fetch(settings, schema))
+            after = {verb: set(its) for verb, its in await old.fetch(settings, schema)}
+        of_session = {f"{name}={value}" for name, value in SESSION.items()}
+        for verb in ("take", "finish", "enqueue_one", "finish_plain", "glance"):
+            assert not after[verb] & of_session
+            after[verb] |= of_session & before["enqueue"]
         assert {verb: after.pop(verb) for verb in before} == before
         lean = {"enqueue_one", "finish_plain", "glance"}
         assert set(after) == {"peek", "drop_job", "start_now", "place", "stretches"} | lean, "verbs that came since"

@@ -48,8 +48,13 @@ LIBPQ = frozenset(
 OWN = ("connect_timeout", "pool", "schema")
 
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
-_SETTINGS = {
+SESSION = {
     "default_transaction_isolation": "read committed",  # what the functions count on, whatever the database's default
+    # Every statement walks an index. The tables grow from nothing to millions and back faster than statistics follow, and
+    # a plan made for an empty table (scan it all) would be the end of a full one.
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "plan_cache_mode": "force_generic_plan",
     "jit": "off",
 }
 
@@ -70,7 +75,7 @@ async def open_postgres(parts: SplitResult, clock: Clock | None) -> PostgresStor
         made = await asyncpg.connect(
             place.dsn,
             timeout=place.connect_timeout,
-            server_settings=_SETTINGS,
+            server_settings=SESSION,
             connection_class=PromptConnection,
             max_cached_statement_lifetime=0,  # there are few, each for ever: to prepare one again is felt
         )
