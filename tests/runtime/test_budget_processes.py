@@ -73,20 +73,24 @@ async def test_two_processes_never_spend_more_than_the_api_allows(url: str, tmp_
             async with asyncio.timeout(30):
                 while len(await app.storage.documents(heartbeat.PREFIX)) < 2:
                     await asyncio.sleep(0.02)
-            for cost in COSTS:
-                await app.enqueue("calls", cost, cost=cost)
-            calls = await until_called(tmp_path, len(COSTS))
+            costs: list[int] = []
+            calls: list[tuple[float, int, int]] = []
+            async with asyncio.timeout(60):
+                while len({pid for _, _, pid in calls}) < 2:  # on a busy machine, one of them may get nothing for a while
+                    costs += COSTS
+                    for cost in COSTS:
+                        await app.enqueue("calls", cost, cost=cost)
+                    calls = await until_called(tmp_path, len(costs))
         finally:
             for worker in workers:
                 worker.terminate()
         assert [worker.wait(20) for worker in workers] == [0, 0]
-        assert len({pid for _, _, pid in calls}) == 2
-        assert sorted(cost for _, cost, _ in calls) == sorted(COSTS)
+        assert sorted(cost for _, cost, _ in calls) == sorted(costs)
         assert lowest(calls) >= -0.1  # 2 ms of the refill: moments are whole milliseconds
         app.budget("api", capacity=CAPACITY, refill=RATE, per=1)
         view = (await app.budget_views())["api"]
-        assert (view.reserved, view.used_today) == (0, sum(COSTS))
-        assert len(await app.spending("calls", limit=1000)) == len(COSTS)
+        assert (view.reserved, view.used_today) == (0, sum(costs))
+        assert len(await app.spending("calls", limit=1000)) == min(1000, len(costs))
 
 
 async def test_the_tokens_of_a_worker_that_was_killed_come_back(tmp_path: Path) -> None:
