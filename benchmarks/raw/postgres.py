@@ -7,6 +7,7 @@ from typing import Any, Self
 import asyncpg  # type: ignore[import-untyped]
 
 from accoda.storage.postgres.client import queries_for
+from accoda.storage.postgres.open import SESSION
 from benchmarks.raw.shape import PAYLOAD, Leases
 
 _QUERIES = queries_for("accoda")
@@ -20,7 +21,7 @@ class RawPostgres:
 
     @classmethod
     async def open(cls, url: str, queue: str, levels: int) -> Self:
-        return cls(await asyncpg.connect(url, server_settings={"jit": "off"}), queue, levels)
+        return cls(await asyncpg.connect(url, server_settings=SESSION), queue, levels)
 
     async def enqueue(self, count: int) -> None:
         ranks = [float(number % self._levels) for number in range(count)]
