@@ -41,9 +41,10 @@ def enqueue(sections: Mapping[str, Section], theme: Theme) -> str:
 
 
 def latency(sections: Mapping[str, Section], theme: Theme) -> str:
-    groups = [group(section, ["latency"], _lates("latency"), least=True) for section in sections.values()]
+    lates = _lates("latency")
+    groups = [group(section, ["latency"], lates, ceiling=True, least=True) for section in sections.values()]
     note = "From enqueue to the handler, an idle worker; milliseconds on a logarithmic scale; less is better."
-    return bars("Idle latency", groups, note=note, legend=LEGEND, shades=SHADES, how="range", log=True, theme=theme)
+    return bars("Idle latency", groups, note=note, legend=CEILING, shades=SHADES, how="range", log=True, theme=theme)
 
 
 def lateness(sections: Mapping[str, Section], theme: Theme) -> str:

@@ -181,7 +181,13 @@ def shares(section: Section) -> str:
         return ""
     found = [(entry, ratio(entry.of("drain1"), raw.of("drain1"))) for entry in section.entries if entry.ours]
     words = [f"{part:.0%} ({entry.setting})" for entry, part in found if part is not None]
-    return f"Accoda's share of the bare engine: {', '.join(words)}." if words else ""
+    said = [f"Accoda's share of the bare engine: {', '.join(words)}."] if words else []
+    floor = raw.late("latency", 0.5)
+    lates = [(entry, entry.late("latency", 0.5)) for entry in section.entries if entry.ours]
+    words = [f"{late / floor:.2f} × ({entry.setting})" for entry, late in lates if floor and late is not None]
+    if words:
+        said.append(f"Its idle latency, median, to the bare engine's: {', '.join(words)}.")
+    return " ".join(said)
 
 
 def notes(section: Section) -> list[str]:

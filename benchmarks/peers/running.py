@@ -42,8 +42,7 @@ def steps(plan: Plan, storage: str) -> Iterator[tuple[Step, Peer]]:
 
 
 def measures_of(peer: Peer, plan: Plan) -> list[str]:
-    """A bare engine has a worker's loop and nothing else."""
-    own = ("drain1",) if peer.is_ceiling else peer.measures or plan.measures
+    own = peer.measures or plan.measures
     return [measure for measure in plan.measures if measure in own]
 
 

@@ -160,7 +160,9 @@ def limited(section: Section, what: str, value: Value, most: float) -> Iterator[
     if found is None or mine is None:
         yield Line(demand, "", "", None)
     else:
-        yield Line(demand, f"{found * 1e3:.2f} ms", mine.setting, found < most)
+        floor = next((late for entry in section.entries if entry.ceiling and (late := value(entry))), None)
+        beside = f"; the bare engine: {floor * 1e3:.2f} ms" if floor else ""
+        yield Line(demand, f"{found * 1e3:.2f} ms", mine.setting + beside, found < most)
 
 
 def lower(section: Section, demand: str, value: Value, *, equal: bool) -> Iterator[Line]:

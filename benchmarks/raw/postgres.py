@@ -10,7 +10,7 @@ from accoda.storage.postgres.client import queries_for
 from accoda.storage.postgres.open import SESSION
 from benchmarks.raw.shape import PAYLOAD, Leases
 
-_QUERIES = queries_for("accoda")
+QUERIES = queries_for("accoda")
 
 
 class RawPostgres:
@@ -27,17 +27,17 @@ class RawPostgres:
         ranks = [float(number % self._levels) for number in range(count)]
         nothing: list[Any] = []
         await self._connection.fetchrow(
-            _QUERIES["enqueue"], None, [self._queue] * count, [PAYLOAD] * count, ranks if any(ranks) else [],
+            QUERIES["enqueue"], None, [self._queue] * count, [PAYLOAD] * count, ranks if any(ranks) else [],
             *[nothing] * 8,
         )  # fmt: skip
 
     async def take(self, count: int) -> Leases:
-        rows = await self._connection.fetch(_QUERIES["take"], None, self._queue, count, 60_000, None, "")
+        rows = await self._connection.fetch(QUERIES["take"], None, self._queue, count, 60_000, None, "")
         return [(row[0], row[5]) for row in rows]
 
     async def settle(self, leases: Leases) -> None:
         ids, tokens = [id for id, _ in leases], [attempts for _, attempts in leases]
-        assert await self._connection.fetchval(_QUERIES["finish"], None, self._queue, ids, tokens, []) is None
+        assert await self._connection.fetchval(QUERIES["finish"], None, self._queue, ids, tokens, []) is None
 
     async def close(self) -> None:
         await self._connection.close()

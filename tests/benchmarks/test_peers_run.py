@@ -21,6 +21,10 @@ from benchmarks.peers.peer import Peer
 from benchmarks.peers.running import remaining, steps
 from benchmarks.peers.stores import PLACES
 
+from accoda.testing.servers.postgres import find_postgres
+from accoda.testing.servers.process import find_program
+from accoda.testing.servers.pytest import need
+
 
 def test_every_peer_has_an_adapter_an_environment_and_a_name_of_its_own() -> None:
     for peer in PEERS:
@@ -58,6 +62,16 @@ def test_every_measure_of_an_adapter_gives_its_values() -> None:
         late = lateness(bench, accoda_on_sqlite(), "latency")
         assert late is not None
         assert len(late["late"]) == 3
+
+
+@pytest.mark.parametrize("storage", ["redis", "postgres"])
+def test_a_bare_engine_that_is_idle_runs_each_job_as_it_comes(storage: str) -> None:
+    need(lambda: find_program("redis-server") if storage == "redis" else find_postgres("postgres"))
+    raw = next(peer for peer in CEILINGS if peer.storage == storage)
+    with PLACES[storage]() as place:
+        found = lateness(Bench(place, SMALL), raw, "latency")
+    assert found is not None
+    assert len(found["late"]) == 3
 
 
 def test_a_worker_that_ends_early_is_an_error_with_its_last_words() -> None:

@@ -76,7 +76,7 @@ async def test_two_processes_never_spend_more_than_the_api_allows(url: str, tmp_
             costs: list[int] = []
             calls: list[tuple[float, int, int]] = []
             async with asyncio.timeout(60):
-                while len({pid for _, _, pid in calls}) < 2:  # on a busy machine, one of them may get nothing for a while
+                while len({pid for _, _, pid in calls}) < 2:  # on a busy machine one of them may get nothing at first
                     costs += COSTS
                     for cost in COSTS:
                         await app.enqueue("calls", cost, cost=cost)

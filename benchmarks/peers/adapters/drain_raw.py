@@ -1,7 +1,8 @@
 """The bare engine: Accoda's own scripts and tables, through the leanest client; no handler, no records, no settings.
 
-It is the ceiling for whoever keeps the same promises on this server. Each lane takes a batch and settles it, again and
-again; several lanes have a connection each, so that the server always has a command to do while another lane reads.
+It is the ceiling for whoever keeps the same promises on this server. In a drain each lane takes a batch and settles it,
+again and again; several lanes have a connection each, so that the server always has a command to do while another lane
+reads. An idle one waits for a job (`benchmarks.raw.idle`).
 """
 
 from __future__ import annotations
@@ -11,12 +12,18 @@ import sys
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
+import msgspec
+from benchmarks.raw.idle import PostgresWay, RedisWay, Way
 from benchmarks.raw.shape import Raw
-from tally import Order, Tally, main
+from driving import run_loop
+from tally import PAYLOAD, Order, Tally, main
+
+from accoda import open_storage
 
 CHUNK = 1000
 QUEUE = "noop"
@@ -24,11 +31,48 @@ Open = Callable[[], Awaitable[Raw]]
 
 
 def fill(order: Order) -> None:
-    """Nothing: the worker fills, since the bare SQLite makes its tables where it opens them."""
+    """For a drain nothing: the worker fills, since the bare SQLite makes its tables where it opens them."""
+    if order.measure != "drain":
+        run_loop(put_some(order))
+
+
+async def put_some(order: Order) -> None:
+    await (await open_storage(order.url)).close()  # makes the tables
+    producer = Producer(order)
+    await producer.open()
+    for _ in range(order.count):
+        await producer.one(PAYLOAD)
+
+
+class Producer:
+    """Of single jobs."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+
+    async def open(self) -> None:
+        self._way = await way_of(self._order)
+
+    async def one(self, payload: dict[str, Any]) -> None:
+        await self._way.put(msgspec.json.encode(payload))
+
+
+async def way_of(order: Order) -> Way:
+    if order.url.startswith("postgresql:"):
+        return await PostgresWay.open(order.url, QUEUE)
+    port = urlsplit(order.url).port
+    assert port is not None
+    return RedisWay(port, QUEUE)
+
+
+async def idle(order: Order, tally: Tally) -> None:
+    await (await way_of(order)).work(lambda data: tally.ran(msgspec.json.decode(data)))
 
 
 def work(order: Order, tally: Tally) -> None:
-    if order.url.startswith("redis:"):
+    if order.measure != "drain":
+        run_loop(idle(order, tally))
+    elif order.url.startswith("redis:"):
         asyncio.run(put_in(order, redis_of(order)))
         lanes = [
             threading.Thread(target=lambda: asyncio.run(lane(order, redis_of(order), tally)))
@@ -56,8 +100,6 @@ def redis_of(order: Order) -> Open:
 async def work_postgres(order: Order, tally: Tally) -> None:
     import asyncpg  # type: ignore[import-untyped]
     from benchmarks.raw.postgres import RawPostgres
-
-    from accoda import open_storage
 
     await (await open_storage(order.url)).close()  # makes the tables
 
@@ -97,4 +139,4 @@ async def lane(order: Order, open_raw: Open, tally: Tally) -> None:
 
 
 if __name__ == "__main__":
-    main(fill, work)
+    main(fill, work, Producer)

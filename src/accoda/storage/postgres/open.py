@@ -50,8 +50,8 @@ OWN = ("connect_timeout", "pool", "schema")
 _SCHEMA = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}\Z")
 SESSION = {
     "default_transaction_isolation": "read committed",  # what the functions count on, whatever the database's default
-    # Every statement walks an index. The tables grow from nothing to millions and back faster than statistics follow, and
-    # a plan made for an empty table (scan it all) would be the end of a full one.
+    # Every statement walks an index. The tables grow from nothing to millions and back faster than statistics follow,
+    # and a plan made for an empty table (scan it all) would be the end of a full one.
     "enable_seqscan": "off",
     "enable_bitmapscan": "off",
     "plan_cache_mode": "force_generic_plan",

@@ -1,0 +1,86 @@
+"""The way of one job from an idle producer to an idle worker, as short as it can be with Accoda's scripts and promises.
+
+A worker hears of a job, takes it, runs it and ends it; then it takes until nothing is left, and listens again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Any, Protocol, Self
+
+from accoda.storage.postgres.connector import PromptConnection
+from accoda.storage.postgres.open import SESSION
+from benchmarks.raw.postgres import QUERIES
+from benchmarks.raw.redis import RawRedis
+
+Ran = Callable[[bytes], None]
+BATCH = 100
+
+
+class Way(Protocol):
+    """One end of it: the producer's or the worker's."""
+
+    async def put(self, data: bytes) -> None: ...
+
+    async def work(self, ran: Ran) -> None:
+        """For ever; `ran` is called with the data of each job."""
+
+
+class PostgresWay:
+    def __init__(self, url: str, queue: str, connection: Any) -> None:
+        self._url = url
+        self._queue = queue
+        self._connection = connection
+
+    @classmethod
+    async def open(cls, url: str, queue: str) -> Self:
+        return cls(url, queue, await _connect(url))
+
+    async def put(self, data: bytes) -> None:
+        await self._connection.fetch(QUERIES["enqueue_told"], None, self._queue, data, 0.0, 1, 0.0, f"+{self._queue}")
+
+    async def work(self, ran: Ran) -> None:
+        rung = asyncio.Event()
+        listening = await _connect(self._url)
+        await listening.add_listener("accoda", lambda *_: rung.set())
+        fetch = self._connection.fetch
+        while True:
+            rung.clear()  # before the take: a job that comes after it rings again
+            rows = await fetch(QUERIES["take"], None, self._queue, BATCH, 60_000, None, "")
+            for row in rows:
+                ran(row[1])
+            if rows:
+                ids, tokens = [row[0] for row in rows], [row[5] for row in rows]
+                await fetch(QUERIES["finish"], None, self._queue, ids, tokens, [])
+            else:
+                await rung.wait()
+
+
+async def _connect(url: str) -> Any:
+    import asyncpg  # type: ignore[import-untyped]
+
+    return await asyncpg.connect(url, server_settings=SESSION, connection_class=PromptConnection)
+
+
+class RedisWay:
+    """Blocks: nothing else runs in its process."""
+
+    def __init__(self, port: int, queue: str) -> None:
+        self._raw = RawRedis(port, queue, 1)
+        self._port = port
+
+    async def put(self, data: bytes) -> None:
+        self._raw.put(data)
+
+    async def work(self, ran: Ran) -> None:
+        wire = socket.create_connection(("127.0.0.1", self._port))
+        wire.sendall(f"SUBSCRIBE {self._raw.base}:wake\r\n".encode())
+        wire.recv(1 << 16)  # that it is subscribed
+        while True:
+            while leases := await self._raw.take(BATCH):
+                for record in self._raw.records:
+                    ran(record.partition(b"\0")[2])
+                await self._raw.settle(leases)
+            wire.recv(1 << 16)  # a job came; what came since the take lies in the socket
