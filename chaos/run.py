@@ -24,7 +24,7 @@ from chaos.fleet import Fleet, Member, Site
 from chaos.plan import Plan
 from chaos.report import Report, Run, make_report
 from chaos.settings import POISON
-from chaos.watch import Watch
+from chaos.watch import Pace, Watch
 
 Tell = Callable[[str], None]
 
@@ -64,6 +64,7 @@ class Harness:
         self.hand_restarts = 0
         self.server_kills = 0
         self.now = ""
+        self.pace = Pace()
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def prepare(self, stack: AsyncExitStack) -> None:
@@ -222,6 +223,7 @@ class Harness:
             await strikes.kill(self.recorder.note, member, "hand restart")
 
     def _progress(self, phase: str) -> None:
+        self.pace.look()
         seconds = int(time.monotonic() - self.began)
         count = self.watch.count
         self.tell(
@@ -250,13 +252,17 @@ async def run(plan: Plan, tell: Tell) -> Report:
 
 def _judge(harness: Harness, final: FinalState, drained: bool, late: Sequence[Member]) -> Report:
     history = load(sorted(harness.folder.glob("*.history")))
+    usual, away = Options(), harness.pace.worst
+    options = Options(
+        slack=usual.slack + away, drift=usual.drift + away, takes_anew=harness.plan.storage == "postgres"
+    )  # fmt: skip
     return make_report(
         Run(
             plan=harness.plan,
             folder=harness.folder,
             history=history,
             final=final,
-            verdict=check(history, final, options=Options(takes_anew=harness.plan.storage == "postgres")),
+            verdict=check(history, final, options=options),
             strikes=harness.strikes,
             skipped=harness.skipped,
             members=harness.fleet.members,

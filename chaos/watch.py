@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 import msgspec
@@ -29,6 +30,29 @@ class Count(msgspec.Struct, frozen=True):
 def users(queues: Mapping[str, QueueStats]) -> list[QueueStats]:
     """All but Accoda's own: the recorder's one job always waits for its next round."""
     return [stats for name, stats in queues.items() if not is_system(name)]
+
+
+class Pace:
+    """How far the machine's clock gets away from its monotonic one within a second, at the worst.
+
+    A store goes by the first, a history by the second. A machine that was held up may let its clock run faster by half
+    a percent until it is right again; then jobs start earlier than a history allows, and nobody is to blame.
+    """
+
+    def __init__(self, clock: Callable[[], int] = time.time_ns, steady: Callable[[], int] = time.monotonic_ns) -> None:
+        self._clock = clock
+        self._steady = steady
+        self._seen: deque[tuple[int, int]] = deque()
+        self.worst = 0.0  # seconds
+
+    def look(self) -> None:
+        """Several times a second."""
+        now = self._steady()
+        ahead = self._clock() - now
+        while self._seen and self._seen[0][0] < now - 1_000_000_000:
+            self._seen.popleft()
+        self._seen.append((now, ahead))
+        self.worst = max([self.worst, *(abs(ahead - before) / 1e9 for _, before in self._seen)])
 
 
 class Watch:

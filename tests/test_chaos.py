@@ -15,6 +15,7 @@ from chaos.figures import Spread
 from chaos.plan import Plan
 from chaos.report import Report, show
 from chaos.run import run
+from chaos.watch import Pace
 
 from accoda.testing.servers.process import ServerMissing
 from accoda.testing.servers.pytest import need
@@ -72,6 +73,16 @@ async def test_a_poison_job_runs_as_often_as_it_may_and_its_neighbours_are_done(
     assert found.ok, found
     assert (found.ran, found.neighbours_done, found.processes_killed) == (3, 100, 3)
     assert "sqlite           3 of 3 yes     100" in poison.show([found])
+
+
+def test_a_clock_that_runs_faster_for_a_while_is_noticed() -> None:
+    steady, clock = [0], [0]
+    pace = Pace(lambda: clock[0], lambda: steady[0])
+    for tenths in range(100):
+        steady[0] += 100_000_000
+        clock[0] += 100_500_000 if 30 <= tenths < 60 else 100_000_000  # half a percent, for three seconds
+        pace.look()
+    assert pace.worst == pytest.approx(0.005)
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:
