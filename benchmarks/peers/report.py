@@ -148,7 +148,7 @@ def _late(entry: Entry) -> Cells:
     for measure in ("latency", "delayed"):
         found = entry.of(measure)
         middle, last = entry.late(measure, 0.5), entry.late(measure, 0.99)
-        absent = _cell(found, [], _spread()) if middle is None else ""
+        absent = _cell(found, [], _spread()) if middle is None and not entry.ceiling else ""
         cells += (absent or _ms(middle), _ms(last))
     early = [value for value in entry.of("delayed").late() if value < 0]
     return (*_head(entry), *cells, _ms(min(early)) if early else "")
