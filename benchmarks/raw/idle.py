@@ -10,6 +10,8 @@ import socket
 from collections.abc import Callable
 from typing import Any, Protocol, Self
 
+import asyncpg  # type: ignore[import-untyped]
+
 from accoda.storage.postgres.connector import PromptConnection
 from accoda.storage.postgres.open import SESSION
 from benchmarks.raw.postgres import QUERIES
@@ -59,8 +61,6 @@ class PostgresWay:
 
 
 async def _connect(url: str) -> Any:
-    import asyncpg  # type: ignore[import-untyped]
-
     return await asyncpg.connect(url, server_settings=SESSION, connection_class=PromptConnection)
 
 

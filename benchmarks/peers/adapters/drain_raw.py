@@ -60,9 +60,13 @@ class Producer:
 async def way_of(order: Order) -> Way:
     if order.url.startswith("postgresql:"):
         return await PostgresWay.open(order.url, QUEUE)
+    return RedisWay(port_of(order), QUEUE)
+
+
+def port_of(order: Order) -> int:
     port = urlsplit(order.url).port
     assert port is not None
-    return RedisWay(port, QUEUE)
+    return port
 
 
 async def idle(order: Order, tally: Tally) -> None:
@@ -90,9 +94,7 @@ def redis_of(order: Order) -> Open:
     async def open_raw() -> Raw:
         from benchmarks.raw.redis import RawRedis
 
-        port = urlsplit(order.url).port
-        assert port is not None
-        return RawRedis(port, QUEUE, 1)
+        return RawRedis(port_of(order), QUEUE, 1)
 
     return open_raw
 
