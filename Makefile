@@ -1,32 +1,40 @@
-# `make demo` shows it, `make test` proves it. Both set up what they need first.
+# `make demo` shows it, `make test` proves it; `make help` lists the rest. Each target sets up what it needs first.
 PYTHON ?= python3
 VENV := .venv
+SERVERS ?= servers
 BIN := $(VENV)/bin
 # Tests start hundreds of Python processes: each would compile every module again where Python may keep no bytecode.
 CACHED := env -u PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup servers demo test check fuzz simulate power-cuts chaos chaos-demand deals bench bench-check bench-peers bench-contract bench-demand bench-http bench-why bench-dashboard bench-scale screenshots chaos-schedules contract-http fire-peers clean
+.DEFAULT_GOAL := help
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $@
 
+help:  ## this list
+	@sed -n 's/^\([a-z][a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | sort | \
+		awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
+
 setup: $(VENV)/.ready  ## a virtual environment with everything in it
 
 demo: setup  ## jobs flow through one SQLite file; ends by itself without a terminal
-	@$(BIN)/python -m accoda.demo
+	@$(BIN)/python -m examples.demo
 
 servers:  ## the servers that tests start privately, installed where that is possible
 	@tools/install-servers.sh
 
-test: setup servers  ## every test
+test: setup $(SERVERS)  ## every test
 	@# One process compiles the tests while another checks the types: else each process of the next step would do it.
 	@$(CACHED) $(BIN)/python -m pytest --collect-only -qq >/dev/null 2>&1 & \
 		$(MAKE) --no-print-directory check; checked=$$?; wait; exit $$checked
-	@# Four processes: many tests wait. In the order of tests/conftest.py. One that fails is run once more and named at
-	@# the end: on a busy machine a server, a browser or a lease of a second may be late.
-	$(CACHED) $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder --reruns 1 -r fEsR
+	@# Four processes: many tests wait for a server or a lease.
+	$(CACHED) $(BIN)/python -m pytest -n 4 --dist worksteal -r fEs
+
+coverage: setup servers  ## every test, with the lines that they reach; fails below the floor in pyproject.toml
+	$(CACHED) $(BIN)/python -m pytest -n 4 --dist worksteal -r fEs --cov --cov-report=term:skip-covered
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
@@ -34,7 +42,7 @@ check: setup  ## types and style
 	$(BIN)/mypy
 
 fuzz: setup  ## a million hostile inputs for every decoder (about 2 minutes)
-	$(BIN)/python -m accoda.testing.fuzz --decodes 1000000
+	$(BIN)/python -m proof.fuzz --decodes 1000000
 
 bench: setup servers  ## rates beside the bare engines, into benchmarks/results/ (about 20 minutes)
 	$(BIN)/python -m benchmarks
@@ -45,7 +53,7 @@ bench-check: setup servers  ## has it become slower than the committed figures s
 	$(BIN)/python -m benchmarks.check $(if $(SAVE),--save)
 
 power-cuts: setup  ## cut the power of SQLite stores, CUTS=2000 times in each mode (about a minute)
-	$(BIN)/python -m accoda.testing.powercut --cuts $(or $(CUTS),2000)
+	$(BIN)/python -m proof.powercut --cuts $(or $(CUTS),2000)
 
 bench-peers: setup servers  ## beside other queues, each in an environment of its own (about 45 minutes): ARGS="--quick"
 	$(BIN)/python -m benchmarks.peers $(ARGS)
@@ -72,7 +80,7 @@ bench-why: setup  ## how good the estimates of `why` are, in mixed queues with r
 	$(BIN)/python -m benchmarks.why
 
 chaos-schedules: setup servers  ## TICKS=200 of a one-second schedule, its schedulers killed again and again, STORAGE=sqlite
-	$(BIN)/python -m chaos.schedules --ticks $(or $(TICKS),200) --every 1 \
+	$(BIN)/python -m proof.chaos.schedules --ticks $(or $(TICKS),200) --every 1 \
 		--storage $(if $(filter command environment,$(origin STORAGE)),$(STORAGE),sqlite)
 
 contract-http: setup  ## schemathesis over every operation of the HTTP API, in memory and on SQLite (about 10 minutes)
@@ -86,15 +94,15 @@ STORAGE ?= redis
 MINUTES ?= 5
 
 chaos-demand: setup servers  ## a crowd before one key, its worker killed KILLS=20 times, on every storage (about 10 minutes)
-	$(BIN)/python -m chaos.demand --kills $(or $(KILLS),20)
+	$(BIN)/python -m proof.chaos.demand --kills $(or $(KILLS),20)
 
 deals: setup  ## the simulated day and hour of the deals example, into examples/deals/results/ (about a minute)
 	$(BIN)/python -m examples.deals.day
 	$(BIN)/python -m examples.deals.hour
 
-chaos: setup servers  ## real processes under fire, then a verdict: STORAGE=redis MINUTES=5, and SEED, FAULTS, BESIDE
-	$(BIN)/python -m chaos --storage $(STORAGE) --minutes $(MINUTES) \
-		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS)) $(if $(BESIDE),--beside $(BESIDE))
+chaos: setup servers  ## real processes under fire, then a verdict: STORAGE=redis MINUTES=5, and SEED and FAULTS
+	$(BIN)/python -m proof.chaos --storage $(STORAGE) --minutes $(MINUTES) \
+		$(if $(SEED),--seed $(SEED)) $(if $(FAULTS),--faults $(FAULTS))
 
 OPERATIONS ?= 1000000
 SEEDS ?= 0-
@@ -102,8 +110,8 @@ SEEDS ?= 0-
 LONG := $(filter command environment,$(origin MINUTES))
 
 simulate: setup  ## all on a virtual clock, faults from seeds: OPERATIONS=1000000 or MINUTES=60, and SEEDS=0-99
-	$(BIN)/python -m accoda.testing.simulation --seeds $(SEEDS) \
+	$(BIN)/python -m proof.simulation --seeds $(SEEDS) \
 		$(if $(LONG),--minutes $(MINUTES),--operations $(OPERATIONS))
 
-clean:
+clean:  ## remove the environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

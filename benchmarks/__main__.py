@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import sys
 
+from proof.servers.process import ServerMissing
+
 from accoda import open_storage
-from accoda.testing.servers.process import ServerMissing
 from benchmarks.engines import ENGINES, Engine
 from benchmarks.measure import BATCHES, Effort, Rate, processors, producers, rates
 from benchmarks.report import HEADINGS, rows, save, table

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from proof.servers.postgres import PostgresServer
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
+
 from accoda import open_storage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 from benchmarks.measure import Side
 from benchmarks.raw.local import RawHeap, RawSqlite
 from benchmarks.raw.postgres import RawPostgres

@@ -90,7 +90,7 @@ async def main() -> None:
         guard._admit(scope, headers)
         steps: dict[str, Callable[[], Any]] = {
             "path, method, Host, Origin": lambda: guard._admit(scope, {}),
-            "token and rate": lambda: guard._who(scope, headers, time.monotonic()),
+            "token and rate": lambda: guard._identify(scope, headers, time.monotonic()),
             "kind, length and reading of the body": lambda: _read(guard, scope, headers),
             "headers of the answer": lambda: with_defaults(ANSWER),
         }
@@ -98,7 +98,7 @@ async def main() -> None:
             print(f"{name:40} {await cost(step):6.1f} µs")
         bare, guarded = await cost(lambda: inner(scope, receive, send)), await cost(lambda: guard(scope, receive, send))
         print(f"{'all of it, with the calls between':40} {guarded - bare:6.1f} µs")
-        await guard.book.close()
+        await guard.tokens.close()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,8 @@ import tempfile
 import time
 
 from accoda import App, Done, ManualClock, NewJob
-from accoda.history import read_history
-from accoda.history.recorder import see_to
-from accoda.runtime.measuring import recorder
+from accoda.operations.history.reading import read_history
+from accoda.operations.history.recorder import ensure_job, recorder
 from accoda.storage.protocol import Store
 
 WARM = 10
@@ -33,8 +32,8 @@ async def measure(url: str, queues: int, active: int, rounds: int) -> None:
     async with App(url, clock=clock) as app:
         store = await app.connections.get()
         await work(store, queues)
-        await see_to(store)
-        duty, took, looks = recorder(app), [], []
+        await ensure_job(store)
+        job, took, looks = recorder(app), [], []
         busy = 0.0
         for number in range(rounds + WARM):
             clock.advance(15)
@@ -43,7 +42,7 @@ async def measure(url: str, queues: int, active: int, rounds: int) -> None:
             await store.stats()
             looks.append((time.perf_counter() - began) * 1000)
             began, before = time.perf_counter(), time.process_time()
-            assert await duty.run_once(store) == 1
+            assert await job.run_once(store) == 1
             took.append((time.perf_counter() - began) * 1000)
             busy += time.process_time() - before if number >= WARM else 0.0
         took = took[WARM:]

@@ -17,10 +17,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.process import ServerMissing
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
+from proof.servers.postgres import PostgresServer
+from proof.servers.process import ServerMissing
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
 
 QUEUES = 50
 APP = f"""

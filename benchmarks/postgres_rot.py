@@ -15,11 +15,11 @@ import time
 from typing import Any
 
 import asyncpg  # type: ignore[import-untyped]
+from proof.servers.postgres import PostgresServer
 
 from accoda.model import Done, NewJob
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
-from accoda.testing.servers.postgres import PostgresServer
 from benchmarks.report import RESULTS, table
 
 WAITING = 50_000

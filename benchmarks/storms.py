@@ -13,8 +13,9 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+from proof.servers.process import ServerMissing
+
 from accoda import Done, Job, NewJob, Retry, Store, open_storage
-from accoda.testing.servers.process import ServerMissing
 from benchmarks.engines import ENGINES, Engine
 from benchmarks.raw.shape import PAYLOAD
 from benchmarks.report import table

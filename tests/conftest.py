@@ -10,53 +10,10 @@ from typing import Any
 import pytest
 
 LOGGER = logging.getLogger("accoda")
+ROOT = str(Path(__file__).parents[1])
 
-
-LONGEST = (
-    "dashboard/browser/test_sqlite.py",
-    "storage/test_mutants.py",
-    "faults/test_network.py",
-    "dashboard/browser/test_redis.py",
-    "testing/test_simulation.py",
-    "runtime/test_fire.py",
-    "storage/test_postgres.py",
-    "faults/test_failover.py",
-    "storage/test_redis_cluster.py",
-    "storage/test_lua_mutants.py",
-    "test_chaos.py",
-    "storage/test_redis_faults.py",
-    "demand/test_crowd.py",
-    "benchmarks/test_scale.py",
-    "http/test_contract.py",
-    "storage/test_sqlite_processes.py",
-    "storage/test_sqlite_conformance.py",
-    "test_demo.py",
-    "storage/test_redis.py",
-    "http/test_secrets.py",
-    "storage/test_tarantool.py",
-    "runtime/test_every_storage.py",
-    "http/test_worker_js.py",
-    "schedules/test_every_storage.py",
-    "storage/test_redis_sentinel.py",
-    "storage/test_clocks.py",
-    "demand/test_kills.py",
-    "faults/test_disk.py",
-    "test_deals_day.py",
-    "benchmarks/test_peers_run.py",
-    "storage/test_sqlite_power_cuts.py",
-    "runtime/test_keeper.py",
-    "schedules/test_kills.py",
-    "test_readme.py",
-    "benchmarks/test_check.py",
-)
-"""Files that take longest, before all others: else one process has half a minute's work left at the end, and the others
-have none. Those that compute and those that mostly wait take turns, so that neither is done by all at once: leases of a
-second are late where every process computes, and the processors have nothing to do where every process waits."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+# `proof`, `examples` and `benchmarks` stand beside the package: the processes that tests start must find them too.
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [ROOT, os.environ.get("PYTHONPATH")]))
 
 
 def pytest_collection_finish() -> None:

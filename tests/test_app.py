@@ -15,6 +15,7 @@ from accoda import (
     App,
     Batch,
     BuryJob,
+    ById,
     Enqueued,
     InvalidInput,
     JobFailed,
@@ -22,6 +23,7 @@ from accoda import (
     Priority,
     ResultTimeout,
     RetryLater,
+    Revive,
     StorageError,
 )
 from accoda.clock import ManualClock
@@ -97,7 +99,7 @@ async def test_enqueue_says_all_that_a_job_can_be(app: App) -> None:
     again = await app.enqueue("emails", Email("b"), key="b")
     assert made.what == "created"
     assert again == Enqueued(later.id, "kept")
-    first, second = await app.storage.find(made.id), await app.storage.find(later.id)
+    first, second = (await app.storage.look(ById(made.id))).job, (await app.storage.look(ById(later.id))).job
     assert first is not None
     assert second is not None
     assert (first.rank, first.cost, first.state) == (1.0, 3, "delayed")
@@ -128,7 +130,7 @@ async def test_an_aging_queue_ranks_by_time_and_level(app: App) -> None:
     @app.handler("old", policy="aging")
     async def old(n: int) -> None: ...
 
-    job = await app.storage.find((await old.enqueue(1, priority=Priority.LOW)).id)
+    job = (await app.storage.look(ById((await old.enqueue(1, priority=Priority.LOW)).id))).job
     assert job is not None
     assert job.rank == pytest.approx(job.created_at + 3_000_000, abs=2_000)
 
@@ -333,7 +335,7 @@ async def test_a_revived_job_has_all_its_attempts_again(app: App) -> None:
         made = await send.enqueue(Email("a"))
         await app.run_until_idle()
         assert len(trial.runs()) == 2
-        await app.storage.revive([made.id])
+        await app.storage.change([Revive(made.id)])
         await app.run_until_idle()
         assert [run.attempts for run in trial.runs()] == [0, 1, 2, 3]
 
@@ -471,7 +473,7 @@ def test_the_sync_face_survives_a_fork(tmp_path: Path) -> None:
     app.sync.close()
 
 
-async def test_a_caller_who_is_cancelled_does_not_cancel_the_others(tmp_path: Path) -> None:
+async def test_a_caller_that_is_cancelled_does_not_cancel_the_others(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
     first = asyncio.create_task(app.enqueue("emails", 1))
     second = asyncio.create_task(app.enqueue("emails", 2))
@@ -493,7 +495,7 @@ async def test_a_store_that_cannot_be_opened_is_tried_again(tmp_path: Path) -> N
 
 async def test_the_storage_connects_on_first_use_and_has_only_its_verbs(app: App) -> None:
     assert (await app.storage.stats()).queues == {}
-    with pytest.raises(AttributeError, match="no 'frobnicate'"):
+    with pytest.raises(AttributeError, match="no attribute 'frobnicate'"):
         app.storage.frobnicate  # type: ignore[attr-defined]  # noqa: B018
 
 
@@ -517,7 +519,7 @@ async def test_jobs_enqueued_together_are_like_jobs_enqueued_one_by_one(
     apart = [await app.enqueue("reports", payload, **said) for payload in payloads]
     async with app.storage as store:
         for one, other in zip(together, apart, strict=True):
-            first, second = await store.find(one.id), await store.find(other.id)
+            first, second = (await store.look(ById(one.id))).job, (await store.look(ById(other.id))).job
             assert first is not None and second is not None
             assert msgspec.structs.replace(first, id=second.id) == second
 

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from examples.deals import automations, catalogue, picture, tokens
+from examples.deals import automations, catalogue, chart, tokens
 from examples.deals.api import DealsApi, Faults, Terms
 from examples.deals.automations import Automation, Filters, due_of, matches, population, runs
 from examples.deals.catalogue import CATEGORIES, Deal, deals_of
@@ -35,7 +35,7 @@ async def ask(url: str, request: bytes) -> bytes:
     return answer
 
 
-@pytest.mark.parametrize("module", [automations, catalogue, picture, tokens])
+@pytest.mark.parametrize("module", [automations, catalogue, chart, tokens])
 def test_the_examples_in_the_docstrings_hold(module: ModuleType) -> None:
     assert doctest.testmod(module).failed == 0
 

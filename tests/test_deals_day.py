@@ -12,14 +12,14 @@ from examples.deals.api import Counts
 from examples.deals.app import Plan
 from examples.deals.automations import TIERS, population, runs
 from examples.deals.report import Row, row_of, save, text, waits_of
-from examples.deals.stage import HOUR, MIDNIGHT, Outcome, Stretch, Wanted, play
+from examples.deals.simulation import HOUR, MIDNIGHT, Outcome, Period, Wanted, simulate
 
 EVENING = 17.0
 """The hour from which on most automations run."""
 
 
 def evening(plan: Plan) -> Outcome:
-    return play(Stretch(plan, day.TERMS, population(day.AUTOMATIONS), hours=2, begins=EVENING))
+    return simulate(Period(plan, day.TERMS, population(day.AUTOMATIONS), hours=2, begins=EVENING))
 
 
 @pytest.fixture(scope="module")
@@ -59,12 +59,12 @@ def test_the_same_seed_gives_the_same_run(outcomes: dict[str, Outcome]) -> None:
     assert evening(day.VARIANTS["everything"]) == outcomes["everything"]
 
 
-def test_nobody_waits_without_need_and_all_in_time_is_all() -> None:
+def test_waits_and_the_share_on_time_are_computed_up_to_the_end() -> None:
     ends = MIDNIGHT + HOUR
     served = [Wanted("pro", MIDNIGHT, MIDNIGHT + 300_000, "cached", MIDNIGHT + minute * 60_000) for minute in range(20)]
     waits = waits_of(served, ends)
     assert (waits.median, waits.p95, waits.worst, waits.on_time) == (9.5, 19.0, 19.0, 0.3)
-    late = Wanted("pro", ends - 60_000, ends + 240_000)  # not due before the end: nobody knows yet
+    late = Wanted("pro", ends - 60_000, ends + 240_000)  # not due before the end: undecided
     assert waits_of([late], ends).on_time == 1.0
     assert waits_of([late], ends).worst == 1.0
     assert waits_of([], ends).requests == 0

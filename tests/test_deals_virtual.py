@@ -1,4 +1,4 @@
-"""The deals example's virtual time: jumps where nobody has anything to do, and never while a call is on its way."""
+"""The deals example's virtual time: it jumps when there is nothing to do, and never while a call is on its way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo, step by step on a clock that stands still, drawn to a fixed console, and once as a whole."""
+"""The demo: step by step on a manual clock, drawn to a fixed console, and as a whole."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from typing import Any
 
 import msgspec
 import pytest
+from examples.demo.__main__ import seconds_to_run
+from examples.demo.event_log import Event, EventLog
+from examples.demo.failures import MAX_DEAD, Crasher, Reviver
+from examples.demo.jobs import FULL, QUEUE, Producer, Work, new_job, read_work
+from examples.demo.snapshot import Sampler, Snapshot
+from examples.demo.summary import summary
+from examples.demo.totals import Totals, read_totals
+from examples.demo.view import board, outcome_text, progress_line, sparkline
+from examples.demo.work import BATCH, Worker, decide
 from rich.console import Console, RenderableType
 
 from accoda import Bury, InvalidInput, ManualClock, NewJob, Priority, QueueStats, Retry, Store, open_storage
-from accoda.demo.__main__ import seconds_to_run
-from accoda.demo.account import Account, take_account
-from accoda.demo.jobs import FULL, QUEUE, Producer, Work, new_job, read_work
-from accoda.demo.journal import Event, Journal
-from accoda.demo.snapshot import Camera, Snapshot
-from accoda.demo.summary import summary
-from accoda.demo.trouble import MAX_DEAD, Caretaker, Crasher
-from accoda.demo.view import board, outcome_text, progress_line, sparkline
-from accoda.demo.work import BATCH, Worker, decide
 
 
 @pytest.fixture
@@ -37,8 +37,8 @@ def clock() -> ManualClock:
 
 
 @pytest.fixture
-def journal() -> Journal:
-    return Journal()
+def log() -> EventLog:
+    return EventLog()
 
 
 @pytest.fixture
@@ -48,17 +48,17 @@ async def storage(clock: ManualClock) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def worker(storage: Store, clock: ManualClock, journal: Journal) -> Worker:
+def worker(storage: Store, clock: ManualClock, log: EventLog) -> Worker:
     async def pause(seconds: float) -> None:
         clock.advance(seconds)
 
-    return Worker("ada", storage, clock, journal, pause)
+    return Worker("ada", storage, clock, log, pause)
 
 
-async def put(storage: Store, journal: Journal, fails: int = 0, priority: Priority = Priority.NORMAL) -> int:
+async def put(storage: Store, log: EventLog, fails: int = 0, priority: Priority = Priority.NORMAL) -> int:
     data = msgspec.msgpack.encode(Work("invoice", fails))
     (answer,) = await storage.enqueue([NewJob(QUEUE, data, rank=float(priority))])
-    journal.enqueued += 1
+    log.enqueued += 1
     return answer.id
 
 
@@ -78,41 +78,39 @@ def drawn(picture: RenderableType, width: int = 80) -> str:
 
 
 async def test_the_producer_enqueues_every_priority_and_some_delayed(
-    storage: Store, clock: ManualClock, journal: Journal
+    storage: Store, clock: ManualClock, log: EventLog
 ) -> None:
-    producer = Producer(storage, clock, journal)
+    producer = Producer(storage, clock, log)
     created = [await producer.run_once() for _ in range(40)]
     stats = await counts(storage)
-    assert journal.enqueued == sum(created) == stats.total > 0
+    assert log.enqueued == sum(created) == stats.total > 0
     assert stats.delayed > 0
     ready = await storage.browse(QUEUE, "ready", limit=1000)
     assert {int(info.rank) for info in ready} == set(Priority)
 
 
-async def test_the_producer_holds_back_when_the_queue_is_full(
-    storage: Store, clock: ManualClock, journal: Journal
-) -> None:
+async def test_the_producer_pauses_while_the_queue_is_full(storage: Store, clock: ManualClock, log: EventLog) -> None:
     for _ in range(FULL):
-        await put(storage, journal)
-    producer = Producer(storage, clock, journal)
+        await put(storage, log)
+    producer = Producer(storage, clock, log)
     assert sum([await producer.run_once() for _ in range(20)]) == 0
 
 
-async def test_a_worker_takes_the_most_urgent_job_first(storage: Store, worker: Worker, journal: Journal) -> None:
+async def test_a_worker_takes_the_most_urgent_job_first(storage: Store, worker: Worker, log: EventLog) -> None:
     for priority in reversed(Priority):
-        await put(storage, journal, priority=priority)
+        await put(storage, log, priority=priority)
     while await worker.run_once():
         pass
-    assert [event.priority for event in journal.last] == list(Priority)
-    assert (await counts(storage)).done == journal.counts["done"] == 4
-    waits = journal.mean_waits()
+    assert [event.priority for event in log.last] == list(Priority)
+    assert (await counts(storage)).done == log.counts["done"] == 4
+    waits = log.mean_waits()
     assert waits[Priority.CRITICAL] == 0.0 < waits[Priority.LOW]
 
 
 async def test_a_failing_job_is_retried_with_a_growing_delay(
-    storage: Store, clock: ManualClock, worker: Worker, journal: Journal
+    storage: Store, clock: ManualClock, worker: Worker, log: EventLog
 ) -> None:
-    await put(storage, journal, fails=2)
+    await put(storage, log, fails=2)
     delays = []
     for _ in range(3):
         (job,) = await storage.take(QUEUE, 1)
@@ -125,40 +123,40 @@ async def test_a_failing_job_is_retried_with_a_growing_delay(
 
 
 async def test_a_hopeless_job_is_buried_then_revived_and_done(
-    storage: Store, clock: ManualClock, worker: Worker, journal: Journal
+    storage: Store, clock: ManualClock, worker: Worker, log: EventLog
 ) -> None:
-    await put(storage, journal, fails=4)
+    await put(storage, log, fails=4)
     for _ in range(4):
         assert await worker.run_once() == 1
         clock.advance(10)
-    assert (await counts(storage)).dead == journal.counts["buried"] == 1
-    await Caretaker(storage, journal).run_once()
+    assert (await counts(storage)).dead == log.counts["buried"] == 1
+    await Reviver(storage, log).run_once()
     assert await worker.run_once() == 1
-    assert journal.last[-1].what == "done"
-    assert [event.what for event in journal.notable] == ["buried", "revived"]
-    assert (await take_account(storage, journal)).problems() == []
+    assert log.last[-1].what == "done"
+    assert [event.what for event in log.notable] == ["buried", "revived"]
+    assert (await read_totals(storage, log)).problems() == []
 
 
 @pytest.mark.parametrize(("dead", "removed"), [(1, 0), (MAX_DEAD - 2, 0), (MAX_DEAD + 1, 0), (MAX_DEAD + 5, 4)])
 async def test_dead_jobs_are_removed_only_when_there_are_too_many(
-    dead: int, removed: int, storage: Store, journal: Journal
+    dead: int, removed: int, storage: Store, log: EventLog
 ) -> None:
     for _ in range(dead):
-        await put(storage, journal)
+        await put(storage, log)
     for job in await storage.take(QUEUE, dead):
         await storage.settle([Bury(job.lease, "no hope")])
-        journal.counts["buried"] += 1
-    await Caretaker(storage, journal).run_once()
+        log.counts["buried"] += 1
+    await Reviver(storage, log).run_once()
     assert (await counts(storage)).dead == dead - 1 - removed
-    assert (journal.counts["revived"], journal.counts["removed"]) == (1, removed)
-    assert (await take_account(storage, journal)).problems() == []
+    assert (log.counts["revived"], log.counts["removed"]) == (1, removed)
+    assert (await read_totals(storage, log)).problems() == []
 
 
 async def test_a_crashed_workers_job_comes_back_and_its_late_report_is_refused(
-    storage: Store, clock: ManualClock, worker: Worker, journal: Journal
+    storage: Store, clock: ManualClock, worker: Worker, log: EventLog
 ) -> None:
-    id = await put(storage, journal)
-    crasher = Crasher("carl", storage, clock, journal)
+    id = await put(storage, log)
+    crasher = Crasher("carl", storage, clock, log)
     await crasher.crash()
     await crasher.report_late()
     assert (await counts(storage)).taken == crasher.pending == 1
@@ -168,40 +166,40 @@ async def test_a_crashed_workers_job_comes_back_and_its_late_report_is_refused(
     await crasher.report_late()
 
     assert crasher.pending == 0
-    assert [(event.what, event.id) for event in journal.notable] == [("crashed", id), ("refused", id)]
-    assert outcome_text(journal.notable[-1]) == "refused: lost"
-    assert (journal.last[-1].what, journal.last[-1].attempts) == ("done", 1)
+    assert [(event.what, event.id) for event in log.notable] == [("crashed", id), ("refused", id)]
+    assert outcome_text(log.notable[-1]) == "refused: lost"
+    assert (log.last[-1].what, log.last[-1].attempts) == ("done", 1)
     stats = await counts(storage)
     assert (stats.expired, stats.done) == (1, 1)
-    assert (await take_account(storage, journal)).problems() == []
+    assert (await read_totals(storage, log)).problems() == []
 
 
-async def test_a_worker_that_was_too_slow_is_told_so(storage: Store, clock: ManualClock, journal: Journal) -> None:
+async def test_a_worker_that_was_too_slow_is_refused(storage: Store, clock: ManualClock, log: EventLog) -> None:
     async def stall(seconds: float) -> None:
         clock.advance(60)
 
-    await put(storage, journal)
-    await Worker("ada", storage, clock, journal, stall).run_once()
-    assert [event.what for event in journal.notable] == ["refused"]
-    assert (await take_account(storage, journal)).problems() == []
+    await put(storage, log)
+    await Worker("ada", storage, clock, log, stall).run_once()
+    assert [event.what for event in log.notable] == ["refused"]
+    assert (await read_totals(storage, log)).problems() == []
 
 
 async def test_a_snapshot_counts_ready_jobs_by_priority_and_jobs_done_each_second(
-    storage: Store, clock: ManualClock, worker: Worker, journal: Journal
+    storage: Store, clock: ManualClock, worker: Worker, log: EventLog
 ) -> None:
-    camera = Camera(storage, clock, journal)
-    assert (await camera.run_once()).stats == QueueStats()
+    sampler = Sampler(storage, clock, log)
+    assert (await sampler.run_once()).stats == QueueStats()
     for priority in (*[Priority.LOW] * 3, *[Priority.HIGH] * BATCH):
-        await put(storage, journal, priority=priority)
+        await put(storage, log, priority=priority)
     await worker.run_once()
     clock.advance(1.6)
-    snapshot = await camera.run_once("draining")
+    snapshot = await sampler.run_once("draining")
     assert snapshot.ready == {Priority.CRITICAL: 0, Priority.HIGH: 0, Priority.NORMAL: 0, Priority.LOW: 3}
     assert (snapshot.rates, snapshot.depths) == ((BATCH / 2,), (3,))
     assert (snapshot.elapsed, snapshot.phase, snapshot.enqueued) == (2.0, "draining", 3 + BATCH)
 
 
-def test_the_first_jobs_show_every_fate() -> None:
+def test_the_first_jobs_show_every_case() -> None:
     jobs = [new_job(number, Random(number), 0) for number in range(40)]
     assert {read_work(job.data).fails for job in jobs} == {0, 1, 2, 4}
     assert any(job.delay for job in jobs)
@@ -258,7 +256,7 @@ def test_the_board_shows_the_last_jobs_newest_first() -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 10), (20, 5), (200, 60)])
-def test_the_board_bears_any_size(width: int, height: int) -> None:
+def test_the_board_fits_any_size(width: int, height: int) -> None:
     assert max(len(line) for line in drawn(board(snapshot(), width, height), width).splitlines()) <= width
 
 
@@ -282,8 +280,8 @@ def test_a_progress_line_fits_eighty_columns() -> None:
 # The sum
 
 
-def account(**changes: object) -> Account:
-    base = Account(
+def totals(**changes: object) -> Totals:
+    base = Totals(
         stats=QueueStats(total=10, ready=2, delayed=4, taken=1, dead=3, done=89, retried=9, buried=5, expired=2),
         enqueued=100,
         done=89,
@@ -298,7 +296,7 @@ def account(**changes: object) -> Account:
 
 
 def test_the_summary_states_the_conservation() -> None:
-    text = drawn(summary(account(), 20.3, where="SQLite"))
+    text = drawn(summary(totals(), 20.3, where="SQLite"))
     assert "100 enqueued = 89 done + 3 dead + 2 ready + 4 delayed + 1 taken + 1 removed" in text
     assert "It adds up" in text
     assert "DOES NOT" not in text
@@ -313,19 +311,19 @@ def test_the_summary_states_the_conservation() -> None:
         ({"buried": 6}, "4 jobs should be dead, but the storage counted 3"),
     ],
 )
-def test_the_summary_says_plainly_what_does_not_add_up(changes: dict[str, object], problem: str) -> None:
-    wrong = account(**changes)
+def test_the_summary_says_what_does_not_add_up(changes: dict[str, object], problem: str) -> None:
+    wrong = totals(**changes)
     assert wrong.problems() == [problem]
     text = drawn(summary(wrong, 20.3, where="SQLite"))
     assert f"IT DOES NOT ADD UP: {problem}" in text
     assert "It adds up" not in text
 
 
-def test_what_people_changed_themselves_is_no_loss() -> None:
-    text = drawn(summary(account(enqueued=101), 20.3, where="SQLite", changes=2))
+def test_changes_by_people_are_no_loss() -> None:
+    text = drawn(summary(totals(enqueued=101), 20.3, where="SQLite", changes=2))
     assert "You changed something 2 times yourself" in text
     assert "ADD UP" not in text
-    assert "It adds up" in drawn(summary(account(), 20.3, where="SQLite", changes=2))
+    assert "It adds up" in drawn(summary(totals(), 20.3, where="SQLite", changes=2))
 
 
 # The whole
@@ -337,7 +335,7 @@ def test_a_bad_length_is_refused(text: str) -> None:
         seconds_to_run({"DEMO_SECONDS": text}, terminal=True)
 
 
-def test_a_terminal_has_all_the_time() -> None:
+def test_on_a_terminal_it_runs_until_interrupted() -> None:
     assert seconds_to_run({}, terminal=True) is None
     assert seconds_to_run({"DEMO_SECONDS": " "}, terminal=False) == 20.0
     assert seconds_to_run({"DEMO_SECONDS": "1.5"}, terminal=True) == 1.5
@@ -346,7 +344,7 @@ def test_a_terminal_has_all_the_time() -> None:
 def command(tmp_path: Path, seconds: str) -> tuple[list[str], dict[str, str]]:
     chosen = {"DEMO_SECONDS": seconds, "TMPDIR": str(tmp_path), "COLUMNS": "100", "LINES": "24", "TERM": "xterm"}
     environment = os.environ | chosen
-    return [sys.executable, "-m", "accoda.demo"], environment
+    return [sys.executable, "-m", "examples.demo"], environment
 
 
 def check_the_end(code: int, output: str, errors: str, tmp_path: Path) -> None:
@@ -440,7 +438,7 @@ def read_terminal(terminal: int, until: bytes | None) -> bytes:
     while until is None or until not in output:
         try:
             part = os.read(terminal, 65_536)
-        except OSError:  # how Linux reports that nobody has the other side open any more
+        except OSError:  # how Linux reports that the other side is closed
             part = b""
         if not part:
             return output
@@ -453,5 +451,5 @@ def test_a_bad_length_ends_with_one_clear_line(tmp_path: Path) -> None:
     end = subprocess.run(arguments, env=environment, capture_output=True, text=True, timeout=60)
     assert (end.returncode, end.stdout) == (2, "")
     assert end.stderr == (
-        "accoda.demo: DEMO_SECONDS: must be a number of seconds above 0 and up to 86400, not 'soon'\n"
+        "examples.demo: DEMO_SECONDS: must be a number of seconds above 0 and up to 86400, not 'soon'\n"
     )

@@ -55,7 +55,7 @@ def test_every_option_of_a_demand_is_in_its_page() -> None:
 
 def test_every_option_is_in_the_page() -> None:
     from accoda.enqueue import EnqueueOptions
-    from accoda.runtime.handler import HandlerOptions
+    from accoda.handler_options import HandlerOptions
 
     text = (DOCS / "handlers.md").read_text()
     for name in (*EnqueueOptions.__annotations__, *HandlerOptions.__annotations__):

@@ -1,4 +1,4 @@
-"""What travels with a payload: stored in front of it, and seen by nobody who does not look for it."""
+"""What travels with a payload: stored in front of it, and unseen unless it is asked for."""
 
 import msgspec
 import pytest
@@ -6,12 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accoda import App, InvalidInput
-from accoda.envelope import HIDDEN, NOTHING, Extras, Hook, hidden, payload_of, unwrap, wrap
+from accoda.envelope import HIDDEN, NOTHING, Hook, JobMetadata, hidden, payload_of, unwrap, wrap
 from accoda.payload import Codec, UnreadablePayload, decode
 
 texts = st.text(max_size=20)
 extras = st.builds(
-    Extras,
+    JobMetadata,
     name=st.none() | texts,
     max_attempts=st.none() | st.integers(1, 100),
     hook=st.none() | st.builds(Hook, texts),
@@ -28,7 +28,7 @@ def test_what_was_put_in_comes_out(payload, told):
 
 def test_a_job_with_nothing_to_say_is_its_payload_and_nothing_else():
     assert wrap(b"payload", NOTHING) == b"payload"
-    assert wrap(b"payload", Extras(name=None)) is not None
+    assert wrap(b"payload", JobMetadata(name=None)) is not None
     assert unwrap(b"payload") == (NOTHING, b"payload")
 
 
@@ -39,14 +39,14 @@ def test_no_bytes_whatever_make_it_raise(data):
 
 
 def test_a_damaged_envelope_is_an_unreadable_payload():
-    damaged = bytearray(wrap(msgspec.msgpack.encode({"a": 1}), Extras(name="Report")))
+    damaged = bytearray(wrap(msgspec.msgpack.encode({"a": 1}), JobMetadata(name="Report")))
     damaged[6] ^= 0xFF
     with pytest.raises(UnreadablePayload):
         Codec(dict[str, int]).decode(bytes(damaged))
 
 
 def test_codecs_see_the_payload_alone():
-    data = wrap(msgspec.msgpack.encode({"a": 1}), Extras(name="Report"))
+    data = wrap(msgspec.msgpack.encode({"a": 1}), JobMetadata(name="Report"))
     assert Codec(dict[str, int]).decode(data) == {"a": 1}
     assert decode(data) == {"a": 1}
 
@@ -70,7 +70,7 @@ async def test_a_job_is_enqueued_with_a_name_a_limit_and_secrets():
     await pay.enqueue({"card": "4111"}, name="Order 17", max_attempts=3)
     job = (await app.storage.browse("pay", "ready"))[0]
     assert unwrap(job.data) == (
-        Extras(name="Order 17", max_attempts=3, secret=("card",)),
+        JobMetadata(name="Order 17", max_attempts=3, secret=("card",)),
         msgspec.msgpack.encode({"card": "4111"}),
     )
     await app.close()
@@ -104,7 +104,7 @@ async def test_a_jobs_own_limit_of_attempts_wins_over_its_queues():
     await fragile.enqueue("thrice", max_attempts=3, name="Three tries")
     await app.run_until_idle()
     assert sorted(runs) == [("once", None), *[("thrice", "Three tries")] * 3]
-    dead = await app.storage.browse("fragile", "dead")
+    dead = await app.storage.browse("fragile", "dead", order="id")
     reasons = ["failed: ValueError: no", "failed 3 times, the last time with ValueError: no"]
     assert [job.reason for job in dead] == reasons
     await app.close()

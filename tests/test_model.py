@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import accoda
-from accoda import InvalidInput, NewJob, Rank, Retry
+from accoda import InvalidInput, NewJob, Rerank, Retry
 from accoda.model import Lease, clean
 
 
@@ -76,7 +76,7 @@ def test_a_retry_is_either_after_a_delay_or_at_a_moment() -> None:
     with pytest.raises(InvalidInput, match="at: must be integer milliseconds"):
         Retry(lease, at=1.5)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="rank"):
-        Rank("q", 1, float("nan"))
+        Rerank(1, float("nan"))
 
 
 def test_a_long_value_is_cut_in_the_message() -> None:

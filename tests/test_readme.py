@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from accoda import App, Done, NewJob, open_storage
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+
+from accoda import App, ById, Done, NewJob, open_storage
 
 ROOT = Path(__file__).parent.parent
 BLOCKS = re.findall(r"```(\w*)\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
@@ -93,17 +94,19 @@ def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
         body = "\n".join("    " + line for line in PYTHON[5].splitlines())
-        scope = {"store": store, "NewJob": NewJob, "Done": Done}
+        scope = {"store": store, "NewJob": NewJob, "Done": Done, "ById": ById}
         exec(f"async def example():\n{body}\n    return names", scope)
-        assert await scope["example"]() == [b"anna", b"ben"]
+        assert await scope["example"]() == (b"anna", b"ben")
         assert (await store.stats()).queues["deals.deliver"].ready == 2
 
 
 def test_every_link_of_the_pages_leads_somewhere() -> None:
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")]
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
     for page in pages:
         for target in re.findall(r"\]\(([^)#:]+?)\)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
         if page.name == "architecture.md":
-            for path in re.findall(r"^\| `((?:src|benchmarks|docs)/[^`]+)`", page.read_text(), re.MULTILINE):
+            for path in re.findall(
+                r"^\| `((?:src|proof|benchmarks|docs|tests|examples)/[^`]+)`", page.read_text(), re.MULTILINE
+            ):
                 assert (ROOT / path).exists(), f"architecture.md names {path}"

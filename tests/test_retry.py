@@ -9,9 +9,10 @@ from accoda.errors import RateLimited
 from accoda.retry import Failed, Finished, Limits, decide, describe, give_up, rule
 
 
-def job(attempts: int = 0, fresh_at: int = 0, crashes: int = 0) -> Job:
+def job(tries: int = 0, crashes: int = 0, given_back: int = 0) -> Job:
+    attempts = tries + crashes + given_back
     lease = Lease("emails", 7, attempts)
-    return Job(7, "emails", b"", 0.0, 0, None, attempts, 0, 0, None, 0, lease, fresh_at, crashes)
+    return Job(7, "emails", b"", 0.0, 0, None, attempts, 0, 0, None, 0, lease, tries, crashes)
 
 
 BOOM = ValueError("boom")
@@ -22,21 +23,22 @@ def test_a_run_that_went_well_is_done() -> None:
 
 
 def test_a_failure_is_retried_without_limit_by_default() -> None:
-    outcome = decide(job(attempts=10_000), Failed(BOOM), Limits(rule=Fixed(30)))
+    outcome = decide(job(tries=10_000), Failed(BOOM), Limits(rule=Fixed(30)))
     assert outcome == Retry(job(10_000).lease, delay=30, reason="ValueError: boom")
 
 
 def test_the_last_try_that_a_limit_allows_buries_the_job() -> None:
     limits = Limits(rule=Fixed(1), max_attempts=3)
-    assert isinstance(decide(job(attempts=1), Failed(BOOM), limits), Retry)
-    outcome = decide(job(attempts=2), Failed(BOOM), limits)
+    assert isinstance(decide(job(tries=1), Failed(BOOM), limits), Retry)
+    outcome = decide(job(tries=2), Failed(BOOM), limits)
     assert outcome == Bury(job(2).lease, "failed 3 times, the last time with ValueError: boom")
 
 
-def test_a_revived_job_has_all_its_tries_again() -> None:
-    limits = Limits(rule=Fixed(1), max_attempts=3)
-    assert isinstance(decide(job(attempts=4, fresh_at=3), Failed(BOOM), limits), Retry)
-    assert isinstance(decide(job(attempts=5, fresh_at=3), Failed(BOOM), limits), Bury)
+def test_a_job_that_was_given_back_has_not_tried() -> None:
+    limits = Limits(rule=Exponential(first=1, jitter=False), max_attempts=3)
+    outcome = decide(job(tries=1, given_back=50), Failed(BOOM), limits)
+    assert outcome == Retry(job(51).lease, delay=2, reason="ValueError: boom")
+    assert give_up(job(tries=2, given_back=50), limits) is None
 
 
 def test_a_handler_may_say_when() -> None:
@@ -73,32 +75,34 @@ def test_a_rule_that_fails_itself_loses_no_job_and_does_not_spin() -> None:
 
 
 def test_a_worker_that_stops_gives_the_job_back_at_once_whatever_the_limit() -> None:
-    outcome = decide(job(attempts=9), Failed(WorkerStopped("the worker stopped")), Limits(max_attempts=3))
+    outcome = decide(job(tries=2), Failed(WorkerStopped("the worker stopped")), Limits(max_attempts=3))
     assert isinstance(outcome, Retry)
-    assert outcome.delay == 0
+    assert (outcome.delay, outcome.counts) == (0, False)
 
 
 def test_a_poison_job_is_given_up_before_it_runs_again() -> None:
-    assert give_up(job(attempts=4, crashes=4), Limits()) is None
-    given_up = give_up(job(attempts=5, crashes=5), Limits())
+    assert give_up(job(crashes=4), Limits()) is None
+    given_up = give_up(job(crashes=5), Limits())
     assert given_up is not None
     assert "its lease ended 5 times" in given_up.reason
 
 
-def test_runs_without_an_outcome_count_as_tries() -> None:
-    assert give_up(job(attempts=3, crashes=3), Limits(max_attempts=3)) is not None
-    assert give_up(job(attempts=3, fresh_at=3), Limits(max_attempts=3)) is None
+def test_a_job_that_crashed_runs_no_more_often_than_its_limit_says() -> None:
+    given_up = give_up(job(tries=1, crashes=2), Limits(max_attempts=3))
+    assert given_up is not None
+    assert given_up.reason == "ran 3 times, 2 of them without an outcome"
+    assert give_up(job(tries=1, crashes=1), Limits(max_attempts=3)) is None
+    assert give_up(job(tries=3), Limits(max_attempts=3)) is None, "without a crash, only a failure buries it"
 
 
 def test_rate_limited_comes_back_when_it_says_and_no_limit_of_attempts_buries_it() -> None:
     limits = Limits(max_attempts=3)
-    outcome = decide(job(attempts=9), Failed(RateLimited(retry_after=12)), limits)
+    outcome = decide(job(tries=2), Failed(RateLimited(retry_after=12)), limits)
     assert isinstance(outcome, Retry)
-    assert (outcome.delay, outcome.reason) == (12, "RateLimited: the API has had enough")
-    moment = decide(job(attempts=9), Failed(RateLimited(at=5)), limits)
+    assert (outcome.delay, outcome.reason, outcome.counts) == (12, "RateLimited: the API has had enough", False)
+    moment = decide(job(tries=2), Failed(RateLimited(at=5)), limits)
     assert isinstance(moment, Retry)
-    assert moment.at == 5
-    assert give_up(job(attempts=9), limits) is None  # not before its next run either: it lost no lease
+    assert (moment.at, moment.counts) == (5, False)
 
 
 def test_full_jitter_stays_between_zero_and_the_pause() -> None:

@@ -18,15 +18,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from examples.demo.deals import RandomRequests, add_deals
 from playwright.sync_api import Browser, sync_playwright
+from proof.service import ServiceRunner
 
 from accoda import App, Priority
 from accoda.clock import SystemClock
-from accoda.demo.deals import Crowd, add_deals
 from accoda.http import ServiceOptions
 from accoda.http.security import Security, tokens
 from accoda.runtime.worker import Worker, WorkerOptions
-from accoda.testing.service import ServiceRunner
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "screenshots"
@@ -41,7 +41,7 @@ class NoSuchAddress(Exception):
     """What a job of this world fails with."""
 
 
-def make_app(url: str) -> tuple[App, Crowd]:
+def make_app(url: str) -> tuple[App, RandomRequests]:
     """Queues that work, fail, wait and pause."""
     random = Random(3)
     app = App(url)
@@ -69,14 +69,14 @@ def make_app(url: str) -> tuple[App, Crowd]:
     async def clean_up() -> int:
         return 12
 
-    return app, Crowd(add_deals(app, random), SystemClock(), random)
+    return app, RandomRequests(add_deals(app, random), SystemClock(), random)
 
 
-async def produce(app: App, crowd: Crowd, stop: asyncio.Event) -> None:
+async def produce(app: App, requests: RandomRequests, stop: asyncio.Event) -> None:
     """Jobs of every kind, in waves, until told to stop."""
     number, random = 0, Random(5)
     await app.enqueue("invoices", {"month": "2026-10"}, name="Invoices of October", delay=3600)
-    await app.storage.pause("imports")
+    await app.storage.pause("imports", None)
     for n in range(40):
         await app.enqueue("imports", {"file": f"part-{n}.csv"})
     while not stop.is_set():
@@ -87,7 +87,7 @@ async def produce(app: App, crowd: Crowd, stop: asyncio.Event) -> None:
         await app.enqueue("thumbnails", {"picture": f"{number}.jpg"})
         if number % 9 == 0:
             await app.enqueue("reports", {"customer": {"id": number}, "password": "x"}, name=f"Report {number}")
-        await crowd.run_once()
+        await requests.run_once()
         await asyncio.sleep(0.4)
 
 
@@ -104,11 +104,11 @@ class Worlds(threading.Thread):
         self._loop.run_until_complete(self._live())
 
     async def _live(self) -> None:
-        app, crowd = make_app(self._url)
+        app, requests = make_app(self._url)
         worker = Worker(app, WorkerOptions(name="alpha", managed=False))
         await worker.init()
         working = asyncio.create_task(worker.run())
-        await produce(app, crowd, self._end)
+        await produce(app, requests, self._end)
         worker.shutdown()
         await working
         await app.close()
@@ -127,7 +127,7 @@ def world(seconds: float) -> Iterator[str]:
         life.start()
         try:
             threading.Event().wait(seconds)
-            with ServiceRunner(make_app(url)[0], ServiceOptions(errands=True)) as service:
+            with ServiceRunner(make_app(url)[0], ServiceOptions(system_jobs=True)) as service:
                 threading.Event().wait(5)
                 yield service.url
         finally:
@@ -139,7 +139,7 @@ def locked() -> Iterator[str]:
     """The address of a service that asks for a token."""
     app = App("memory://")
     asyncio.run(tokens.create(app.storage, "anna", ["admin"], now=0))
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security())) as service:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security())) as service:
         yield service.url
 
 

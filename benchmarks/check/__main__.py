@@ -1,7 +1,7 @@
 """`python -m benchmarks.check [STORAGE ...] [--save]`: has Accoda become slower than the committed figures say?
 
 A figure is Accoda's rate divided by that of a yardstick, a small fixed queue on the same engine, both measured in turns
-in the same run; so it does not depend on how fast the machine is, and not much on who else uses it. A figure that is
+in the same run; so it does not depend on how fast the machine is, and little on its load. A figure that is
 more than 20 % below the committed one is looked at again, twice; only if it stays there is it a regression: exit 1.
 With `--save` the figures of this run become the committed ones.
 """
@@ -13,7 +13,8 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from accoda.testing.servers.process import ServerMissing
+from proof.servers.process import ServerMissing
+
 from benchmarks.check.cases import NAMES, measure
 from benchmarks.check.verdict import COMMITTED, Figure, committed, is_slower, save, text
 

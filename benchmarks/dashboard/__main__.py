@@ -22,10 +22,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from proof.servers.redis import RedisServer
+
 from accoda import open_storage
-from accoda.testing.servers.redis import RedisServer
 from benchmarks.__main__ import tell
-from benchmarks.dashboard.world import QUEUES, fill
+from benchmarks.dashboard.filled_store import QUEUES, fill
 from benchmarks.report import RESULTS, table
 
 GOAL_MS = 100.0
@@ -69,7 +70,7 @@ class Crowd:
 
 @contextmanager
 def serving(url: str) -> Iterator[Server]:
-    command = [sys.executable, "-m", "benchmarks.dashboard.world", url]
+    command = [sys.executable, "-m", "benchmarks.dashboard.filled_store", url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:
             assert process.stdout is not None
@@ -156,7 +157,7 @@ async def _watch(port: int, page: str) -> None:
 
 
 async def _traffic(url: str) -> None:
-    """Somebody takes and settles jobs meanwhile, so that what is shown changes: about 500 a second."""
+    """Take and settle jobs meanwhile, about 500 a second, so that what is shown changes."""
     from accoda import Done, NewJob
 
     async with await open_storage(url) as store:

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from accoda.testing.servers.process import ServerMissing
+from proof.servers.process import ServerMissing
+
 from benchmarks.demand.many import Many, many
 from benchmarks.demand.rates import Rate, rates
 from benchmarks.engines import ENGINES

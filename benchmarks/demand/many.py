@@ -1,4 +1,4 @@
-"""A hundred thousand waiters on one key: all join, one fetch serves them, each gets his delivery."""
+"""A hundred thousand waiters on one key: all join, one fetch serves them, each gets its delivery."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def _ratio(ours: list[float], theirs: list[float]) -> float:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.http", description=__doc__)
-    # Many short samples: a neighbour who is busy for a second then spoils a few of the rounds, and not half of them.
+    # Many short samples: another process that is busy for a second then spoils a few rounds, not half of them.
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--seconds", type=float, default=0.4, help="length of each sample")
     parser.add_argument("--connections", type=int, default=32)

@@ -18,7 +18,7 @@ class Line:
     """Medians over the rounds. `to_bare` and `to_read` are ratios of requests a second to the bare endpoints'.
 
     `effort` is the server's processor time for a request in microseconds, and `effort_to_bare` what the same time would
-    give of bare requests: it does not depend on who else uses the machine.
+    give of bare requests: it does not depend on what else runs on the machine.
     """
 
     name: str

@@ -28,7 +28,7 @@ class Address:
     token: str | None = None
 
     def seconds_used(self) -> float:
-        """Processor time of the server so far: what a request costs, whoever else uses the machine meanwhile."""
+        """Processor time of the server so far: what a request costs, whatever else runs on the machine."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -55,9 +55,10 @@ def service(url: str, with_token: bool) -> tuple[Any, str]:
     import asyncio
 
     from accoda import App
-    from accoda.http import ServiceOptions, create_service
+    from accoda.http import ServiceOptions
     from accoda.http.security.policy import Security
     from accoda.http.security.tokens import create
+    from accoda.service import create_service
 
     async def make_token() -> str:
         token = await create(app.storage, "bench", ["enqueue", "work"], now=0)

@@ -17,7 +17,7 @@ from typing import Literal
 from accoda.model import QueueStats, Stats
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, QueueRate
 from accoda.runtime.manager import Assignment, assign, limits
-from accoda.runtime.manager.learning import Known, Look, learn, situation
+from accoda.runtime.manager.learning import FleetView, Known, learn, situation
 from accoda.runtime.rotation import Rotation
 from benchmarks.manager.workload import Arrived, Scenario, arrive
 
@@ -48,7 +48,7 @@ class Line:
         return bisect_right(self.arrived.moments, now, lo=self.taken) - self.taken
 
     def next_arrival(self) -> float | None:
-        """When the first job that nobody has taken arrives."""
+        """When the first job that is not taken yet arrives."""
         return self.arrived.moments[self.taken] if self.taken < len(self.arrived.moments) else None
 
     def take(self, now: float, count: int) -> float:
@@ -101,11 +101,11 @@ class SimManager:
 
     def __init__(self) -> None:
         self.known: dict[str, Known] = {}
-        self.last: Look | None = None
+        self.last: FleetView | None = None
         self.word: Assignment | None = None
         self.changes = 0
 
-    def look(self, look: Look) -> Assignment:
+    def look(self, look: FleetView) -> Assignment:
         self.known = learn(look, self.last, self.known)
         self.last = look
         word = assign(situation(look, self.known), self.word)
@@ -174,7 +174,7 @@ class Simulation:
     def _turn(self, worker: SimWorker, queue: str) -> None:
         line, begun = self.lines[queue], self.now
         got = min(line.batch, line.ready(begun))
-        worker.rotation.report(queue, line.batch, got)
+        worker.rotation.report(queue, more=got >= line.batch, found=got > 0)
         if not got:
             worker.rotation.leave(queue)
             return
@@ -204,7 +204,7 @@ class Simulation:
             queue: QueueStats(ready=line.ready(self.now), taken=line.running, done=line.done)
             for queue, line in self.lines.items()
         }
-        word = self.manager.look(Look(Stats(counts), self._beats, int(self.now * 1000)))
+        word = self.manager.look(FleetView(Stats(counts), self._beats, int(self.now * 1000)))
         for worker in self._workers:
             worker.follow(word)
         self._again(LOOK, self._look)

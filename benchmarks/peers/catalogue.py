@@ -1,4 +1,4 @@
-"""Who is measured, and in which setting. The entries stand in `settings_redis` and `settings_sql`."""
+"""Which peers are measured, and in which setting. The entries stand in `settings_redis` and `settings_sql`."""
 
 from __future__ import annotations
 

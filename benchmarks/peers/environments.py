@@ -10,6 +10,7 @@ import sys
 import venv
 from pathlib import Path
 
+import accoda
 from benchmarks.peers.catalogue import DISTRIBUTIONS, ENVIRONMENTS, PACKAGES
 
 ADAPTERS = Path(__file__).parent / "adapters"
@@ -30,9 +31,14 @@ def command_of(adapter: str) -> list[str]:
 
 
 def clean_environment(adapter: str = "") -> dict[str, str]:
-    """What an adapter sees: not the modules of this folder, nor the environment that runs the benchmark."""
+    """What an adapter sees: not the modules of this folder, nor the environment that runs the benchmark.
+
+    One without an environment of its own is Accoda's, and must see the Accoda that is measured.
+    """
     hidden = ("PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME")
     clean = {name: value for name, value in os.environ.items() if name not in hidden}
+    if adapter and not _needs(adapter):
+        clean["PYTHONPATH"] = str(Path(accoda.__file__).parents[1])
     if adapter in PACKAGES:
         clean |= {"NODE_PATH": str(FOLDER / adapter / "node_modules"), "BULLMQ_HOME": str(FOLDER / adapter)}
     return clean

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.peers.fire`: the same jobs, the same kills, and who has not done them all at the end.
+"""`python -m benchmarks.peers.fire`: the same jobs, the same kills, and which queues have not done them all.
 
 Two groups of worker processes run 2,000 short jobs. Ten times one group is killed by SIGKILL in the middle of its work
-and started again at once, as a service manager would. Then nobody disturbs them any more, until everything is done or
+and started again at once, as a service manager would. Then they run undisturbed until everything is done or
 the quiet time is over. Every run is noted in a file by the handler itself, so no queue is asked for its own opinion.
 """
 
@@ -85,15 +85,16 @@ class Outcome:
 class Group:
     """One worker of a rival, with whatever processes it forks."""
 
-    def __init__(self, command: list[str], errors: int) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str], errors: int) -> None:
         self._command = command
+        self._environment = environment
         self._errors = errors
         self.start()
 
     def start(self) -> None:
         self._leader = subprocess.Popen(
             self._command, stdin=subprocess.DEVNULL, stdout=self._errors, stderr=self._errors,
-            start_new_session=True, env=clean_environment(),
+            start_new_session=True, env=self._environment,
         )  # fmt: skip
 
     def kill(self) -> None:
@@ -114,8 +115,9 @@ def under_fire(rival: Rival, url: str, jobs: int, kills: int) -> Outcome:
         diary = Path(folder) / "runs.txt"
         order = json.dumps({"url": url, "count": jobs, "diary": str(diary)})
         command = [environments.python_of(rival.adapter), str(ADAPTERS / f"fire_{rival.adapter}.py")]
-        subprocess.run([*command, "fill", order], check=True, stderr=errors, timeout=120, env=clean_environment())
-        groups = [Group([*command, "work", order], errors.fileno()) for _ in range(2)]
+        environment = clean_environment(rival.adapter)
+        subprocess.run([*command, "fill", order], check=True, stderr=errors, timeout=120, env=environment)
+        groups = [Group([*command, "work", order], environment, errors.fileno()) for _ in range(2)]
         try:
             done = shoot(groups, diary, jobs, kills)
             begun = time.monotonic()

@@ -1,4 +1,4 @@
-"""What a run has found so far, kept line by line: whoever is interrupted goes on with `--continue`."""
+"""What a run has found so far, kept line by line: an interrupted run goes on with `--continue`."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Journal:
         return any(each.step == step for each in self.results)
 
     def is_hopeless(self, step: Step) -> bool:
-        """Whether it failed before and never succeeded, or the peer has no such thing: another try costs everybody."""
+        """Whether it failed before and never succeeded, or the peer has no such thing: another try costs time."""
         earlier = list(self.of(step.storage, step.name, step.measure))
         return bool(earlier) and not any(each.values for each in earlier)
 

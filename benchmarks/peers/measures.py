@@ -21,7 +21,7 @@ from benchmarks.peers.stores import Place
 
 WARM_JOBS = 5  # run by a worker before its lateness is looked at
 STORED = 3000  # jobs whose bytes are counted
-MOST = 1_000_000  # more than anybody enqueues in the time that there is
+MOST = 1_000_000  # more than any peer enqueues in the time
 LATE_PATIENCE = 15.0  # seconds without a job after which the rest counts as lost
 
 Values = dict[str, Any]

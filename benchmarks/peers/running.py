@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from statistics import mean
 
-from accoda.testing.servers.process import ServerMissing
+from proof.servers.process import ServerMissing
+
 from benchmarks.peers import environments
 from benchmarks.peers.adapting import AdapterFailed
 from benchmarks.peers.catalogue import chosen
@@ -28,7 +29,7 @@ USUAL = {  # seconds a step takes, before any was seen
 def steps(plan: Plan, storage: str) -> Iterator[tuple[Step, Peer]]:
     """All peers take turns at one measure, then at the next; each round begins with another peer.
 
-    So those that are compared are measured within a minute or two, and nobody is always first.
+    So those that are compared are measured within a minute or two, and no peer is always first.
     """
     peers = chosen([storage], plan.names)
     for number in range(plan.rounds):

@@ -1,6 +1,6 @@
 """The entries on PostgreSQL, SQLite, Tarantool: for each peer its fastest setting, and the one that survives kill -9.
 
-PostgreSQL syncs each commit for everybody, and none of these peers turns `synchronous_commit` off. An empty queue is
+PostgreSQL syncs each commit for all, and none of these peers turns `synchronous_commit` off. An empty queue is
 watched by NOTIFY where the peer has it. Where it polls and lets its user say how often, it is told each 10 ms: that
 costs nothing while there is work, and is the best for its latency.
 """
@@ -106,5 +106,5 @@ SQLITE: tuple[Peer, ...] = (
     ),
 )  # fmt: skip
 
-# Nobody else keeps Python jobs in it: only to know what Accoda reaches there.
+# No other Python queue runs on it: only to know what Accoda reaches there.
 TARANTOOL: tuple[Peer, ...] = (accoda("tarantool", 40_000), accoda("tarantool", 30_000, 100, 1))

@@ -15,10 +15,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import apsw
+from proof.servers.postgres import PostgresServer
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer, administer
 
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer, administer
 from benchmarks.peers.processes import family, processor_seconds
 
 
@@ -26,7 +26,7 @@ from benchmarks.peers.processes import family, processor_seconds
 class Place:
     """Where stores are made. `fresh` gives the URL of an empty one; `settled` is called between fill and work.
 
-    `size` is how many bytes a store holds, `server` gives who serves it: one process and its children, or nobody.
+    `size` is how many bytes a store holds, `server` gives the process that serves it, with its children, or none.
     """
 
     about: str
@@ -42,7 +42,7 @@ class Place:
 
 @contextmanager
 def redis() -> Iterator[Place]:
-    """No persistence, which is how peers are usually measured; the same for everybody."""
+    """No persistence, which is how peers are usually measured; the same for all."""
     with RedisServer() as server:
 
         def fresh() -> str:

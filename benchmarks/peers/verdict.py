@@ -12,7 +12,7 @@ Value = Callable[[Entry], float | None]
 
 @dataclass(frozen=True)
 class Line:
-    """A demand, what was found, against whom, and whether that is enough; None where nothing was measured."""
+    """A demand, what was found, against which peer, and whether that is enough; None where nothing was measured."""
 
     demand: str
     found: str
@@ -63,13 +63,13 @@ LEAST_SHARE = 0.5
 
 def drains(section: Section) -> Iterator[Line]:
     peers = [entry for entry in section.entries if entry.is_peer and entry.python and entry.durable]
-    whom, at_least = f"the fastest Python peer{_as_durable(section)}", LEAST[section.storage]
-    yield times(section, f"{whom}, any setting", at_least, peers)
+    rivals, at_least = f"the fastest Python peer{_as_durable(section)}", LEAST[section.storage]
+    yield times(section, f"{rivals}, any setting", at_least, peers)
     safe = [entry for entry in peers if entry.safe]
-    yield times(section, f"{whom}, and survives kill -9", at_least, safe)
+    yield times(section, f"{rivals}, and survives kill -9", at_least, safe)
     shared = [entry for entry in safe if entry.rate("drain2") is not None]
     if len(shared) < len(safe):
-        yield times(section, f"{whom}, survives kill -9, and serves more than one worker", at_least, shared)
+        yield times(section, f"{rivals}, survives kill -9, and serves more than one worker", at_least, shared)
     if section.storage != "redis":
         return
     for entry in [e for e in section.entries if e.is_peer and not e.python]:
@@ -82,9 +82,9 @@ def _as_durable(section: Section) -> str:
     return " that is as durable" if section.storage == "sqlite" else ""
 
 
-def times(section: Section, whom: str, at_least: float, peers: Sequence[Entry]) -> Line:
+def times(section: Section, rivals: str, at_least: float, peers: Sequence[Entry]) -> Line:
     """Accoda's drain over the fastest of these."""
-    demand = f"Drain on {section.title}, one process: at least {at_least:g} × {whom}"
+    demand = f"Drain on {section.title}, one process: at least {at_least:g} × {rivals}"
     return compare(section, demand, at_least, ("drain1", "drain1"), peers)
 
 

@@ -12,9 +12,8 @@ from typing import Any, Protocol, Self
 
 import asyncpg  # type: ignore[import-untyped]
 
-from accoda.storage.postgres.connector import PromptConnection
-from accoda.storage.postgres.open import SESSION
-from benchmarks.raw.postgres import QUERIES
+from accoda.storage.postgres.client import SESSION
+from benchmarks.raw.postgres import ENQUEUE, SETTLE, TAKE, new_job, settle_arguments
 from benchmarks.raw.redis import RawRedis
 
 Ran = Callable[[bytes], None]
@@ -41,7 +40,7 @@ class PostgresWay:
         return cls(url, queue, await _connect(url))
 
     async def put(self, data: bytes) -> None:
-        await self._connection.fetch(QUERIES["enqueue_told"], None, self._queue, data, 0.0, 1, 0.0, f"+{self._queue}")
+        await self._connection.fetch(ENQUEUE, None, [new_job(self._queue, data, cost=1)], False, [f"+{self._queue}"])
 
     async def work(self, ran: Ran) -> None:
         rung = asyncio.Event()
@@ -50,18 +49,17 @@ class PostgresWay:
         fetch = self._connection.fetch
         while True:
             rung.clear()  # before the take: a job that comes after it rings again
-            rows = await fetch(QUERIES["take"], None, self._queue, BATCH, 60_000, None, "")
+            rows = await fetch(TAKE, None, self._queue, BATCH, 60_000, None, "")
             for row in rows:
                 ran(row[1])
             if rows:
-                ids, tokens = [row[0] for row in rows], [row[5] for row in rows]
-                await fetch(QUERIES["finish"], None, self._queue, ids, tokens, [])
+                await fetch(SETTLE, *settle_arguments(self._queue, [(row[0], row[5]) for row in rows]))
             else:
                 await rung.wait()
 
 
 async def _connect(url: str) -> Any:
-    return await asyncpg.connect(url, server_settings=SESSION, connection_class=PromptConnection)
+    return await asyncpg.connect(url, server_settings=SESSION)
 
 
 class RedisWay:
@@ -81,6 +79,6 @@ class RedisWay:
         while True:
             while leases := await self._raw.take(BATCH):
                 for record in self._raw.records:
-                    ran(record.partition(b"\0")[2])
+                    ran(record.split(b"\0", 4)[4])
                 await self._raw.settle(leases)
             wire.recv(1 << 16)  # a job came; what came since the take lies in the socket

@@ -10,7 +10,7 @@ from typing import Any
 
 import apsw
 
-from accoda.storage.scripts import load_migrations
+from accoda.storage.sqlite.connection import SCHEMA
 from benchmarks.raw.shape import PAYLOAD, Leases
 
 
@@ -64,7 +64,7 @@ class RawSqlite:
         self.connection = apsw.Connection(str(path))
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
         self.connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
-        self.connection.execute(load_migrations("accoda.storage.sqlite")[0])
+        self.connection.execute(SCHEMA)
         self.connection.execute("INSERT INTO queues (no, name) VALUES (1, 'q')")
         self.run = self.connection.cursor().execute
         self.run_many = self.connection.cursor().executemany

@@ -6,11 +6,20 @@ from typing import Any, Self
 
 import asyncpg  # type: ignore[import-untyped]
 
-from accoda.storage.postgres.client import queries_for
-from accoda.storage.postgres.open import SESSION
+from accoda.storage.postgres.client import SESSION, call_of
 from benchmarks.raw.shape import PAYLOAD, Leases
 
-QUERIES = queries_for("accoda")
+ENQUEUE, TAKE, SETTLE = call_of("accoda", "enqueue", 4), call_of("accoda", "take", 6), call_of("accoda", "settle", 8)
+
+
+def new_job(queue: str, data: bytes, rank: float | None = None, cost: int | None = None) -> tuple[Any, ...]:
+    return queue, data, rank, None, None, cost, None, None, None, None
+
+
+def settle_arguments(queue: str, leases: Leases) -> tuple[Any, ...]:
+    leases = sorted(leases)
+    ids, tokens = [id for id, _ in leases], [attempts for _, attempts in leases]
+    return None, ids, tokens, [queue] * len(ids), [], [], [], False
 
 
 class RawPostgres:
@@ -24,20 +33,15 @@ class RawPostgres:
         return cls(await asyncpg.connect(url, server_settings=SESSION), queue, levels)
 
     async def enqueue(self, count: int) -> None:
-        ranks = [float(number % self._levels) for number in range(count)]
-        nothing: list[Any] = []
-        await self._connection.fetchrow(
-            QUERIES["enqueue"], None, [self._queue] * count, [PAYLOAD] * count, ranks if any(ranks) else [],
-            *[nothing] * 8,
-        )  # fmt: skip
+        jobs = [new_job(self._queue, PAYLOAD, float(number % self._levels)) for number in range(count)]
+        await self._connection.fetchrow(ENQUEUE, None, jobs, False, [])
 
     async def take(self, count: int) -> Leases:
-        rows = await self._connection.fetch(QUERIES["take"], None, self._queue, count, 60_000, None, "")
+        rows = await self._connection.fetch(TAKE, None, self._queue, count, 60_000, None, "")
         return [(row[0], row[5]) for row in rows]
 
     async def settle(self, leases: Leases) -> None:
-        ids, tokens = [id for id, _ in leases], [attempts for _, attempts in leases]
-        assert await self._connection.fetchval(QUERIES["finish"], None, self._queue, ids, tokens, []) is None
+        assert await self._connection.fetchval(SETTLE, *settle_arguments(self._queue, leases)) is None
 
     async def close(self) -> None:
         await self._connection.close()

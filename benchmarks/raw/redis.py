@@ -26,40 +26,27 @@ class RawRedis:
         self._shared = (f"accoda:calls:{self._name}", "accoda:ids", "accoda:queues")
         self._calls = 0
         self._seen = ""
-        self._batch = ""
         self.records: list[bytes] = []  # what the last take gave
-        self._whole: Leases = []  # what the last take gave, if all of it is plain
 
     async def enqueue(self, count: int) -> None:
-        jobs: list[Any] = []
-        for number in range(count):
-            jobs += ("1", str(float(number % self._levels)), b",,\0" + PAYLOAD)
-        self._run("enqueue", (*self._shared, self.base), 1, 0, 0, count, self._queue, *jobs)
+        jobs: list[Any] = [f"{count},1,-,,0,,", *[PAYLOAD] * count]
+        if self._levels > 1:
+            jobs = [each for number in range(count) for each in (f"1,1,-,,{number % self._levels},,", PAYLOAD)]
+        self._run("enqueue", (*self._shared, self.base), 1, 0, 0, self._queue, *jobs)
 
     def put(self, data: bytes) -> None:
         """One job with this data."""
-        self._run("line_up", (*self._shared, self.base), 1, 0, 0, self._queue, "", "0", data)
+        self._run("enqueue", (*self._shared, self.base), 1, 0, 0, self._queue, "1,1,-,,0,,", data)
 
     async def take(self, count: int) -> Leases:
-        self._calls += 1
-        self._batch = f"{self._name}.{self._calls}"
-        reply = self._run("take", ("accoda:queues", self.base), self._batch, count, 60_000, "", "raw")
-        self.records = reply[:-2]
-        leases = [(record[:16], 0) for record in self.records]
-        self._whole = leases if reply[-1:] == [b"p"] else []
-        return leases
+        batch = f"{self._name}.{self._calls + 1}"
+        *self.records, _ = self._run("take", ("accoda:queues", self.base), batch, count, 60_000, "", "raw")
+        return [(record[:16], 0) for record in self.records]
 
     async def settle(self, leases: Leases) -> None:
-        """A batch of plain jobs ends as a whole, as it does with Accoda; anything else job by job."""
-        if leases is self._whole:
-            left = self._run("finish", (*self._shared[::2], self.base), 1, self._batch, len(leases))
-            assert left == b""
-            return
-        outcomes: list[Any] = []
-        for id, attempts in leases:
-            outcomes += ("1d", id, attempts)
         keys = (*self._shared, "accoda:outbox", self.base)
-        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, *outcomes)
+        ids = b"".join([id for id, _ in leases])
+        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, "1d0", ids)
         assert refused == b""
 
     async def close(self) -> None:

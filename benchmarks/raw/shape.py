@@ -7,10 +7,10 @@ functions that Accoda itself uses, through the leanest client: one call at a tim
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 PAYLOAD = b"x" * 50
-Leases = list[tuple[int, int]]  # id and attempts
+Leases = list[tuple[Any, int]]  # id, as the engine has it, and attempts
 
 
 class Raw(Protocol):

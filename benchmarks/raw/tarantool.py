@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from accoda.storage.tarantool import wire
-from accoda.storage.tarantool.address import address_of
+from accoda.storage.tarantool import client
+from accoda.storage.tarantool.address import GREETING_SIZE, address_of
 from benchmarks.raw.shape import PAYLOAD, Leases
 
 
@@ -23,6 +23,10 @@ _IDS = msgspec.msgpack.Decoder(tuple[list[_Id]])
 ANY = msgspec.msgpack.Decoder(list[Any])
 
 
+def _call(function: str, args: tuple[Any, ...]) -> bytes:
+    return client.packet(client.CALL, 1, client.call_body(function, args))
+
+
 class BareTarantool:
     """One call at a time over a blocking socket."""
 
@@ -30,20 +34,20 @@ class BareTarantool:
         address = address_of(urlsplit(url))
         self._socket = socket.create_connection((address.host, address.port))
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        greeting = self._receive(wire.GREETING_SIZE)
-        self.ask(wire.auth(1, address.user, address.password, greeting), ANY)
+        greeting = self._receive(GREETING_SIZE)
+        self.ask(client.packet(client.AUTH, 1, client.auth_body(address, greeting)), ANY)
 
     def call(self, function: str, args: tuple[Any, ...], decoder: msgspec.msgpack.Decoder[Any]) -> Any:
-        return self.ask(wire.call(1, function, args), decoder)
+        return self.ask(_call(function, args), decoder)
 
     def eval(self, script: str, args: tuple[Any, ...]) -> Any:
-        return self.ask(wire.eval_(1, script, args), ANY)
+        return self.ask(client.packet(client.EVAL, 1, client.eval_body(script, args)), ANY)
 
     def ask(self, request: bytes, decoder: msgspec.msgpack.Decoder[Any]) -> Any:
         self._socket.sendall(request)
-        packet = memoryview(self._receive(wire.length_at(self._receive(wire.PREFIX_SIZE), 0)))
-        code, _, body = wire.header_of(packet)
-        return wire.body_of(code, packet[body:], decoder) if len(packet) > body + 1 else None
+        packet = memoryview(self._receive(client.length_at(self._receive(client.PREFIX_SIZE), 0)))
+        code, _, body = client.header_of(packet)
+        return client.answer_of(code, packet[body:], decoder) if len(packet) > body + 1 else None
 
     async def close(self) -> None:
         self._socket.close()
@@ -67,7 +71,7 @@ class RawTarantool(BareTarantool):
     async def enqueue(self, count: int) -> None:
         if count not in self._requests:
             jobs = [(1, PAYLOAD, float(number % self._levels)) for number in range(count)]
-            self._requests[count] = wire.call(1, "accoda_enqueue", (None, None, (self._queue,), jobs))
+            self._requests[count] = _call("accoda_enqueue", (None, None, (self._queue,), jobs))
         self.ask(self._requests[count], ANY)
 
     async def take(self, count: int) -> Leases:

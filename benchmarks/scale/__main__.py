@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from accoda.testing.servers.process import ServerMissing, find_program
+from proof.servers.process import ServerMissing, find_program
+
 from benchmarks.report import RESULTS
 from benchmarks.scale import output, tables
 from benchmarks.scale.model import Node, Plan
@@ -101,7 +102,7 @@ def refusal(jobs: int, storages: Sequence[str], disk: float, memory: float) -> s
 
 def available(storages: Sequence[str]) -> list[str]:
     """Those whose servers are installed; the others are told of."""
-    from accoda.testing.servers.postgres import find_postgres
+    from proof.servers.postgres import find_postgres
 
     found = []
     for name in storages:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from typing import Any, Self
 
+from proof.servers.process import free_port, wait_until
+from proof.servers.redis import RedisServer, Servers
+
 from accoda.storage.redis.keys import slot_of
-from accoda.testing.servers.process import free_port, wait_until
-from accoda.testing.servers.redis import RedisServer, Servers
 from benchmarks.scale.load import Order, load
 from benchmarks.scale.places import Place
 from benchmarks.scale.record import Progress

@@ -33,13 +33,16 @@ def watch(crew: Crew, begin: float, sizes: Sizes) -> list[dict[str, float]]:
     steps: list[dict[str, float]] = []
     step = max(0.1, sizes.window / 60)
 
+    def note(now: float) -> None:
+        due = int(sizes.delayed * min(1.0, max(0.0, now / sizes.window)))
+        steps.append({"at": round(now, 2), "due": due, "ran": crew.ran, "backlog": max(0, due - crew.ran)})
+
     def look() -> None:
-        now = time.time() - begin
-        if now >= len(steps) * step:
-            due = int(sizes.delayed * min(1.0, max(0.0, now / sizes.window)))
-            steps.append({"at": round(now, 2), "due": due, "ran": crew.ran, "backlog": max(0, due - crew.ran)})
+        if (now := time.time() - begin) >= len(steps) * step:
+            note(now)
 
     crew.wait_for(sizes.delayed, look)
+    note(time.time() - begin)
     return steps
 
 

@@ -148,7 +148,7 @@ def crowded(alone: float, two: float, at_once: int) -> float:
     """What a job costs where it costs more beside a second process: as much more for each that runs at once.
 
     Takers of one PostgreSQL queue step over rows that others hold; the caches of a core are another's for a while. Of
-    more processes than cores the rest stand still, and cost nobody anything.
+    more processes than cores the rest stand still, and cost nothing.
     """
     return alone + max(0.0, two - alone) * (at_once - 1)
 

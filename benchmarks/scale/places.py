@@ -13,9 +13,10 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.process import Process
-from accoda.testing.servers.redis import RedisServer
+from proof.servers.postgres import PostgresServer
+from proof.servers.process import Process
+from proof.servers.redis import RedisServer
+
 from benchmarks.scale.usage import children, written_bytes
 
 PATIENCE = 300.0

@@ -55,7 +55,7 @@ def _is_alike(old: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
 
 def machine() -> str:
     """A line on what it ran on."""
-    busy = f"load average at the end {os.getloadavg()[0]:.1f}"  # of this run, and of whoever shared the machine
+    busy = f"load average at the end {os.getloadavg()[0]:.1f}"  # of this run, and of what else ran on the machine
     return f"{os.cpu_count()} cores, Python {platform.python_version()} on {platform.system()}, {busy}"
 
 

@@ -19,7 +19,7 @@ PATIENCE = 600.0
 
 
 class Crowd:
-    """The demand, who was served, and how often it fetched."""
+    """The demand, the waiters that were served, and how often it fetched."""
 
     def __init__(self, app: App, waiters: int, keys: int) -> None:
         self.waiters, self.keys = waiters, keys

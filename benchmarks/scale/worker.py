@@ -1,6 +1,6 @@
 """One worker process: `python -m benchmarks.scale.worker ORDER`, Accoda's own `Worker` with handlers that do nothing.
 
-Each handler adds 1 to a cell of a file that all processes map, which the benchmark reads without disturbing anybody.
+Each handler adds 1 to a cell of a file that all processes map, which the benchmark reads without any call.
 With `late` it also keeps by how many seconds each job ran after the moment in its payload. Until its standard input is
 closed it works on; then it prints one line of JSON.
 """
@@ -67,7 +67,7 @@ async def work(order: Order) -> None:
         for name in order.names:
             app.handler(name, batch=order.batch)(run)
         settings = Settings.load(environ={}, overrides={"max_processors": order.processors})
-        worker = Worker(app, WorkerOptions(settings=settings, errands=False))
+        worker = Worker(app, WorkerOptions(settings=settings, system_jobs=False))
         await worker.init()
         working = asyncio.create_task(worker.run())
         # SQLite is written by a thread of its own: what it uses is what a server would use.

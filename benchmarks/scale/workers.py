@@ -21,7 +21,7 @@ BATCH, PROCESSORS = 100, 4
 
 
 def drained(place: Place, queue: str, processes: int, count: int, at_once: int = LOAD_BATCH) -> Drained:
-    """Fill a paused queue, start the workers, open it. So nobody is measured while he starts."""
+    """Fill a paused queue, start the workers, open it. So no worker is measured while it starts."""
     asyncio.run(_pause(place.url, queue))
     load(LoadOrder(place.url, queue, count, batch=at_once), LOADERS[place.name])
     with Crew(place, Order(place.url, queue, "", batch=BATCH, processors=PROCESSORS), processes) as crew:
@@ -63,9 +63,9 @@ def _stop(found: dict[int, list[Drained]], best: float) -> int:
 
 async def _pause(url: str, queue: str) -> None:
     async with await open_storage(url) as store:
-        await store.pause(queue)
+        await store.pause(queue, None)
 
 
 async def _resume(url: str, queue: str) -> None:
     async with await open_storage(url) as store:
-        await store.resume(queue)
+        await store.pause(queue, 0)

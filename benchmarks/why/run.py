@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from accoda import Priority
 from accoda.connections import Connections
-from accoda.why import Why
+from accoda.operations.why import Explanation
 from benchmarks.why.jobs import LOADS, Load, app
 
 PROCESSES, PROCESSORS = 2, 2
@@ -122,7 +122,7 @@ async def ask(waiting: dict[int, str], asked: list[Asked], end: float, chance: r
             ids.remove(id)
 
 
-def _asked(answer: Why, at: float, took: float) -> Asked:
+def _asked(answer: Explanation, at: float, took: float) -> Asked:
     shut = next((gate.name for gate in answer.gates if gate.verdict == "shut"), "none")
     start, ahead = answer.start, (answer.position or 1) - 1
     assert start is not None

@@ -232,7 +232,7 @@ class DealsApi:
         return Response(answer.status, body[: len(body) // 2] if broken else body, headers)
 
     async def _sleep(self, seconds: float) -> None:
-        """By the clock of the API, so that whoever moves that moves this."""
+        """By the clock of the API, so that a simulated clock moves this, too."""
         if seconds > 0:
             woken = asyncio.Event()
             cancel = self._clock.call_at(self._clock.now() + round(seconds * 1000), woken.set)

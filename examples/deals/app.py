@@ -1,7 +1,7 @@
 """The service: many automations want the deals of few categories, from an API that counts every call.
 
-`accoda worker examples.deals.app:app` runs it; `examples.deals.api` and `examples.deals.asking` are the API and those
-who want something of it.
+`accoda worker examples.deals.app:app` runs it; `examples.deals.api` and `examples.deals.asking` are the API and
+the requests.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Plan(Struct, frozen=True):
 
     @property
     def weights(self) -> Weights:
-        """Without ranks, everybody is as urgent as everybody else: first in, first out."""
+        """Without ranks, all requests are equally urgent: first in, first out."""
         same = dict.fromkeys(Weights().tiers, 0.0)
         return Weights() if self.ranked else Weights(urgency=0, crowd=0, each=0, tiers=same)
 
@@ -61,7 +61,7 @@ class Plan(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """The app and its demand, and who asks it for what."""
+    """The app, its demand, and the requests for it."""
 
     app: App
     deals: Demand

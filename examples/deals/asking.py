@@ -1,4 +1,4 @@
-"""`python -m examples.deals.asking`: runs automations whose moment has come, for ever. One process of it is enough."""
+"""`python -m examples.deals.asking`: makes the requests of automations that are due. One process is enough."""
 
 from __future__ import annotations
 

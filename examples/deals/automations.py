@@ -1,4 +1,4 @@
-"""Automations: what the service's users want posted, of which category, how often, and of which kind.
+"""Automations: what the service's users want posted: which category, how often, and which deals.
 
 Automation ──every `every` minutes, in its hours──► a request for its category ──deals──► matches(deal, filters)
 """
@@ -28,7 +28,7 @@ _DISLIKED = ("used", "refurbished", "novel", "kite", "planter")
 
 
 class Filters(Struct, frozen=True):
-    """What of a category somebody wants. None, or no words: it does not matter. Money is in cents."""
+    """Which deals of a category are wanted. None, or no words: any. Money is in cents."""
 
     min_discount: int | None = None
     max_price: int | None = None

@@ -1,4 +1,4 @@
-"""What the shop sells, made up: the deals of a category change every hour, and a seed decides which they are."""
+"""What the shop sells, generated: the deals of a category change every hour, as a seed decides."""
 
 from __future__ import annotations
 

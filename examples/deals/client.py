@@ -1,4 +1,4 @@
-"""A client of the deals API: connections that stay open, and each answer with the tokens that it tells of."""
+"""A client of the deals API: persistent connections, and the tokens that each answer reports."""
 
 from __future__ import annotations
 

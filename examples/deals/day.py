@@ -1,4 +1,4 @@
-"""`python -m examples.deals.day`: a simulated day, with all that Accoda has for it and without, and a report."""
+"""`python -m examples.deals.day`: a simulated day, with and without each of Accoda's features, and a report."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .api import Faults, Terms
 from .app import Plan
 from .automations import population
 from .report import Row, row_of, save, text
-from .stage import Stretch, play
+from .simulation import Period, simulate
 
 AUTOMATIONS = 150
 TERMS = Terms(capacity=20, rate=20, latency=0.4, faults=Faults(errors=0.01, slow=0.01, broken=0.005, slow_for=5.0))
@@ -36,8 +36,8 @@ Progress = Callable[[list[float]], None]
 
 def run_one(name: str, hours: float, seed: int, progress: Callable[[float], None] = lambda share: None) -> Row:
     """One variant. All have the same automations, so the same requests at the same moments."""
-    stretch = Stretch(VARIANTS[name], TERMS, population(AUTOMATIONS, seed), hours)
-    return row_of(name, play(stretch, progress))
+    period = Period(VARIANTS[name], TERMS, population(AUTOMATIONS, seed), hours)
+    return row_of(name, simulate(period, progress))
 
 
 def run_all(hours: float, seed: int, progress: Progress) -> list[Row]:

@@ -23,7 +23,7 @@ from .api import DealsApi, Terms
 from .app import Plan, Products, Service, make_service
 from .catalogue import CATEGORIES
 from .report import table
-from .stage import MIDNIGHT, sleep_until, working
+from .simulation import MIDNIGHT, sleep_until, working
 from .virtual import ApiClock, CountedClient, LoopClock, VirtualLoop, run_virtually
 
 RESULTS = Path(__file__).parent / "results"

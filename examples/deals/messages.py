@@ -1,4 +1,4 @@
-"""As much of HTTP/1.1 as both ends of this example need: heads, lengths, connections that stay open."""
+"""The part of HTTP/1.1 that this example needs: heads, lengths, persistent connections."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a simulated day came to: a table for people, the same as JSON, and a drawing."""
+"""The results of a simulated day: a table for people, the same as JSON, and a chart."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from .automations import MINUTE, TIERS
-from .picture import draw, length
-from .stage import Outcome, Prefetched, Wanted
+from .chart import draw, length
+from .simulation import Outcome, Prefetched, Wanted
 
 
 class Waits(Struct, frozen=True):
@@ -92,7 +92,7 @@ def text(rows: Sequence[Row], hours: float = 24.0) -> str:
             "## What the API saw",
             table(("variant", "calls", "tokens", "of those offered", "429s", "failed calls"), map(_spending, rows)),
             "## Who waited, and how long",
-            "From a request to its post, in minutes where no s stands: the median, then the 95th percentile.",
+            "From a request to its post, in minutes unless marked s: the median, then the 95th percentile.",
             table(("variant", *TIERS, "worst", "delivered", "still waiting"), map(_waiting, rows)),
             "## Posted by the promised time",
             table(("variant", *TIERS, "all"), map(_on_time, rows)),

@@ -52,6 +52,6 @@ class Tokens(Struct, frozen=True):
         return self.stepped_at + self.per - now
 
     def affordable_in(self, cost: int, now: int) -> int:
-        """Milliseconds until a call of this cost could be paid, if nobody else calls."""
+        """Milliseconds until a call of this cost could be paid, if no other call is made."""
         missing = cost - self.left
         return 0 if missing <= 0 else self.refill_in(now) + (ceil(missing / self.rate) - 1) * self.per

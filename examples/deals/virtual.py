@@ -1,14 +1,14 @@
-"""An event loop on virtual time: when nobody has anything to do, it jumps to the next timer instead of sleeping.
+"""An event loop on virtual time: when there is nothing to do, it jumps to the next timer instead of sleeping.
 
-Sockets are real. While a call is on its way through one, time stands still, however long the machine takes for it; so a
-day passes in seconds, and nobody times out on account of that. What waits *inside the API* for virtual time (its
-latency) does not hold time up, or it would wait for ever.
+Sockets are real. While a call is on its way, time stands still, however long the machine takes; so a day passes in
+seconds, and no call times out because of that. A call that waits *inside the API* for virtual time (its latency) does
+not stop time, or it would wait for ever.
 
     calls on their way = calls that clients have begun - calls that sleep in the API
 
-One thread: handlers are `async def`, the storage is the one in memory, and the workers' keepers, which have threads
-elsewhere, are tasks here. The runtime's steady clock and its random numbers are the simulation's, too, as in
-`accoda.testing.simulation`; so the same seed gives the same run.
+Everything runs in one thread: handlers are `async def`, the storage is in memory, and the workers' lease heartbeats are
+tasks. The runtime's monotonic clock and random numbers are simulated as in `proof.simulation`, so the same seed gives
+the same run.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from contextlib import contextmanager
 from random import Random
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from proof.simulation.patches import SimHeartbeat, simulated
+from proof.simulation.scheduler import START, Scheduler
+
 from accoda.clock import Cancel
-from accoda.testing.simulation.patches import SimKeeper, simulated
-from accoda.testing.simulation.world import START, World
 
 from .client import DealsClient
 from .messages import Response
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 STUCK = 20.0
-"""Real seconds after which a call that is on its way is taken for lost: an error of the simulation."""
+"""Real seconds after which a call on its way counts as lost: an error of the simulation."""
 
 
 class Traffic:
@@ -43,7 +44,7 @@ class Traffic:
         self.begun = 0
         self.asleep = 0
         self.most = 0
-        """So many calls were under way at once."""
+        """How many calls were under way at once."""
 
     @property
     def moving(self) -> bool:
@@ -60,7 +61,7 @@ class Traffic:
 
 
 class _Selector(selectors.DefaultSelector):
-    """Looks at the sockets; where it would sleep, it moves time instead."""
+    """Polls the sockets; instead of sleeping, it advances time."""
 
     def __init__(self, traffic: Traffic) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class _Selector(selectors.DefaultSelector):
             if not found:
                 raise RuntimeError(f"a call has been on its way for {STUCK:g} s: the simulation is stuck")
             return found
-        if timeout is None:  # no timer at all: only another thread can go on
+        if timeout is None:  # no timer: only another thread can wake the loop
             return super().select(None)
         self.now += timeout
         return []
@@ -102,7 +103,7 @@ class LoopClock:
         self._start = start
 
     def now(self) -> int:
-        # Half a microsecond more: a timer for a moment must not find it a millisecond short by rounding.
+        # Plus half a microsecond, so that rounding does not make a timer one millisecond early.
         return self._start + int((self._loop.time() + 5e-7) * 1000)
 
     def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
@@ -110,7 +111,7 @@ class LoopClock:
 
 
 class ApiClock(LoopClock):
-    """The clock of the API: what sleeps by it is no call on its way."""
+    """The clock of the API: a call that sleeps by it is not on its way."""
 
     def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
         traffic, over = self._loop.traffic, False
@@ -121,7 +122,7 @@ class ApiClock(LoopClock):
                 over = True
                 traffic.asleep -= 1
 
-        def ring() -> None:
+        def fire() -> None:
             end()
             wake()
 
@@ -130,12 +131,12 @@ class ApiClock(LoopClock):
             timer()
 
         traffic.asleep += 1
-        timer = super().call_at(moment, ring)
+        timer = super().call_at(moment, fire)
         return cancel
 
 
 class CountedClient(DealsClient):
-    """A client whose calls hold up time while they are on their way."""
+    """A client whose calls stop time while they are on their way."""
 
     def __init__(self, url: str, traffic: Traffic) -> None:
         super().__init__(url)
@@ -146,8 +147,8 @@ class CountedClient(DealsClient):
             return await super()._exchange(target)
 
 
-class LoopKeeper(SimKeeper):
-    """A worker's keeper as a task on the worker's own loop."""
+class LoopHeartbeat(SimHeartbeat):
+    """A worker's lease heartbeat as a task on the worker's own loop."""
 
     def start(self) -> None:
         if self._loop is None:
@@ -155,8 +156,8 @@ class LoopKeeper(SimKeeper):
             self._task = self._loop.create_task(self._main())
 
 
-class Surroundings:
-    """What the runtime sees of the world while it is simulated; `logged` are the errors that it logs."""
+class VirtualScheduler:
+    """The time and random numbers of the simulation; `logged` are the errors that the runtime logs."""
 
     def __init__(self, loop: VirtualLoop, seed: int) -> None:
         self._loop = loop
@@ -172,11 +173,11 @@ class Surroundings:
 
 
 def run_virtually(main: Callable[[VirtualLoop], Coroutine[Any, Any, T]], seed: int = 0) -> T:
-    """`asyncio.run` on a loop of its own whose time is virtual. What the runtime logs as an error is one here."""
+    """`asyncio.run` on a virtual loop. An error that the runtime logs is raised here."""
     loop = VirtualLoop()
-    world = Surroundings(loop, seed)
-    with simulated(cast(World, world), LoopKeeper), asyncio.Runner(loop_factory=lambda: loop) as runner:
+    scheduler = VirtualScheduler(loop, seed)
+    with simulated(cast(Scheduler, scheduler), LoopHeartbeat), asyncio.Runner(loop_factory=lambda: loop) as runner:
         result = runner.run(main(loop))
-    if world.logged:
-        raise RuntimeError(f"{len(world.logged)} errors were logged, the first: {world.logged[0]}")
+    if scheduler.logged:
+        raise RuntimeError(f"{len(scheduler.logged)} errors were logged, the first: {scheduler.logged[0]}")
     return result

@@ -1,7 +1,7 @@
 """Accoda: a job queue that knows who waits for a job, what it costs and by when it is wanted.
 
-A name is imported when it is first asked for: who uses the records alone loads no runtime, and the command line starts
-at once. `_WHERE` says where each name is; type checkers and editors read the imports beneath it.
+A name is imported when it is first asked for: a program that uses the records alone loads no runtime, and the command
+line starts at once. `_WHERE` says where each name is; type checkers and editors read the imports beneath it.
 """
 
 import logging
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accoda.app import App
     from accoda.budget import Budget, BudgetView, Observation
+    from accoda.budget.usage import Usage
     from accoda.clock import Clock, ManualClock, SystemClock
     from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
     from accoda.enqueue import EnqueueOptions
@@ -50,22 +51,31 @@ if TYPE_CHECKING:
     from accoda.limits import set_limits
     from accoda.model import (
         Bury,
+        ById,
+        ByKey,
+        Change,
+        Cursor,
         Document,
         Done,
         Enqueued,
+        Head,
         Job,
         JobInfo,
         Lease,
+        Look,
         NewJob,
+        Order,
         Outcome,
-        Peek,
-        Place,
         QueueStats,
-        Rank,
         Refused,
+        Remove,
+        Rerank,
         Retry,
+        Revive,
+        StartNow,
         State,
         Stats,
+        Target,
     )
     from accoda.priority import Policy, Priority, aging, policy, strict
     from accoda.retry import Exponential, Fixed, RetryRule
@@ -74,12 +84,11 @@ if TYPE_CHECKING:
     from accoda.runtime.handler import Handler
     from accoda.runtime.middleware import Middleware
     from accoda.runtime.results import Progress
-    from accoda.runtime.usage import Usage
     from accoda.runtime.worker import Worker, WorkerOptions
     from accoda.storage.open import migrate, open_storage
     from accoda.storage.protocol import Inspector, Storage, Store
 
-# Whoever configures no logging is not shouted at by Python's handler of last resort.
+# Without this, a program that configures no logging would get our warnings from Python's handler of last resort.
 logging.getLogger("accoda").addHandler(logging.NullHandler())
 
 __all__ = [
@@ -92,11 +101,15 @@ __all__ = [
     "BudgetView",
     "Bury",
     "BuryJob",
+    "ById",
+    "ByKey",
     "CannotListen",
     "CannotStart",
+    "Change",
     "Clock",
     "Conflict",
     "ContractError",
+    "Cursor",
     "Demand",
     "Document",
     "Done",
@@ -108,6 +121,7 @@ __all__ = [
     "HandlerLost",
     "HandlerStats",
     "HandlerTimeout",
+    "Head",
     "Inspector",
     "InvalidInput",
     "Job",
@@ -117,6 +131,7 @@ __all__ = [
     "KeyReused",
     "Lease",
     "LeaseLost",
+    "Look",
     "ManualClock",
     "Middleware",
     "MissingDriver",
@@ -125,26 +140,28 @@ __all__ = [
     "NotADatabase",
     "NotFound",
     "Observation",
+    "Order",
     "Outcome",
-    "Peek",
-    "Place",
     "Policy",
     "Prefetch",
     "Priority",
     "ProcessDied",
     "Progress",
     "QueueStats",
-    "Rank",
     "RateLimited",
     "Refused",
     "RemoteError",
+    "Remove",
+    "Rerank",
     "ResultTimeout",
     "Retry",
     "RetryLater",
     "RetryRule",
+    "Revive",
     "Running",
     "SchemaMismatch",
     "SettingsError",
+    "StartNow",
     "State",
     "Stats",
     "Storage",
@@ -155,6 +172,7 @@ __all__ = [
     "StorageUnavailable",
     "Store",
     "SystemClock",
+    "Target",
     "TooLarge",
     "Usage",
     "VersionConflict",
@@ -188,8 +206,8 @@ _WHERE = {
         ),
         "accoda.limits": "set_limits",
         "accoda.model": (
-            "Bury Document Done Enqueued Job JobInfo Lease NewJob Outcome Peek Place QueueStats Rank Refused Retry "
-            "State Stats"
+            "Bury ById ByKey Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob Order Outcome "
+            "QueueStats Refused Remove Rerank Retry Revive StartNow State Stats Target"
         ),
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",
@@ -198,7 +216,7 @@ _WHERE = {
         "accoda.runtime.handler": "Handler",
         "accoda.runtime.middleware": "Middleware",
         "accoda.runtime.results": "Progress",
-        "accoda.runtime.usage": "Usage",
+        "accoda.budget.usage": "Usage",
         "accoda.runtime.worker": "Worker WorkerOptions",
         "accoda.storage.open": "migrate open_storage",
         "accoda.storage.protocol": "Inspector Storage Store",

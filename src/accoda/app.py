@@ -10,6 +10,8 @@ await send.enqueue(Email("anna@example.com"), priority=Priority.HIGH, delay=30)
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
@@ -17,44 +19,60 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
 
 from accoda.budget import Books, Budget, BudgetView
+from accoda.budget.registry import BudgetRegistry
+from accoda.budget.usage import Usage, read_usage
 from accoda.clock import Clock, SystemClock
 from accoda.connections import Connections, lazy_store
 from accoda.demand.demand import Demand
 from accoda.demand.options import DemandOptions
-from accoda.enqueue import EnqueueOptions, Line, new_job, new_jobs
-from accoda.errors import InvalidInput
-from accoda.model import Enqueued, JobInfo, NewJob, check_count, check_queue
-from accoda.priority import strict
-from accoda.runtime.accounts import Accounts
+from accoda.enqueue import EnqueueOptions, QueueSpec, new_job, new_jobs
+from accoda.errors import InvalidInput, MissingDriver, StorageError
+from accoda.handler_options import HandlerOptions
+from accoda.model import ById, Enqueued, JobInfo, NewJob, Remove, check_count, check_queue
 from accoda.runtime.batch import Batch, Running, current
-from accoda.runtime.handler import Handler, HandlerOptions
+from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.results import Progress, read_progress, wait_for_result, write_progress
-from accoda.runtime.usage import Usage, read_usage
+from accoda.runtime.system_jobs import SystemJob
+from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Store
+from accoda.sync import Forward, LoopThread
 from accoda.times import milliseconds, seconds
 
 if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from accoda.schedules import Schedule, ScheduledDecorator, ScheduledOptions
-    from accoda.schedules.lengths import Length
-    from accoda.sync import SyncFace
-    from accoda.trial import Trial
-    from accoda.why import Why
+    from accoda.app_testing import Trial
+    from accoda.operations.why import Explanation
+    from accoda.schedules import Schedule, ScheduledOptions
+    from accoda.schedules.words import Length
 
 T = TypeVar("T")
+A = TypeVar("A")
 R = TypeVar("R")
 
 DEFAULT_URL = "sqlite:///accoda.db"
-PLAIN_LINES = 1000
-"""Queues without a handler here that are remembered: a bound, so that names from outside cannot fill the memory."""
+
+log = logging.getLogger("accoda.app")
 
 
 class Decorator(Protocol):
     """What `app.handler(…)` gives: it turns a function into a `Handler` and keeps its types."""
 
+    @overload
+    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    @overload
+    def __call__(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    @overload
+    def __call__(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+
+
+class ScheduledDecorator(Protocol):
+    """What `app.every(…)` and `app.cron(…)` give: like `Decorator`, and it takes what is a handler already, too."""
+
+    @overload  # a handler is a function too: this form comes first
+    def __call__(self, function: Handler[T, A, R], /) -> Handler[T, A, R]: ...  # type: ignore[overload-overlap]
     @overload
     def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
     @overload
@@ -79,10 +97,9 @@ class App:
         self.schedules: dict[str, Schedule] = {}
         self.middleware = tuple(middleware)
         self.connections = Connections(self.url, clock)
-        self._lines: dict[str, Line] = {}
-        self._plain_lines: dict[str, Line] = {}
+        self.specs: dict[str, QueueSpec] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
-        self.accounts = Accounts(lambda: self.connections)
+        self.budget_registry = BudgetRegistry(lambda: self.connections)
 
     @overload
     def handler(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
@@ -99,13 +116,13 @@ class App:
         See `HandlerOptions` for what may be said.
         """
         if callable(what):
-            return self._add(None, what, {})
+            return self.add_handler(None, what, {})
         if what is not None:
             check_queue(what)
-        return lambda function: self._add(what, function, cast(HandlerOptions, options))
+        return lambda function: self.add_handler(what, function, cast(HandlerOptions, options))
 
     def demand(self, queue: str, /, **options: Unpack[DemandOptions]) -> Demand:
-        """Say that many may want the same thing of this queue: one fetch serves all who wait for a key.
+        """Declare a demand: many want the results of this queue, and one fetch serves all waiters of a key.
 
         See `DemandOptions` for what may be said, and `Demand` for `fetch`, `deliver` and `request`.
         """
@@ -149,17 +166,17 @@ class App:
         A handler names what pays for its jobs: `@app.handler("deals", budget="keepa", cost=5)`. `counts` says what is
         paid for, the jobs' cost or their number; `headroom` is the share of the capacity that is kept for urgent work.
         """
-        return self.accounts.add(Budget(name, capacity, refill, seconds("per", per), counts, headroom))
+        return self.budget_registry.add(Budget(name, capacity, refill, seconds("per", per), counts, headroom))
 
     @property
     def budgets(self) -> dict[str, Budget]:
         """The declared budgets, by name."""
-        return self.accounts.budgets
+        return self.budget_registry.budgets
 
     @property
     def books(self) -> Books:
         """The accounts of the budgets, for this event loop: `await app.books.close(["keepa"], until=…)`."""
-        return self.accounts.office.books
+        return self.budget_registry.books
 
     async def budget_views(self) -> dict[str, BudgetView]:
         """What every budget has left, has reserved and has used today, by name."""
@@ -177,13 +194,13 @@ class App:
         moment = None if since is None else milliseconds("since", since)
         return await read_usage(await self.connections.get(), queue, moment, after, limit)
 
-    def declare(self, line: Line) -> None:
+    def declare(self, spec: QueueSpec) -> None:
         """Say how jobs of a queue are made, for a process that has no handler of it."""
-        self._lines[line.queue] = line
+        self.specs[spec.queue] = spec
 
     async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
         """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
-        store = self.connections.at_hand() or await self.connections.get()
+        store = self.connections.stores.get(asyncio.get_running_loop()) or await self.connections.get()
         return (await store.enqueue([self.new_job(queue, payload, options)]))[0]
 
     async def enqueue_many(
@@ -192,15 +209,12 @@ class App:
         """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
         if options.get("key") is not None:
             raise InvalidInput("key", "would make all these jobs one; enqueue them one by one, each with its own key")
-        line, now = self._line(queue), self._now()
-        jobs = new_jobs(line, payloads, now, options)
+        jobs = new_jobs(self.queue_spec(queue), payloads, self.now, options)
         return await (await self.connections.get()).enqueue(jobs) if jobs else []
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         """The `NewJob` that `enqueue` stores: for `Done(then=[…])`, or to enqueue in a transaction of your own."""
-        line = self._line(queue)
-        # Nobody asks what time it is for a job of which nothing was said, in a queue that does not age.
-        return new_job(line, payload, self._now() if options or line.policy is not strict else 0, options)
+        return new_job(self.queue_spec(queue), payload, self.now, options)
 
     async def result(self, id: int, *, timeout: float | None = None, type: Any = Any) -> Any:
         """Wait until a job is done, and give back what its handler returned (as `type`, if given).
@@ -222,16 +236,16 @@ class App:
 
     async def find(self, id: int) -> JobInfo | None:
         """Everything that is stored about a job."""
-        return await (await self.connections.get()).find(id)
+        return (await (await self.connections.get()).look(ById(id))).job
 
-    async def why(self, id: int) -> Why:
+    async def why(self, id: int) -> Explanation:
         """Why a job is not running, when it is likely to start, and what would make it start sooner.
 
         Raises `JobNotFound`. A handful of looks, whatever the number of jobs.
         """
-        from accoda.why import explain, gather
+        from accoda.operations.why import why
 
-        return explain(await gather(self, id))
+        return await why(self, id)
 
     async def cancel(self, id: int) -> bool:
         """Take a job back that waits or runs. One that runs is told within about a second, and its outcome is refused.
@@ -239,10 +253,10 @@ class App:
         False: there is no such job, or it has ended already.
         """
         store = await self.connections.get()
-        job = await store.find(id)
+        job = (await store.look(ById(id))).job
         if job is None or job.state in ("dead", "done"):
             return False
-        return await store.remove([id]) == 1
+        return await store.change([Remove(id, queue=job.queue)]) == 1
 
     @property
     def current(self) -> Running[Any]:
@@ -258,22 +272,51 @@ class App:
         For tests and scripts. Delayed jobs stay where they are, and so do those that no budget can pay before a moment
         in the future.
         """
-        from accoda.runtime.worker import run_until_idle
+        from accoda.runtime.worker import Worker, WorkerOptions
 
-        return await run_until_idle(self, queues)
+        jobs_run = 0
+        while self.handlers:
+            ticks = await self._run_ticks() if self.schedules else 0
+            worker = Worker(self, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
+            await worker.run()
+            jobs_run += worker.jobs_run
+            if not ticks:
+                break
+        return jobs_run
+
+    async def _run_ticks(self) -> int:
+        """Do the ticks of the schedules that are due; their number."""
+        from accoda.schedules import Scheduler, maker_of, store_declared
+
+        store = await self.connections.get()
+        await store_declared(self, store)
+        return await Scheduler(maker_of(self)).run_once(store)
+
+    def system_jobs(self) -> list[SystemJob]:
+        """What every worker of this app, and its HTTP service, does beside the handlers' jobs."""
+        from accoda import operations
+        from accoda.schedules import Scheduler, maker_of
+        from accoda.webhooks.sender_loop import SenderLoop
+
+        jobs: list[SystemJob] = [Scheduler(maker_of(self)), *operations.system_jobs(self)]
+        if self.schedules or self.handlers:
+            jobs.append(_DeclaredSchedules(self))
+        try:
+            jobs.append(SenderLoop())
+        except MissingDriver as error:  # it needs an extra
+            log.info("left to other processes: %s", error)
+        return jobs
 
     def testing(self) -> Trial:
         """For tests: `with app.testing() as trial:` runs this app's jobs in memory, with a clock that you move."""
-        from accoda.trial import Trial
+        from accoda.app_testing import Trial
 
         return Trial(self)
 
     @cached_property
     def sync(self) -> SyncFace:
         """The same calls without `await`, for Django, Flask and scripts: `app.sync.enqueue(…)`."""
-        from accoda.sync import SyncFace
-
-        return SyncFace(self)
+        return SyncFace(self, self.close)
 
     async def close(self) -> None:
         """Close this event loop's connection. The next call opens it again."""
@@ -287,7 +330,10 @@ class App:
     ) -> None:
         await self.close()
 
-    def _add(self, queue: str | None, function: Callable[..., Any], options: HandlerOptions) -> Handler[Any, Any, Any]:
+    def add_handler(
+        self, queue: str | None, function: Callable[..., Any], options: HandlerOptions
+    ) -> Handler[Any, Any, Any]:
+        """What `handler` does, without a decorator; `queue` None: the queue of the function's name."""
         name = queue if queue is not None else str(getattr(function, "__name__", ""))
         handler: Handler[Any, Any, Any] = Handler(self, name, function, options)
         if name in self.handlers:
@@ -295,19 +341,60 @@ class App:
         self.handlers[name] = handler
         return handler
 
-    def _line(self, queue: str) -> Line:
+    def queue_spec(self, queue: str) -> QueueSpec:
+        """How jobs of a queue are made: as its handler says, as `declare` said, or plainly."""
         handler = self.handlers.get(queue)
         if handler is not None:
-            return handler.line
-        line = self._lines.get(queue) or self._plain_lines.get(queue)
-        if line is None:
-            line = Line(queue)
-            if len(self._plain_lines) < PLAIN_LINES:
-                self._plain_lines[queue] = line
-        return line
+            return handler.spec
+        spec = self.specs.get(queue)
+        return spec if spec is not None else QueueSpec(queue)
 
-    def _now(self) -> int:
+    def now(self) -> int:
+        """The present moment in milliseconds, by the app's clock."""
         return (self.connections.clock or _system).now()
+
+
+class SyncFace(LoopThread[App]):
+    """`app.sync`: what `App` does, without `await`."""
+
+    enqueue = Forward(App.enqueue)
+    enqueue_many = Forward(App.enqueue_many)
+    result = Forward(App.result)
+    progress = Forward(App.progress)
+    progress_of = Forward(App.progress_of)
+    find = Forward(App.find)
+    why = Forward(App.why)
+    budget_views = Forward(App.budget_views)
+    spending = Forward(App.spending)
+    cancel = Forward(App.cancel)
+    run_until_idle = Forward(App.run_until_idle)
+
+
+class _DeclaredSchedules:
+    """Stores the schedules that the code declares, as soon as the store answers; those that people made for its queues
+    follow what its handlers say."""
+
+    queue = "accoda.schedules"
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+
+    async def run_once(self, store: Store) -> int:
+        from accoda.schedules import store_declared
+
+        await store_declared(self._app, store)
+        return 0
+
+    async def run(self, store: Store) -> None:
+        trouble = Backoff(0.2, 5.0)
+        while True:
+            try:
+                await self.run_once(store)
+                break
+            except StorageError as error:
+                log.warning("cannot store the declared schedules, trying again soon: %s", error)
+                await trouble.nap()
+        await asyncio.get_running_loop().create_future()  # once is enough
 
 
 _system = SystemClock()

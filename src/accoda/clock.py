@@ -35,7 +35,17 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
     def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
-        return _Alarm(moment / 1000, wake).cancel
+        return _Alarm(moment / 1000, wake, time.time).cancel
+
+
+class MonotonicClock:
+    """Milliseconds that pass on this machine, since no particular moment, whatever is done to its wall clock."""
+
+    def now(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
+        return _Alarm(moment / 1000, wake, time.monotonic).cancel
 
 
 EARLY = 0.001
@@ -43,19 +53,20 @@ EARLY = 0.001
 
 
 class _Alarm:
-    """Calls when a moment of the wall clock has come, never before it, and hardly after it.
+    """Calls when a moment of a clock has come, never before it, and hardly after it.
 
     The loop's timer is set for a bit earlier. The rest, about a millisecond, is passed turn by turn of the loop: that
-    costs processor time, but only where something is due, and nobody else who runs on the loop has to stand still.
+    costs processor time, but only where something is due, and everything else on the loop goes on meanwhile.
     """
 
-    __slots__ = ("_at", "_handle", "_loop", "_wake")
+    __slots__ = ("_at", "_handle", "_loop", "_now", "_wake")
 
-    def __init__(self, at: float, wake: Callable[[], None]) -> None:
+    def __init__(self, at: float, wake: Callable[[], None], now: Callable[[], float]) -> None:
         self._at = at
+        self._now = now
         self._wake = wake
         self._loop = asyncio.get_running_loop()
-        self._handle: asyncio.Handle = self._wait(at - time.time())
+        self._handle: asyncio.Handle = self._wait(at - now())
 
     def cancel(self) -> None:
         self._handle.cancel()
@@ -65,7 +76,7 @@ class _Alarm:
         return self._loop.call_later(left - EARLY, self._look) if left > EARLY else self._loop.call_soon(self._look)
 
     def _look(self) -> None:
-        left = self._at - time.time()
+        left = self._at - self._now()
         if left > 0:
             self._handle = self._wait(left)
         else:

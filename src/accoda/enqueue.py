@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypedDict, get_args
 
 from msgspec import Struct
 
-from accoda.envelope import NOTHING, Event, Extras, Hook, check_extras, wrap
+from accoda.envelope import NOTHING, Event, Hook, JobMetadata, check_metadata, wrap
 from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import NewJob, OnDuplicate
@@ -44,7 +44,7 @@ Cost = int | str | Callable[[Any], int]
 """What a job costs: a number, the name of the payload's field that says it, or a function of the payload."""
 
 
-class Line(Struct, frozen=True):
+class QueueSpec(Struct, frozen=True):
     """What a queue's handler says of its jobs, for the producer's side."""
 
     queue: str
@@ -55,10 +55,58 @@ class Line(Struct, frozen=True):
     secret: tuple[str, ...] = ()
 
 
-def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> NewJob:
-    """One job, as told. `now` is only for the rank of an `aging` queue: start times are the storage's."""
-    if not options and not line.secret:
-        return _plain_job(line, payload, now)
+class _Common(Struct, frozen=True):
+    """What the options say, checked: the same for every job of a call. `cost` None: each payload has its own."""
+
+    rank: float
+    delay: float | None
+    start_at: int | None
+    cost: int | None
+    key: str | None
+    on_duplicate: OnDuplicate
+    waiter: bytes | None
+    keep_for: float
+    metadata: JobMetadata
+
+
+def new_job(spec: QueueSpec, payload: object, now: Callable[[], int], options: EnqueueOptions) -> NewJob:
+    """One job. `now` is only asked for the rank of an `aging` queue: start times are the storage's."""
+    return _new_job(spec, payload, _common(spec, now, options))
+
+
+def new_jobs(
+    spec: QueueSpec, payloads: Iterable[object], now: Callable[[], int], options: EnqueueOptions
+) -> list[NewJob]:
+    """A job for each payload, or the error of the first that cannot be one, which says which payload it is."""
+    common = _common(spec, now, options)
+    jobs: list[NewJob] = []
+    for payload in payloads:
+        try:
+            jobs.append(_new_job(spec, payload, common))
+        except InvalidInput as error:
+            if error.field == "payload":  # the options are the same for all
+                error.args = (f"payloads[{len(jobs)}]: {str(error).removeprefix('payload: ')}; none was enqueued",)
+            raise
+    return jobs
+
+
+def _new_job(spec: QueueSpec, payload: object, common: _Common) -> NewJob:
+    data = spec.encode(payload)
+    return NewJob(
+        spec.queue,
+        data if common.metadata is NOTHING else wrap(data, common.metadata),
+        rank=common.rank,
+        delay=common.delay,
+        start_at=common.start_at,
+        cost=common.cost if common.cost is not None else cost_of(spec.cost, payload),
+        key=common.key,
+        on_duplicate=common.on_duplicate,
+        waiter=common.waiter,
+        keep_for=common.keep_for,
+    )
+
+
+def _common(spec: QueueSpec, now: Callable[[], int], options: EnqueueOptions) -> _Common:
     if not options.keys() <= _OPTIONS:
         unknown = options.keys() - _OPTIONS
         names = ", ".join(EnqueueOptions.__annotations__)
@@ -68,60 +116,26 @@ def new_job(line: Line, payload: object, now: int, options: EnqueueOptions) -> N
         raise InvalidInput("at", "give either delay or at, not both")
     start_at = None if at is None else milliseconds("at", at)
     delay = None if delay is None else seconds("delay", delay)
+    return _Common(
+        _rank(spec.policy, _level(options.get("priority", Priority.NORMAL)), now, delay, start_at),
+        delay,
+        start_at,
+        options["cost"] if "cost" in options else spec.cost if type(spec.cost) is int else None,
+        options.get("key"),
+        options.get("on_duplicate", "keep"),
+        options.get("waiter"),
+        spec.keep_for if keep_for is None else seconds("keep_for", keep_for),
+        _metadata(spec, options),
+    )
+
+
+def _rank(policy: Policy, level: Priority, now: Callable[[], int], delay: float | None, start_at: int | None) -> float:
+    if policy is strict:  # the level alone: no moment is needed
+        return float(level)
     # A job that starts later is as old as its start: an aging queue counts its wait from there.
-    since = start_at if start_at is not None else now + round((delay or 0.0) * 1000)
-    return NewJob(
-        line.queue,
-        wrap(line.encode(payload), _extras(line, options)),
-        rank=line.policy(_level(options.get("priority", Priority.NORMAL)), max(now, since)),
-        delay=delay,
-        start_at=start_at,
-        cost=options["cost"] if "cost" in options else cost_of(line.cost, payload),
-        key=options.get("key"),
-        on_duplicate=options.get("on_duplicate", "keep"),
-        waiter=options.get("waiter"),
-        keep_for=line.keep_for if keep_for is None else seconds("keep_for", keep_for),
-    )
-
-
-def new_jobs(line: Line, payloads: Iterable[object], now: int, options: EnqueueOptions) -> list[NewJob]:
-    """A job for each payload, or the error of the first that cannot be one, which says the how manieth it is."""
-    jobs: list[NewJob] = []
-    more = iter(payloads)
-    for payload in more:
-        try:
-            jobs.append(new_job(line, payload, now, options))
-            if len(jobs) == 1:
-                _like_the_first(line, jobs, more, options)
-        except InvalidInput as error:
-            if error.field == "payload":  # the options are the same for all
-                error.args = (f"payloads[{len(jobs)}]: {str(error).removeprefix('payload: ')}; none was enqueued",)
-            raise
-    return jobs
-
-
-def _plain_job(line: Line, payload: object, now: int) -> NewJob:
-    """A job of which nothing was said: as most are."""
-    return NewJob(
-        line.queue,
-        line.encode(payload),
-        rank=_NORMAL if line.policy is strict else line.policy(Priority.NORMAL, now),
-        cost=line.cost if type(line.cost) is int else cost_of(line.cost, payload),
-        keep_for=line.keep_for,
-    )
-
-
-def _like_the_first(line: Line, jobs: list[NewJob], payloads: Iterator[object], options: EnqueueOptions) -> None:
-    """Add a job for each payload, with what was said of the first one: it is the same for all but data and cost."""
-    first, encode, extras = jobs[0], line.encode, _extras(line, options)
-    fixed = first.cost if "cost" in options or type(line.cost) is int else None
-    queue, rank, delay, start_at, keep_for = first.queue, first.rank, first.delay, first.start_at, first.keep_for
-    if first.key is not None or first.waiter is not None or first.on_duplicate != "keep":
-        return  # no two of these are alike
-    for payload in payloads:
-        data = encode(payload) if extras is NOTHING else wrap(encode(payload), extras)
-        cost = cost_of(line.cost, payload) if fixed is None else fixed
-        jobs.append(NewJob(queue, data, rank=rank, delay=delay, start_at=start_at, cost=cost, keep_for=keep_for))
+    moment = now()
+    since = start_at if start_at is not None else moment + round((delay or 0.0) * 1000)
+    return policy(level, max(moment, since))
 
 
 def cost_of(cost: Cost, payload: object) -> int:
@@ -142,25 +156,25 @@ def cost_of(cost: Cost, payload: object) -> int:
     return found
 
 
-def _extras(line: Line, options: EnqueueOptions) -> Extras:
-    """What travels with the payload: nothing at all for nearly every job."""
-    if not line.secret and options.keys().isdisjoint(_EXTRAS):
+def _metadata(spec: QueueSpec, options: EnqueueOptions) -> JobMetadata:
+    """What travels with the payload. Most jobs have none."""
+    if not spec.secret and options.keys().isdisjoint(_METADATA):
         return NOTHING
     webhook = options.get("webhook")
     if webhook is not None:
         webhook = _hook(webhook)
     name, most = options.get("name"), options.get("max_attempts")
-    return check_extras(Extras(name=name, max_attempts=most, hook=webhook, secret=line.secret))
+    return check_metadata(JobMetadata(name=name, max_attempts=most, hook=webhook, secret=spec.secret))
 
 
 def _hook(given: object) -> Hook:
-    from accoda.webhooks.urls import check_url
+    from accoda.webhooks.urls import read_url
 
     hook = Hook(given) if isinstance(given, str) else given
     if not isinstance(hook, Hook) or not hook.on or not set(hook.on) <= set(get_args(Event)):
         raise InvalidInput("webhook", f"must be a URL, or Hook(url, on=('done', 'dead')), not {given!r:.80}")
     try:
-        check_url(hook.url)
+        read_url(hook.url)
     except InvalidInput as error:
         raise InvalidInput("webhook", str(error).removeprefix(f"{error.field}: ")) from error
     return hook
@@ -176,6 +190,5 @@ def _level(priority: object) -> Priority:
         raise InvalidInput("priority", f"must be one of {names}, not {priority!r}") from None
 
 
-_NORMAL = strict(Priority.NORMAL, 0)
 _OPTIONS = EnqueueOptions.__annotations__.keys()
-_EXTRAS = frozenset({"name", "max_attempts", "webhook"})
+_METADATA = frozenset({"name", "max_attempts", "webhook"})

@@ -1,8 +1,8 @@
-"""What a job carries beside its payload: a name for people, its own limit of attempts, whom to call when it ends.
+"""What a job carries beside its payload: a name for people, its own limit of attempts, the webhook to call at its end.
 
 It stands in front of the payload's bytes, and only where there is something to say: most jobs have none of it.
 
-    0xC1 · length of the extras (4 bytes) · extras (msgpack map) · payload
+    0xC1 · length of the metadata (4 bytes) · metadata (msgpack map) · payload
 
 0xC1 is the one byte that msgpack never uses, so no payload begins with it, and a look at one byte tells the two apart.
 """
@@ -38,8 +38,8 @@ class Hook(Struct, frozen=True, omit_defaults=True):
     on: tuple[Event, ...] = ("done", "dead")
 
 
-class Extras(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What travels with a payload. `secret` names fields of it that nobody is shown (`card`, `customer.phone`).
+class JobMetadata(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What travels with a payload. `secret` names fields of it that are never shown (`card`, `customer.phone`).
 
     `schedule` and `tick` tell which schedule made the job, and for which moment.
     """
@@ -52,24 +52,24 @@ class Extras(Struct, frozen=True, omit_defaults=True, kw_only=True):
     tick: int | None = None
 
 
-NOTHING = Extras()
+NOTHING = JobMetadata()
 
 
-def wrap(payload: bytes, extras: Extras) -> bytes:
-    """The payload with its extras in front of it; the payload itself where there are none.
+def wrap(payload: bytes, metadata: JobMetadata) -> bytes:
+    """The payload with its metadata in front of it; the payload itself where there are none.
 
-    >>> unwrap(wrap(b"x", Extras(name="Report"))) == (Extras(name="Report"), b"x")
+    >>> unwrap(wrap(b"x", JobMetadata(name="Report"))) == (JobMetadata(name="Report"), b"x")
     True
     """
-    if extras is NOTHING or extras == NOTHING:
+    if metadata is NOTHING or metadata == NOTHING:
         return payload
-    head = _encoder.encode(extras)
+    head = _encoder.encode(metadata)
     return b"".join((_MARK, len(head).to_bytes(HEAD - 1, "big"), head, payload))
 
 
-def unwrap(data: bytes) -> tuple[Extras, bytes]:
-    """The extras and the payload. Of an envelope that cannot be read, nothing and the data as they are: whoever decodes
-    them will say that they are unreadable."""
+def unwrap(data: bytes) -> tuple[JobMetadata, bytes]:
+    """The metadata and the payload. Of an envelope that cannot be read, nothing and the data as they are: they will
+    not decode, and that is reported then."""
     if not data or data[0] != MARK:
         return NOTHING, data
     end = HEAD + int.from_bytes(data[1:HEAD], "big")
@@ -84,19 +84,21 @@ def payload_of(data: bytes) -> bytes:
     return data if not data or data[0] != MARK else unwrap(data)[1]
 
 
-def check_extras(extras: Extras) -> Extras:
+def check_metadata(metadata: JobMetadata) -> JobMetadata:
     """Refuse what could not be kept or used; the field is named as `EnqueueOptions` names it."""
-    if extras.name is not None and (
-        type(extras.name) is not str or not 0 < len(extras.name) <= NAME_LENGTH or clean(extras.name) != extras.name
+    if metadata.name is not None and (
+        type(metadata.name) is not str
+        or not 0 < len(metadata.name) <= NAME_LENGTH
+        or clean(metadata.name) != metadata.name
     ):
-        raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} characters of valid text, not {extras.name!r:.60}")
-    if extras.max_attempts is not None and (type(extras.max_attempts) is not int or extras.max_attempts < 1):
-        raise InvalidInput("max_attempts", f"must be an integer >= 1, not {extras.max_attempts!r:.60}")
-    if len(extras.secret) > SECRET_FIELDS:
-        raise InvalidInput("secret", f"must be at most {SECRET_FIELDS} names of fields, not {len(extras.secret)}")
-    if not all(type(field) is str and field for field in extras.secret):
-        raise InvalidInput("secret", f"must be names of fields, none of them empty, not {extras.secret!r:.60}")
-    return extras
+        raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} characters of valid text, not {metadata.name!r:.60}")
+    if metadata.max_attempts is not None and (type(metadata.max_attempts) is not int or metadata.max_attempts < 1):
+        raise InvalidInput("max_attempts", f"must be an integer >= 1, not {metadata.max_attempts!r:.60}")
+    if len(metadata.secret) > SECRET_FIELDS:
+        raise InvalidInput("secret", f"must be at most {SECRET_FIELDS} names of fields, not {len(metadata.secret)}")
+    if not all(type(field) is str and field for field in metadata.secret):
+        raise InvalidInput("secret", f"must be names of fields, none of them empty, not {metadata.secret!r:.60}")
+    return metadata
 
 
 def hidden(value: Any, secret: Sequence[str]) -> Any:
@@ -107,6 +109,18 @@ def hidden(value: Any, secret: Sequence[str]) -> Any:
     """
     for path in secret:
         value = _without(value, path.split("."))
+    return value
+
+
+def named(value: Any) -> Any:
+    """A record as a map of its fields; those that every contract record has tell nothing of the payload."""
+    if isinstance(value, Struct):
+        fields = zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
+        return {wire: named(getattr(value, name)) for name, wire in fields if name not in _EVERY_RECORD}
+    if isinstance(value, (list, tuple)):
+        return [named(each) for each in value]
+    if isinstance(value, dict):
+        return {key: named(each) for key, each in value.items()}
     return value
 
 
@@ -164,6 +178,7 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     return {**value, path[0]: inner}
 
 
+_EVERY_RECORD = ("job_id", "attempts", "prev_start_time")
 _MARK = bytes((MARK,))
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Extras)
+_decoder = msgspec.msgpack.Decoder(JobMetadata)

@@ -29,7 +29,7 @@
         ├── NotADatabase        the file is no database, is damaged, or belongs to another program
         └── SchemaMismatch      the store was written by a newer or a too old Accoda
 
-Driver errors are translated into these at the storage's edge, with `from`, so that nobody above has to know a driver.
+Driver errors are translated into these at the storage's edge, with `from`, so that no caller has to know a driver.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class KeyReused(Conflict):
 
 
 class InFlight(Conflict):
-    """Somebody does the same request, with the same idempotency key, at this moment. Ask again soon."""
+    """The same request, with the same idempotency key, is under way at this moment. Ask again soon."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"a request with idempotency key {key!r:.80} is being done; ask again in a moment")
@@ -125,7 +125,7 @@ class HandlerLost(AccodaError):
 
 
 class LeaseLost(HandlerLost):
-    """The job was cancelled, replaced, or given to somebody else while this run went on."""
+    """The job was cancelled, replaced, or given to another worker while this run went on."""
 
 
 class WorkerStopped(HandlerLost):

@@ -1,7 +1,7 @@
 """Every limit on what is accepted, in one place. `docs/limits.md` is the same table for people.
 
 A limit holds where something comes in: a job is enqueued, a handler gives its result, a document is written. What is
-stored already is read as long as it is within `most`, beyond which nobody can raise a limit. So a worker reads what a
+stored already is read as long as it is within `most`, beyond which no limit can be raised. So a worker reads what a
 producer with higher limits stored, and no stored record can cost it more than a bounded time.
 """
 
@@ -107,7 +107,7 @@ class Allowed(Struct):
 
 allowed = Allowed()
 MOST = Allowed(*(limit.most for limit in LIMITS))
-"""What is still read, whoever stored it."""
+"""What is still read, however it was stored."""
 
 _problems: dict[str, str] = {}
 

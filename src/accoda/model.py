@@ -17,15 +17,19 @@ from typing import Any, Literal, NoReturn, cast, get_args
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
-from accoda.limits import COST, DOCUMENT_NAME, KEY, MOMENT, NAME_RULE, TEXT, allowed, is_name, too_large
+from accoda.limits import COST, DOCUMENT_NAME, KEY, MOMENT, MOST, NAME_RULE, TEXT, allowed, is_name, too_large
 
 State = Literal["ready", "delayed", "taken", "dead", "done"]
 OnDuplicate = Literal["keep", "replace", "attach"]
 What = Literal["created", "kept", "replaced", "attached"]
 Why = Literal["lost", "grown"]
+Order = Literal["line", "id"]
 
 STATES: tuple[State, ...] = get_args(State)
+AHEAD_AT_MOST = 10_000
+"""How many jobs before another one are counted."""
 
+_END_OF_IDS = 1 << 63
 _ON_DUPLICATE = frozenset(get_args(OnDuplicate))
 _FREE, _AT_ONCE = 0, 0.0  # the usual cost and keep_for, known by identity
 _good_names: set[str] = set()  # names seen to be good, so that the pattern runs once for each name
@@ -97,8 +101,8 @@ class Lease(Struct, frozen=True, gc=False):
 class Job(Struct, frozen=True, gc=False):
     """A taken job. `waiters` is their number when it was taken.
 
-    `fresh_at` is what `attempts` was when the job last began afresh: enqueued, revived, or replaced. `crashes` counts
-    the leases that ended since then without an outcome.
+    `tries` counts the retries since the job was enqueued, revived or replaced, except those that say that they do not
+    count; `crashes` counts the leases that ended without an outcome since then.
     """
 
     id: int
@@ -113,7 +117,7 @@ class Job(Struct, frozen=True, gc=False):
     prev_start_time: int | None
     waiters: int
     lease: Lease
-    fresh_at: int = 0
+    tries: int = 0
     crashes: int = 0
 
 
@@ -130,12 +134,18 @@ class Done(Struct, frozen=True, gc=False):
 
 
 class Retry(Struct, frozen=True, gc=False):
-    """The job goes back: after `delay` seconds, or at the moment `at`."""
+    """The job goes back: after `delay` seconds, or at the moment `at`. It keeps its rank unless `rank` gives a new one.
+
+    `counts=False` says that its handler did not fail (it was given back unrun, or its worker left): `attempts` grows,
+    `tries` does not.
+    """
 
     lease: Lease
     delay: float = 0.0
     at: int | None = None
     reason: str = ""
+    rank: float | None = None
+    counts: bool = True
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay:
@@ -144,6 +154,8 @@ class Retry(Struct, frozen=True, gc=False):
             check_moment("at", self.at)
         if type(self.delay) is not float or self.delay:
             check_duration("delay", self.delay)
+        if self.rank is not None:
+            _check_rank(self.rank)
 
 
 class Bury(Struct, frozen=True, gc=False):
@@ -176,17 +188,73 @@ class Refused(Struct, frozen=True, gc=False):
     why: Why
 
 
-class Rank(Struct, frozen=True, gc=False):
-    """A new rank for a waiting job, applied only if it has no more waiters than `waiters` (None: however many)."""
+class _Change(Struct, frozen=True, gc=False):
+    """What all changes have in common.
 
-    queue: str
+    `waiters` is how many the caller has seen: where there are more by now, the change is not applied. `queue` is the
+    job's queue where the caller knows it; some storages find the job faster with it.
+    """
+
+    id: int
+    waiters: int | None = None
+    queue: str | None = None
+
+
+class Remove(_Change, frozen=True, gc=False):
+    """Delete a job in any state. A running one loses its lease. With `waiters`, not if it is dead or done."""
+
+
+class Revive(_Change, frozen=True, gc=False):
+    """Make a dead job ready again, attempts + 1, tries and crashes 0. It stays dead if another job holds its key."""
+
+
+class StartNow(_Change, frozen=True, gc=False):
+    """Make a delayed job ready now, whatever it waits for: a start time or the pause before a retry."""
+
+
+class Rerank(Struct, frozen=True, gc=False):
+    """Give a job that is ready or delayed another rank. `waiters` and `queue` are as for every change."""
+
     id: int
     rank: float
     waiters: int | None = None
+    queue: str | None = None
 
     def __post_init__(self) -> None:
         if type(self.rank) is not float or not isfinite(self.rank):
             _check_rank(self.rank)
+
+
+Change = Remove | Revive | StartNow | Rerank
+
+
+class ById(Struct, frozen=True, gc=False):
+    """Look at the job with this id, in whatever state."""
+
+    id: int
+
+
+class ByKey(Struct, frozen=True, gc=False):
+    """Look at the job that holds this key: it is ready, delayed or taken."""
+
+    queue: str
+    key: str
+
+
+class Head(Struct, frozen=True, gc=False):
+    """Look at the job that the next `take` would hand out first. A paused queue has none."""
+
+    queue: str
+
+
+Target = ById | ByKey | Head
+
+
+class Cursor(Struct, frozen=True, gc=False):
+    """A place in a listing, as `JobInfo.cursor` gives it: what orders the jobs there, then the id."""
+
+    sort: float
+    id: int
 
 
 class QueueStats(Struct, frozen=True, gc=False):
@@ -250,33 +318,124 @@ class JobInfo(Struct, frozen=True, gc=False):
     ended_at: int | None = None
     reason: str | None = None
     result: bytes | None = None
-    fresh_at: int = 0
+    tries: int = 0
     crashes: int = 0
 
+    def cursor(self, order: Order = "line") -> Cursor:
+        """Where `browse` continues after this job."""
+        if order == "id":
+            return Cursor(0.0, self.id)
+        moment = {"delayed": self.start_time, "taken": self.lease_until, "dead": self.ended_at, "done": self.ended_at}
+        return Cursor(self.rank if self.state == "ready" else float(moment[self.state] or 0), self.id)
 
-class Peek(Struct, frozen=True, gc=False):
-    """What a look at one job found: the job (None: there is none) and its waiters, at the moment `at`, by the storage's
-    clock."""
+
+class Look(Struct, frozen=True, gc=False):
+    """One job (None: there is none) and what was asked about it, all of the moment `at`, by the storage's clock.
+
+    `waiters` are those asked for, in the order in which they joined. `ahead` is how many ready jobs `take` would hand
+    out before this one, for a delayed job if it were ready now; None if it was not asked for or the job is neither.
+    `newer` of them have a higher id: they came later and go first. Both are exact up to `AHEAD_AT_MOST`; a job with
+    more before it has `ahead == AHEAD_AT_MOST + 1`, and `newer` counts among the first `AHEAD_AT_MOST`.
+    """
 
     at: int
     job: JobInfo | None = None
     waiters: tuple[bytes, ...] = ()
-
-
-class Place(Struct, frozen=True, gc=False):
-    """Where a job stands in the line of its queue, at the moment `at`, by the storage's clock.
-
-    `ahead` is how many ready jobs of the queue `take` would hand out before it, were the queue open; of a delayed job,
-    before it, were it ready now; 0 in any other state. `newer` of them have a higher id: they came later and were put
-    before it. Where `exact` is False, `ahead` is an estimate. `newer` is a count where at most 100 are ahead, and no
-    more than `place` was to count; otherwise it may be an estimate.
-    """
-
-    at: int
-    job: JobInfo
-    ahead: int = 0
+    ahead: int | None = None
     newer: int = 0
-    exact: bool = True
+
+
+def check_jobs(jobs: Sequence[NewJob], field: str = "jobs") -> None:
+    """Refuse what is no list of `NewJob`. The fields of each were checked when it was made."""
+    check_sequence(field, jobs)
+    for job in jobs:
+        if type(job) is not NewJob:
+            raise InvalidInput(field, f"must hold NewJob only, not {type(job).__name__}")
+    if len(jobs) > allowed.jobs_per_call:
+        too_large(field, len(jobs), "jobs_per_call")
+
+
+def check_take(queue: str, count: int, lease: float, max_cost: int | None) -> None:
+    """Refuse what `take` cannot be asked for."""
+    # The usual one, in a few comparisons: this runs for every batch.
+    if (
+        type(queue) is str
+        and queue in _good_names
+        and type(count) is int
+        and 0 <= count <= COST
+        and type(lease) is float
+        and 0.001 <= lease <= MOMENT / 1000
+        and max_cost is None
+    ):
+        return
+    check_queue(queue)
+    check_count("count", count)
+    check_lease(lease)
+    if max_cost is not None:
+        check_count("max_cost", max_cost)
+
+
+def check_outcomes(outcomes: Sequence[Outcome]) -> None:
+    """Refuse what is no list of outcomes."""
+    check_sequence("outcomes", outcomes)
+    for outcome in outcomes:
+        # The usual one, in a few comparisons: this runs for every job. The rest is examined at leisure.
+        if (
+            type(outcome) is Done
+            and not outcome.then
+            and outcome.result is None
+            and type(outcome.lease) is Lease
+            and type(outcome.lease.id) is int
+            and 0 <= outcome.lease.id < _END_OF_IDS
+            and type(outcome.lease.queue) is str
+            and type(outcome.lease.attempts) is int
+            and 0 <= outcome.lease.attempts < _END_OF_IDS
+        ):
+            continue
+        _check_outcome(outcome)
+
+
+def _check_outcome(outcome: object) -> None:
+    if isinstance(outcome, Done):
+        check_jobs(outcome.then, "then")
+        if outcome.result is not None and type(outcome.result) is not bytes:
+            raise InvalidInput("result", f"must be bytes or None, not {type(outcome.result).__name__}")
+        # The limit itself held when the result was encoded: to refuse it here would refuse the whole batch's outcomes.
+        if outcome.result is not None and len(outcome.result) > MOST.result:
+            too_large("result", len(outcome.result), "result")
+    elif not isinstance(outcome, (Retry, Bury)):
+        raise InvalidInput("outcomes", f"must hold Done, Retry or Bury, not {type(outcome).__name__}")
+    else:
+        if isinstance(outcome, Retry) and type(outcome.counts) is not bool:
+            raise InvalidInput("counts", f"must be True or False, not {outcome.counts!r:.80}")
+        if type(outcome.reason) is not str:
+            raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
+        if isinstance(outcome, Bury) and (outcome.then or type(outcome.then) is not tuple):  # seldom
+            check_jobs(outcome.then, "then")
+    check_lease_token(outcome.lease)
+
+
+def check_lease_token(lease: object) -> None:
+    """Refuse what is no lease of a taken job."""
+    if type(lease) is not Lease:
+        raise InvalidInput("lease", f"must be the lease of a taken job, not {type(lease).__name__}")
+    if type(lease.queue) is not str or type(lease.attempts) is not int or not 0 <= lease.attempts < _END_OF_IDS:
+        raise InvalidInput("lease", f"must be the lease of a taken job, not {lease!r:.80}")
+    check_id(lease.id)
+
+
+def check_id(id: object) -> None:
+    """Refuse what cannot be a job's id."""
+    if type(id) is not int or not 0 <= id < _END_OF_IDS:
+        raise InvalidInput("id", f"must be an integer from 0 to 2**63 - 1, not {id!r:.80}")
+
+
+def check_sequence(field: str, value: object) -> None:
+    """Refuse what is no list or tuple, or like one."""
+    if type(value) is list or type(value) is tuple:  # the usual ones: to ask whether it is a Sequence is slow
+        return
+    if isinstance(value, (str, bytes)) or not isinstance(value, Sequence):
+        raise InvalidInput(field, f"must be a list or tuple, not {type(value).__name__}")
 
 
 def check_queue(name: object) -> None:

@@ -7,5 +7,5 @@ SYSTEM = "accoda."
 
 
 def is_system(queue: str) -> bool:
-    """Whether a queue is one of our own: hidden unless asked for, and nobody's to enqueue to."""
+    """Whether a queue is one of our own: hidden unless asked for, and closed to enqueueing from outside."""
     return queue.startswith(SYSTEM)

@@ -7,7 +7,7 @@ is decoded as long as it is within the most that any limit may be.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -28,12 +28,13 @@ class Codec(Generic[T]):
     {'user': 7}
     """
 
-    __slots__ = ("_decoder", "type")
+    __slots__ = ("decode_bare", "type")
 
     def __init__(self, type: Any = Any) -> None:
         self.type = type
         try:
-            self._decoder = msgspec.msgpack.Decoder(type)
+            self.decode_bare: Callable[[bytes], T] = msgspec.msgpack.Decoder(type).decode
+            """The payload of bytes that are known to be short and to have no envelope. May raise anything."""
         except TypeError as error:
             raise InvalidInput(
                 "payload", f"{name_of(type)} cannot be stored: {error}; use a msgspec.Struct, dataclass or TypedDict"
@@ -46,30 +47,15 @@ class Codec(Generic[T]):
         # Another class may still fit (a dict for a struct): what counts is what the handler will read.
         try:
             data = encode(payload)
-            self._decoder.decode(data)
+            self.decode_bare(data)
         except Exception:  # what is wrong with it is told by the check, in terms of the payload
             _check_fit(payload, self.type)
             return encode(payload)
         return data
 
     def open(self, job: Job) -> T:
-        """The payload of a job; for those that tell more of it than its data."""
+        """The payload of a job. Other codecs may tell more than its data does."""
         return self.decode(job.data)
-
-    def open_plain(self, jobs: Sequence[Job]) -> list[T] | None:
-        """The payloads of jobs of which there is nothing else to know; None: each is to be looked at for itself.
-
-        That is: all are on their first run, and none has an envelope. Nearly every batch is like that.
-        """
-        data = [job.data for job in jobs if not job.attempts]
-        # A codec of another class may open a job in its own way, and only once.
-        if len(data) < len(jobs) or type(self) is not Codec or max(map(len, data), default=0) > ARRAY_KEYS:
-            return None
-        try:
-            # No payload begins with the mark of an envelope, so one of those cannot be decoded and ends up below.
-            return list(map(self._decoder.decode, data))
-        except Exception:  # as in `decode`, which finds out which of them it is
-            return None
 
     def decode(self, data: bytes) -> T:
         """The payload, or `UnreadablePayload` with the name of the field that is wrong."""
@@ -78,8 +64,8 @@ class Codec(Generic[T]):
                 data = payload_of(data)
             if len(data) > ARRAY_KEYS:
                 _check_readable(data)
-            return self._decoder.decode(data)  # type: ignore[no-any-return]
-        except Exception as error:  # a hostile record may raise what it likes, and must stop nobody
+            return self.decode_bare(data)
+        except Exception as error:  # a hostile record may raise anything
             raise UnreadablePayload(f"the payload is no {name_of(self.type)}: {error}") from error
 
 

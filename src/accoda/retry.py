@@ -1,6 +1,6 @@
 """When a job that failed runs again, and what becomes of a job after a run. Pure functions; no I/O.
 
-A rule is any function of how many times the job came back so far and of the error: it gives the seconds until the next
+A rule is any function of how many times the job has failed before and of the error: it gives the seconds until the next
 run, or None to bury the job.
 """
 
@@ -89,7 +89,7 @@ def rule(value: RetryRule | float | None) -> RetryRule:
 
 
 class Limits(Struct, frozen=True):
-    """When to give a job up: its queue's rule and how many runs, and how many lost leases, it may have."""
+    """When to give a job up: its queue's rule, and how many failures and how many lost leases it may have."""
 
     rule: RetryRule = Exponential()
     max_attempts: int | None = None
@@ -138,36 +138,32 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
     if isinstance(error, BuryJob):
         return Bury(job.lease, clean(str(error.reason)))
     if isinstance(error, WorkerStopped):
-        return Retry(job.lease, reason=describe(error))
+        return Retry(job.lease, reason=describe(error), counts=False)
     reason = describe(error)
-    tries = job.attempts - job.fresh_at
-    limited = isinstance(error, RateLimited)  # the API's doing, not the job's: never a reason to give it up
-    if limits.max_attempts is not None and tries + 1 >= limits.max_attempts and not limited:
+    tries, counts = job.tries + 1, not isinstance(error, RateLimited)  # a rate limit is the API's doing, not the job's
+    if limits.max_attempts is not None and tries >= limits.max_attempts and counts:
         return Bury(
-            job.lease, f"failed {tries + 1} times, the last time with {reason}" if tries else f"failed: {reason}"
+            job.lease, f"failed {tries} times, the last time with {reason}" if tries > 1 else f"failed: {reason}"
         )
     try:
         if isinstance(error, RetryLater) and error.at is not None:
-            return Retry(job.lease, at=milliseconds("at", error.at), reason=reason)
+            return Retry(job.lease, at=milliseconds("at", error.at), reason=reason, counts=counts)
         if isinstance(error, RetryLater) and error.delay is not None:
-            return Retry(job.lease, delay=seconds("delay", error.delay), reason=reason)
+            return Retry(job.lease, delay=seconds("delay", error.delay), reason=reason, counts=counts)
     except InvalidInput as wrong:  # what the handler asked for cannot be done: the rule says when, and the reason why
         error = wrong
-    return _by_rule(job, limits.rule, tries, error)
+    return _by_rule(job, limits.rule, error)
 
 
 def give_up(job: Job, limits: Limits) -> Bury | None:
-    """Bury a job before it runs again, if its runs kept ending without an outcome.
-
-    One that lost no lease is judged by `decide` alone: what sent it back may be no fault of its own (`RateLimited`).
-    """
-    tries = job.attempts - job.fresh_at
+    """Bury a job before it runs again, if its runs kept ending without an outcome."""
     if limits.max_crashes is not None and job.crashes >= limits.max_crashes:
         return Bury(
             job.lease, f"poison: its lease ended {job.crashes} times without an outcome; its worker may have died"
         )
-    if limits.max_attempts is not None and tries >= limits.max_attempts and job.crashes:
-        return Bury(job.lease, f"ran {tries} times; its last run ended without an outcome")
+    ran = job.tries + job.crashes
+    if limits.max_attempts is not None and job.crashes and ran >= limits.max_attempts:
+        return Bury(job.lease, f"ran {ran} times, {job.crashes} of them without an outcome")
     return None
 
 
@@ -185,10 +181,10 @@ def describe(error: BaseException) -> str:
     return clean(f"{name}: {text}" if text else name)
 
 
-def _by_rule(job: Job, rule: RetryRule, tries: int, error: BaseException) -> Outcome:
+def _by_rule(job: Job, rule: RetryRule, error: BaseException) -> Outcome:
     reason = describe(error)
     try:
-        pause = rule(tries, error)
+        pause = rule(job.tries, error)
         if pause is None:
             return Bury(job.lease, reason)
         return Retry(job.lease, delay=pause, reason=reason)

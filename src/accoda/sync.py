@@ -1,7 +1,7 @@
-"""The sync face of an app: one loop thread that runs the async calls. No twin of anything.
+"""Calls of coroutines without `await`: one loop thread that runs them. No twin of anything.
 
-It lives in a thread of its own with a connection of its own, so it may be called from anywhere: a Django view, a
-script, a `def` handler.
+The thread has an event loop, and so a connection, of its own: it may be used from anywhere, a Django view, a script, a
+`def` handler.
 """
 
 from __future__ import annotations
@@ -10,101 +10,51 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import CancelledError
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
-from accoda.app import App
 from accoda.runtime.loops import fast_loop
 
 P = ParamSpec("P")
 R = TypeVar("R")
+H = TypeVar("H")
 
 
-class _Call(Generic[R]):
-    """A coroutine on its way through the loop thread, and the thread that waits for it.
+class Forward(Generic[H, P, R]):
+    """An async method of another object, called without `await`."""
 
-    It does what `asyncio.run_coroutine_threadsafe` does, with one lock instead of two futures and a condition, since
-    nobody cancels a call or shares it: that costs half as much.
-    """
-
-    __slots__ = ("_call", "_over", "_task")
-
-    def __init__(self, call: Coroutine[Any, Any, R]) -> None:
-        self._call = call
-        self._task: asyncio.Task[R] | None = None
-        self._over = threading.Lock()
-        self._over.acquire()
-
-    def run_on(self, loop: asyncio.AbstractEventLoop) -> R:
-        """Wait for what the coroutine gives, or raises. Interrupted (Ctrl-C), the wait ends; the coroutine goes on."""
-        try:
-            # The loop runs `_begin`, and so the task, in a copy of the context of this thread.
-            loop.call_soon_threadsafe(self._begin, loop)
-        except RuntimeError:  # the loop was closed a moment ago
-            self._call.close()
-            raise
-        self._over.acquire()
-        assert self._task is not None
-        if self._task.cancelled():
-            raise CancelledError
-        return self._task.result()
-
-    def _begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._task = loop.create_task(self._call)
-        self._task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[R]) -> None:
-        if not task.cancelled():
-            task.exception()  # seen, even if the one who waited is gone
-        self._over.release()
-
-
-class Forward(Generic[P, R]):
-    """A method of `App`, called without `await`."""
-
-    def __init__(self, method: Callable[Concatenate[App, P], Coroutine[Any, Any, R]]) -> None:
+    def __init__(self, method: Callable[Concatenate[H, P], Coroutine[Any, Any, R]]) -> None:
         self._method = method
         self.__doc__ = method.__doc__
 
-    def __get__(self, face: SyncFace, owner: type[SyncFace]) -> Callable[P, R]:
+    def __get__(self, face: LoopThread[H], owner: type[LoopThread[H]]) -> Callable[P, R]:
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             # The method is called here, not in the loop thread, so that it sees the caller's context (`app.progress`).
-            return face.run(self._method(face.app, *args, **kwargs))
+            return face.run(self._method(face.target, *args, **kwargs))
 
         return call
 
 
-class SyncFace:
-    """`app.sync`: what `App` does, without `await`."""
+class LoopThread(Generic[H]):
+    """Runs coroutines of `target`, on a thread that starts with the first of them. `close_target` ends its use."""
 
-    enqueue = Forward(App.enqueue)
-    enqueue_many = Forward(App.enqueue_many)
-    result = Forward(App.result)
-    progress = Forward(App.progress)
-    progress_of = Forward(App.progress_of)
-    find = Forward(App.find)
-    why = Forward(App.why)
-    budget_views = Forward(App.budget_views)
-    spending = Forward(App.spending)
-    cancel = Forward(App.cancel)
-    run_until_idle = Forward(App.run_until_idle)
-
-    def __init__(self, app: App) -> None:
-        self.app = app
+    def __init__(self, target: H, close_target: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self.target = target
+        self._close_target = close_target
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Run any coroutine on the loop thread and wait for it: `app.sync.run(app.storage.stats())`."""
-        return _Call(call).run_on(self._start())
+        # The loop runs the task in a copy of this thread's context. Interrupted (Ctrl-C), only the wait ends.
+        return asyncio.run_coroutine_threadsafe(call, self._start()).result()
 
     def close(self) -> None:
         """Close the connection and end the thread. The next call starts them again."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop is not None and self._pid == os.getpid():
-            _Call(self.app.close()).run_on(loop)
+            asyncio.run_coroutine_threadsafe(self._close_target(), loop).result()
             loop.call_soon_threadsafe(loop.stop)
 
     def _start(self) -> asyncio.AbstractEventLoop:

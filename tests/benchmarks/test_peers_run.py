@@ -1,4 +1,4 @@
-"""A run with real adapters: who is chosen, what a step gives, what a failure is, how an interrupted run goes on."""
+"""A run with real adapters: which peers are chosen, what a step gives, what fails, how an interrupted run goes on."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ from benchmarks.peers.measures import Bench, Sample, drain, lateness, put
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.running import remaining, steps
 from benchmarks.peers.stores import PLACES
-
-from accoda.testing.servers.postgres import find_postgres
-from accoda.testing.servers.process import find_program
-from accoda.testing.servers.pytest import need
+from proof.servers.postgres import find_postgres
+from proof.servers.process import find_program
+from proof.servers.pytest import need
 
 
 def test_every_peer_has_an_adapter_an_environment_and_a_name_of_its_own() -> None:

@@ -22,10 +22,10 @@ from benchmarks.scale.load import Loaded, Order, batches
 from benchmarks.scale.many import verdict
 from benchmarks.scale.record import Progress, Record
 from benchmarks.scale.sizes import Sizes, quick
+from proof.servers.process import find_program
+from proof.servers.pytest import need
 
 from accoda.storage.redis.keys import slot_of
-from accoda.testing.servers.process import find_program
-from accoda.testing.servers.pytest import need
 
 TINY = replace(
     quick(), jobs=2000, few=200, rounds=1, seconds=0.02, looks=2, queues=5, per_queue=4, idle_seconds=0.05, latencies=2,
@@ -222,7 +222,7 @@ def test_tables_go_between_the_markers_and_an_unknown_marker_is_an_error() -> No
 def test_the_document_asks_only_for_tables_that_exist() -> None:
     found = output.sections(Record(None))
     output.inserted(output.DOCS.read_text(), found)
-    assert {match[2] for match in output.MARK.finditer(output.DOCS.read_text())} == set(found)
+    assert {match[2] for match in output.MARK.finditer(output.DOCS.read_text())} <= set(found)
 
 
 def test_in_full_it_is_what_the_document_says() -> None:

@@ -8,8 +8,8 @@ from math import ceil
 from typing import Literal
 
 from accoda.budget import ledger as book
-from accoda.budget.ledger import Desk, Ledger
-from accoda.budget.model import Answer, Ask, Budget, Grant, Observation, Settlement, Spent
+from accoda.budget.ledger import Basis, Ledger
+from accoda.budget.model import Ask, Budget, Grant, Observation, ReserveResult, Settlement, Spent
 
 START = 1_700_000_000_000
 EPSILON = 1e-3
@@ -63,7 +63,7 @@ class Api:
         return self.next_step() - self.now
 
     def answer(self, name: str, at: int) -> Observation:
-        """What it says of itself now, to one who will read it at `at`."""
+        """What it says of itself now, for a reader at `at`."""
         if self.rhythm == "steps":
             # The client reckons from the arrival of the answer, a way later than it was true.
             return Observation(name, self.left, at, refill_in=(self.next_step() - self.now) / 1000)
@@ -93,12 +93,12 @@ class World:
     ids: itertools.count[int] = field(default_factory=itertools.count)
 
     @property
-    def desk(self) -> Desk:
-        return Desk({self.budget.name: self.budget}, self.api.now)
+    def basis(self) -> Basis:
+        return Basis({self.budget.name: self.budget}, self.api.now)
 
-    def ask(self, queue: str, cost: int, most: int = 1, urgent: bool = False) -> Answer:
+    def ask(self, queue: str, cost: int, most: int = 1, urgent: bool = False) -> ReserveResult:
         ask = Ask(queue, (self.budget.name,), cost, urgent, most)
-        self.ledger, answer = book.reserve(self.ledger, self.desk, ask, str(next(self.ids)))
+        self.ledger, answer = book.reserve(self.ledger, self.basis, ask, str(next(self.ids)))
         return answer
 
     def reserve(self, queue: str, cost: int, most: int, taken: int) -> Grant | None:
@@ -107,7 +107,7 @@ class World:
         if not isinstance(answer, Grant):
             return None
         jobs = min(taken, answer.count, answer.max_cost // cost if cost and answer.max_cost is not None else most)
-        self.ledger = book.keep(self.ledger, self.desk, answer, Spent(jobs, jobs * cost))
+        self.ledger = book.keep(self.ledger, self.basis, answer, Spent(jobs, jobs * cost))
         if jobs:
             self.calls.append(Call(answer, jobs * cost))
         return answer
@@ -128,15 +128,15 @@ class World:
             old = call.seen
             seen = (Observation(old.budget, old.left, self.api.now, old.refill_in, old.reset_at),)
         settlement = Settlement(call.grant, Spent(1, call.cost), seen)
-        self.ledger = book.settle(self.ledger, self.desk, settlement)
+        self.ledger = book.settle(self.ledger, self.basis, settlement)
 
     def pass_time(self, ms: int) -> None:
         self.api.advance(ms)
-        if self.calls:  # those who live renew what they hold
-            self.ledger = book.renew(self.ledger, self.desk, [call.grant for call in self.calls], 60.0)
+        if self.calls:  # those that live renew what they reserved
+            self.ledger = book.renew(self.ledger, self.basis, [call.grant for call in self.calls], 60.0)
 
     def free(self) -> float:
-        view = book.views(self.ledger, self.desk)[self.budget.name]
+        view = book.views(self.ledger, self.basis)[self.budget.name]
         return view.left - view.reserved
 
     def truly_free(self) -> float:

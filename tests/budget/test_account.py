@@ -15,7 +15,7 @@ def account(left: float = 20, **more: object) -> Account:
     return replace(opened(KEEPA, NOW), left=left, **more)
 
 
-def held(state: Account, id: str, amount: float, now: int = NOW) -> Account:
+def reserve(state: Account, id: str, amount: float, now: int = NOW) -> Account:
     return of.hold(state, Ask("deals", ("keepa",), int(amount)), id, Hold(amount, now, now + 65_000))
 
 
@@ -67,7 +67,7 @@ def test_an_older_idea_of_the_time_turns_nothing_back() -> None:
 
 
 def test_a_storage_clock_that_was_set_back_does_not_stop_the_refill() -> None:
-    state = held(account(0, at=NOW), "a", 5)
+    state = reserve(account(0, at=NOW), "a", 5)
     earlier = NOW - 3_600_000
     later = advance(state, earlier)
     assert left_at(later, earlier + 30_000) == 10
@@ -89,14 +89,14 @@ def test_new_numbers_of_the_code_win_and_what_is_left_stays_within_the_capacity(
 
 
 def test_the_real_cost_counts_whether_higher_or_lower() -> None:
-    state = held(account(), "a", 5)
+    state = reserve(account(), "a", 5)
     assert of.free(state, NOW) == 15
     assert of.free(of.settle(state, "a", 7, (), NOW), NOW) == 13
     assert of.free(of.settle(state, "a", 0, (), NOW), NOW) == 20
 
 
 def test_an_observation_counts_instead_of_the_estimate_up_and_down() -> None:
-    state = held(account(10), "a", 5)
+    state = reserve(account(10), "a", 5)
     assert of.settle(state, "a", 5, (seen(17),), NOW).left == 17
     assert of.settle(state, "a", 5, (seen(1),), NOW).left == 1
     assert of.settle(state, "a", 5, (seen(-3),), NOW).left == -3
@@ -104,12 +104,12 @@ def test_an_observation_counts_instead_of_the_estimate_up_and_down() -> None:
 
 
 def test_what_others_have_reserved_is_off_what_was_observed() -> None:
-    state = of.settle(held(held(account(), "a", 5), "b", 4), "a", 5, (seen(15),), NOW)
+    state = of.settle(reserve(reserve(account(), "a", 5), "b", 4), "a", 5, (seen(15),), NOW)
     assert of.free(state, NOW) == 11
 
 
 def test_an_answer_that_was_overtaken_is_believed_downwards_only() -> None:
-    both = held(held(account(), "a", 5), "b", 5)
+    both = reserve(reserve(account(), "a", 5), "b", 5)
     first = of.settle(both, "b", 5, (seen(10),), NOW)  # the API had a before b, but b's answer came first
     assert of.settle(first, "a", 5, (seen(15),), NOW).left == 10
     first = of.settle(both, "a", 5, (seen(15),), NOW)
@@ -117,51 +117,51 @@ def test_an_answer_that_was_overtaken_is_believed_downwards_only() -> None:
 
 
 def test_one_that_was_reserved_after_the_last_answer_is_believed_again() -> None:
-    state = of.settle(held(account(), "a", 5), "a", 5, (seen(2),), NOW)
-    state = of.settle(held(state, "b", 1), "b", 1, (seen(12),), NOW)
+    state = of.settle(reserve(account(), "a", 5), "a", 5, (seen(2),), NOW)
+    state = of.settle(reserve(state, "b", 1), "b", 1, (seen(12),), NOW)
     assert state.left == 12
 
 
 def test_what_settled_blind_meanwhile_is_off_an_answer() -> None:
-    both = held(held(account(), "a", 5), "b", 5)
+    both = reserve(reserve(account(), "a", 5), "b", 5)
     state = of.settle(both, "b", 5, (), NOW)  # it came to the API after a, whose number does not know of it
     assert of.settle(state, "a", 5, (seen(15),), NOW).left == 10
 
 
 def test_of_the_answers_of_one_batch_only_the_first_raises() -> None:
-    state = held(account(5), "a", 3)
+    state = reserve(account(5), "a", 3)
     assert of.settle(state, "a", 3, (seen(12), seen(11), seen(10)), NOW).left == 10
     assert of.settle(state, "a", 3, (seen(10), seen(11), seen(12)), NOW).left == 10
 
 
 def test_tokens_that_came_in_since_the_answer_are_counted() -> None:
-    state = held(account(5), "a", 3)
+    state = reserve(account(5), "a", 3)
     later = of.settle(state, "a", 3, (seen(10, at=NOW + 3000),), NOW + 9000)
     assert later.left == pytest.approx(12)
 
 
 def test_an_answer_without_a_moment_is_as_of_now() -> None:
-    state = held(account(5), "a", 3)
+    state = reserve(account(5), "a", 3)
     assert of.settle(state, "a", 3, (seen(10, at=0),), NOW + 9000).left == 10
 
 
 def test_an_older_answer_puts_a_step_off_but_never_forward() -> None:
-    state = of.settle(held(held(account(), "a", 1), "b", 1), "a", 1, (seen(15, refill_in=1),), NOW)
+    state = of.settle(reserve(reserve(account(), "a", 1), "b", 1), "a", 1, (seen(15, refill_in=1),), NOW)
     assert of.settle(state, "b", 1, (seen(14, refill_in=59),), NOW).step_at == NOW + 59_000
     assert of.settle(state, "b", 1, (seen(14, refill_in=0.5),), NOW).step_at == NOW + 1000
 
 
 def test_a_reservation_ends_by_itself_and_a_late_settlement_still_counts() -> None:
-    state = held(account(), "a", 5)
+    state = reserve(account(), "a", 5)
     late = NOW + 65_000
     assert of.free(state, late - 1) == 15 and of.free(state, late) == 20
     assert of.settle(state, "a", 5, (), late).left == 15
-    assert of.settle(state, "a", 5, (seen(20, at=late),), late).left == 15  # nobody knows what came after it
+    assert of.settle(state, "a", 5, (seen(20, at=late),), late).left == 15  # what came after it is unknown
     assert of.settle(state, "a", 5, (seen(3, at=late),), late).left == 3
 
 
 def test_keep_lowers_and_renew_lengthens_only_what_is_there() -> None:
-    state = held(account(), "a", 5)
+    state = reserve(account(), "a", 5)
     assert of.keep(state, "a", 2.0, NOW).holds["a"].amount == 2
     assert of.keep(state, "a", 9.0, NOW).holds["a"].amount == 5
     assert of.keep(state, "a", None, NOW).holds == {}
@@ -179,7 +179,7 @@ def paced(configured: float, real: float, calls: int = 40) -> Account:
     state = fit(account(10), Budget("keepa", 20, configured, 60), NOW)
     left, now = 10.0, NOW
     for number in range(calls):
-        state = held(advance(state, now), str(number), 1, now)
+        state = reserve(advance(state, now), str(number), 1, now)
         left = min(20.0, left + real / 5) - 3
         now += 12_000
         state = of.settle(state, str(number), 3, (seen(left, now),), now)
@@ -200,7 +200,7 @@ def test_calls_under_way_that_are_in_a_number_already_are_no_sign_of_a_slow_pace
     state, left, now = account(15), 15.0, NOW
     state = of.observe(state, seen(15), 0, NOW)
     for number in range(40):
-        state = held(held(state, f"a{number}", 2, now), f"b{number}", 2, now)
+        state = reserve(reserve(state, f"a{number}", 2, now), f"b{number}", 2, now)
         now += 12_000
         left = left + 4 - 4  # both have been there when a's answer comes
         state = of.settle(state, f"a{number}", 2, (seen(left, now),), now)
@@ -212,7 +212,7 @@ def test_a_pace_recovers_when_more_comes_in_again() -> None:
     slow = replace(paced(15, 15), pace=0.3)
     state, now = slow, slow.at
     for number in range(20):
-        state = held(state, f"n{number}", 1, now)
+        state = reserve(state, f"n{number}", 1, now)
         now += 12_000
         state = of.settle(state, f"n{number}", 3, (seen(10, now),), now)
     assert state.pace == pytest.approx(1, rel=0.12)

@@ -117,8 +117,8 @@ async def test_the_callers_of_one_process_share_a_write(bench: Bench) -> None:
 
 
 async def test_workers_of_several_processes_never_reserve_more_than_there_is(bench: Bench) -> None:
-    everybody = [bench.books()[0] for _ in range(8)]
-    answers = await asyncio.gather(*(books.reserve(ask(1)) for books in everybody for _ in range(5)))
+    writers = [bench.books()[0] for _ in range(8)]
+    answers = await asyncio.gather(*(books.reserve(ask(1)) for books in writers for _ in range(5)))
     assert sum(isinstance(answer, Grant) for answer in answers) == 20
     assert await bench.left() == (20, 20)
 
@@ -165,7 +165,7 @@ async def test_a_change_whose_answer_is_lost_happens_once(bench: Bench, lost: st
     setattr(line, lost, 1)
     one = await grant(books)
     assert await bench.left() == (20, 5)
-    await grant(other, 2)  # somebody writes in between, so the version says nothing
+    await grant(other, 2)  # another writes in between, so the version says nothing
     setattr(line, lost, 2)
     assert await books.settle(Settlement(one, Spent(1, 6)))
     assert await bench.left() == (14, 2)
@@ -176,7 +176,7 @@ async def test_a_change_whose_answer_is_lost_happens_once(bench: Bench, lost: st
 async def test_a_settlement_that_the_store_did_not_take_comes_later_and_once(bench: Bench, impatient: None) -> None:
     books, line = bench.books()
     one = await grant(books)
-    line.lose_answers = 1  # it is done, and nobody knows
+    line.lose_answers = 1  # it is done, and its caller does not know
     assert await books.settle(Settlement(one, Spent(1, 5))) is False
     two = await grant(bench.books()[0], 3)
     line.down = StorageUnavailable("away")
@@ -190,10 +190,10 @@ async def test_a_settlement_that_the_store_did_not_take_comes_later_and_once(ben
     assert await bench.left() == (12, 0)
 
 
-async def test_what_was_reserved_for_one_who_has_left_is_given_back(bench: Bench, impatient: None) -> None:
+async def test_what_was_reserved_for_a_caller_that_has_left_is_given_back(bench: Bench, impatient: None) -> None:
     books, line = bench.books()
     line.lose_answers = 1
-    with pytest.raises(StorageUnavailable):  # it is reserved, but he was told that the store is away
+    with pytest.raises(StorageUnavailable):  # it is reserved, but the caller was told that the store is away
         await books.reserve(ask(5))
     assert await bench.left() == (20, 5)
     await grant(books, 2)
@@ -201,7 +201,7 @@ async def test_what_was_reserved_for_one_who_has_left_is_given_back(bench: Bench
     assert await bench.left() == (20, 2)
 
 
-async def test_a_caller_who_is_cancelled_during_the_write_leaves_nothing_behind(bench: Bench) -> None:
+async def test_a_caller_that_is_cancelled_during_the_write_leaves_nothing_behind(bench: Bench) -> None:
     books, line = bench.books()
     line.gate = asyncio.Event()
     call = asyncio.create_task(books.reserve(ask(5)))

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from accoda.budget import Ask, Books, Budget, Grant, Settlement, Spent, StorageClock
 from accoda.budget.clock import EVERY
 from accoda.clock import ManualClock
-from accoda.model import Peek
+from accoda.model import Head, Look
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.protocol import Storage
+from accoda.storage.protocol import Store
 
 
 class Steady:
@@ -33,10 +33,10 @@ class Far:
         self.there = self.back = 0.0
         self.looks = 0
 
-    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
+    async def look(self, target: Head) -> Look:
         self.looks += 1
         self.pass_time(self.there)
-        answer = await self.store.peek(queue, key, after=after)
+        answer = await self.store.look(target)
         self.pass_time(self.back)
         return answer
 
@@ -49,8 +49,8 @@ def far(began: float = 5.0) -> tuple[Far, StorageClock]:
     clock, steady = ManualClock(), Steady(began)
     store = Far(MemoryStorage(clock), clock, steady)
 
-    async def get() -> Storage:
-        return cast(Storage, store)
+    async def get() -> Store:
+        return cast(Store, store)
 
     return store, StorageClock(get, monotonic=steady)
 
@@ -103,8 +103,8 @@ async def test_a_storage_whose_clock_was_set_is_believed_at_the_next_look() -> N
 async def test_with_a_clock_of_the_app_it_is_that_clock() -> None:
     manual = ManualClock(1234)
 
-    async def get() -> Storage:
-        raise AssertionError("nobody has to be asked")
+    async def get() -> Store:
+        raise AssertionError("the storage is not asked")
 
     clock = StorageClock(get, manual)
     assert await clock.now() == clock.guess() == 1234
@@ -126,8 +126,8 @@ async def test_a_worker_whose_clocks_are_an_hour_off_reserves_no_more_than_other
         steady = Steady(began)
         way = Far(store, storage_clock, steady)
 
-        async def get(way: Far = way) -> Storage:
-            return cast(Storage, _Both(way))
+        async def get(way: Far = way) -> Store:
+            return cast(Store, _Both(way))
 
         workers.append((Books(get, budgets, StorageClock(get, monotonic=steady)), way))
     granted = 0
@@ -147,9 +147,9 @@ async def test_a_worker_whose_clocks_are_an_hour_off_reserves_no_more_than_other
 
 
 class _Both:
-    """Peeks from afar, documents from near."""
+    """Looks from afar, documents from near."""
 
     def __init__(self, way: Far) -> None:
-        self.peek = way.peek
+        self.look = way.look
         self.read = way.store.read
         self.write = way.store.write

@@ -7,14 +7,15 @@ from functools import partial
 from typing import Any
 
 import pytest
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
 
 from accoda.budget import Ask, Books, Budget, Grant, Settlement, Spent, StorageClock
+from accoda.model import Head
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Storage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 
 SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
 BUDGETS = {"keepa": Budget("keepa", 20, 1, 86_400), "requests": Budget("requests", 100, 1, 86_400, counts="jobs")}
@@ -40,10 +41,10 @@ async def itself(store: Storage) -> Storage:
 async def test_writers_that_fight_for_the_document_reserve_exactly_what_there_is(url: str) -> None:
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(await open_storage(url)) for _ in range(4)]
-        everybody = []
+        writers = []
         for store in stores:
             get = partial(itself, store)
-            everybody.append(Books(get, BUDGETS, StorageClock(get)))
+            writers.append(Books(get, BUDGETS, StorageClock(get)))
 
         async def work(books: Books, queue: str) -> int:
             answer = await books.reserve(Ask(queue, ("requests", "keepa"), 1))
@@ -52,11 +53,11 @@ async def test_writers_that_fight_for_the_document_reserve_exactly_what_there_is
             assert await books.settle(Settlement(answer, Spent(1, 1)))
             return 1
 
-        done = await asyncio.gather(*(work(books, f"q{n}") for books in everybody for n in range(8)))
+        done = await asyncio.gather(*(work(books, f"q{n}") for books in writers for n in range(8)))
         assert sum(done) == 20
-        views = await everybody[0].views()
+        views = await writers[0].views()
         assert (round(views["keepa"].left, 1), views["keepa"].used_today) == (0, 20)
         assert (round(views["requests"].left, 1), views["requests"].reserved) == (80, 0)
         assert "budgets" not in (await stores[0].stats()).queues  # a look at the clock leaves nothing behind
-        at = (await stores[0].peek("any")).at
+        at = (await stores[0].look(Head("any"))).at
         assert at - 5000 < views["keepa"].at <= at

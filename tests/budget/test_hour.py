@@ -46,7 +46,7 @@ def hour(
                 world.calls.remove(call)
                 until = api.now + api.retry_after(call.cost)
                 settlement = Settlement(call.grant, Spent(), (), until, (), 1)
-                world.ledger = book.settle(world.ledger, world.desk, settlement)
+                world.ledger = book.settle(world.ledger, world.basis, settlement)
                 later(until - api.now, "ask")
             else:
                 later(chance.randrange(latency // 2), "settle", call)
@@ -63,7 +63,7 @@ def hour(
 @pytest.mark.parametrize("latency", [2_000, 20_000])
 def test_nothing_is_refused_and_nearly_all_is_used(rhythm: Rhythm, costs: tuple[int, ...], latency: int) -> None:
     world = World(Budget("keepa", 20, 20, 60), Api(20.0, 20.0, 60_000, rhythm))
-    world.ledger = book.observe(world.ledger, world.desk, [world.api.answer("keepa", world.api.now)])
+    world.ledger = book.observe(world.ledger, world.basis, [world.api.answer("keepa", world.api.now)])
     used = hour(world, observe=True, costs=costs, latency=latency, exact=True)
     assert world.api.refused == 0
     assert used >= 0.98  # 60/61: what came in at the very end could not be used any more

@@ -1,10 +1,10 @@
-"""Several budgets together: what is granted, who waits for whom."""
+"""Several budgets together: what is granted, and which claim waits for which."""
 
 from typing import Any
 
 from accoda.budget import ledger as book
-from accoda.budget.ledger import Desk, Ledger
-from accoda.budget.model import CLAIM_FOR, Answer, Ask, Budget, Grant, Never, Settlement, Spent, Wait
+from accoda.budget.ledger import Basis, Ledger
+from accoda.budget.model import CLAIM_FOR, Ask, Budget, Grant, Never, ReserveResult, Settlement, Spent, Wait
 
 NOW = 1_700_000_000_000
 
@@ -17,13 +17,13 @@ class Table:
         self.ledger, self.now, self.count = Ledger(), NOW, 0
 
     @property
-    def desk(self) -> Desk:
-        return Desk(self.budgets, self.now)
+    def basis(self) -> Basis:
+        return Basis(self.budgets, self.now)
 
-    def ask(self, cost: int = 1, queue: str = "deals", **more: Any) -> Answer:
+    def ask(self, cost: int = 1, queue: str = "deals", **more: Any) -> ReserveResult:
         self.count += 1
         ask = Ask(queue, more.pop("budgets", tuple(self.budgets)), cost, **more)
-        self.ledger, answer = book.reserve(self.ledger, self.desk, ask, str(self.count))
+        self.ledger, answer = book.reserve(self.ledger, self.basis, ask, str(self.count))
         return answer
 
     def grant(self, cost: int = 1, queue: str = "deals", **more: Any) -> Grant:
@@ -35,7 +35,7 @@ class Table:
         self.settle(self.grant(cost, "spender"), Spent(1, cost))
 
     def settle(self, grant: Grant, spent: Spent) -> None:
-        self.ledger = book.settle(self.ledger, self.desk, Settlement(grant, spent))
+        self.ledger = book.settle(self.ledger, self.basis, Settlement(grant, spent))
 
 
 def keepa(**more: Any) -> Budget:
@@ -74,7 +74,7 @@ def test_a_head_that_costs_more_than_a_budget_holds_can_never_be_paid() -> None:
     answer = table.ask(30)
     assert isinstance(answer, Never)
     assert answer.reason == "costs 30, and budget 'keepa' holds 20 at most"
-    assert table.ledger == Ledger()  # no claim is left, nobody waits for it
+    assert table.ledger == Ledger()  # no claim is left
 
 
 def test_several_budgets_wait_for_the_slowest() -> None:
@@ -136,7 +136,7 @@ def test_what_is_left_beyond_a_claim_may_be_used() -> None:
     table = Table(keepa())
     held = table.grant(10, "slow")
     assert isinstance(table.ask(12, "dear"), Wait)
-    table.ledger = book.keep(table.ledger, table.desk, held, Spent())  # 20 free, 12 of them claimed
+    table.ledger = book.keep(table.ledger, table.basis, held, Spent())  # 20 free, 12 of them claimed
     assert table.grant(1, "cheap", most_jobs=50).max_cost == 8
 
 
@@ -176,12 +176,12 @@ def test_a_claim_is_renewed_by_a_write_only_when_half_of_it_is_over() -> None:
     assert table.ledger is not before
 
 
-def test_one_who_is_first_in_line_takes_for_its_head_only_what_others_wait_for() -> None:
+def test_the_first_in_line_takes_for_its_head_only_what_others_wait_for() -> None:
     table = Table(keepa())
     held = table.grant(20, "slow")
     table.ask(2, "first")
     table.ask(17, "second")
-    table.ledger = book.keep(table.ledger, table.desk, held, Spent())
+    table.ledger = book.keep(table.ledger, table.basis, held, Spent())
     grant = table.grant(2, "first", most_jobs=10)
     assert (grant.count, grant.max_cost) == (10, 3)
     assert isinstance(table.ask(17, "second"), Grant)
@@ -203,5 +203,5 @@ def test_budgets_of_other_code_are_shown_and_kept() -> None:
     elsewhere = Table(Budget("other", 10, 10, 60))
     elsewhere.ledger = table.ledger
     elsewhere.spend(1)
-    views = book.views(elsewhere.ledger, elsewhere.desk)
+    views = book.views(elsewhere.ledger, elsewhere.basis)
     assert {name: view.left for name, view in views.items()} == {"keepa": 15, "other": 9}

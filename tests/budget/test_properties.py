@@ -35,7 +35,7 @@ fast = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCh
 
 
 def play(world: World, history: list[tuple[str, int, int]]) -> None:
-    world.ledger = book.observe(world.ledger, world.desk, [world.api.answer(NAME, world.api.now)])
+    world.ledger = book.observe(world.ledger, world.basis, [world.api.answer(NAME, world.api.now)])
     for what, a, b in history:
         waiting = [call for call in world.calls if not call.arrived]
         answered = [call for call in world.calls if call.arrived]
@@ -84,7 +84,7 @@ def test_when_all_calls_have_ended_or_died_every_token_is_back_after_a_while(
     play(world, history)
     world.calls.clear()
     world.pass_time(65_000 + world.api.per * (2 + int(world.budget.capacity / world.budget.refill) * 2))
-    view = book.views(world.ledger, world.desk)[NAME]
+    view = book.views(world.ledger, world.basis)[NAME]
     assert view.reserved == 0 and view.reservations == {} and view.claims == {}
     # It may have been on the safe side by what was under way when an answer came: at most that much behind.
     assert view.left == pytest.approx(world.api.left, abs=EPSILON) or view.left <= world.api.left
@@ -120,7 +120,7 @@ def test_an_expensive_head_is_paid_within_one_refill_of_being_affordable_whateve
     chance = random.Random(seed)
     api = Api(20.0, 20.0, 60_000, rhythm, chance.randrange(60_000))
     world = World(Budget(NAME, 20, 20, 60), api)
-    world.ledger = book.observe(world.ledger, world.desk, [api.answer(NAME, api.now)])
+    world.ledger = book.observe(world.ledger, world.basis, [api.answer(NAME, api.now)])
     while (grant := world.reserve("cheap", 1, 1, 1)) is not None:  # the budget is empty when the head comes
         world.arrive(world.calls[-1])
         world.settle(world.calls[-1])

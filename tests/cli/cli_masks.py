@@ -1,4 +1,4 @@
-"""What differs from run to run and from machine to machine: made alike here, before two pages are compared.
+"""Masks what differs from run to run and from machine to machine, before two pages are compared.
 
 The page shows one real run. Helps and the commands that are not named here are compared to the letter.
 """
@@ -19,7 +19,7 @@ ROW = re.compile(r"(ok|note|warning|problem) +(.*?)(  |$)")
 COUNTS = re.compile(r"(\d+ (problem|warning|note)s?(, )?)+\.|All is well\.")
 
 OF_THE_MACHINE = ("disk", "file system")
-"""Findings of the doctor about the machine where it looks; how many there are in sum depends on them."""
+"""Findings of the doctor about this machine; how many there are in sum depends on them."""
 
 
 def masked(page: str) -> list[str]:
@@ -58,11 +58,6 @@ def _secrets(lines: list[str]) -> list[str]:
     return [TOKEN_ID.sub("ID", TOKEN.sub("TOKEN", KEY.sub("KEY", line))) for line in lines]
 
 
-def _demo(lines: list[str]) -> list[str]:
-    """How often it says how far it is, and of which levels a job was done by then, depends on the machine."""
-    return _figures([line for line in lines if not re.match(r" *\d+ s  ready|wait  mean: ", line)])
-
-
 def _doctor(lines: list[str]) -> list[str]:
     kept, keep = list[str](), True
     for line in lines:
@@ -74,8 +69,6 @@ def _doctor(lines: list[str]) -> list[str]:
 
 
 MASKS: dict[str, Mask] = {
-    "bench": _figures,
-    "demo": _demo,
     "doctor": _doctor,
     "serve": _figures,
     "tokens": _secrets,

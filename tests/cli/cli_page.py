@@ -1,7 +1,7 @@
 """Writes docs/cli.md from what the commands print: `python tests/cli/cli_page.py --write`.
 
 Each command runs in a copy of one prepared folder, in this process, with a clock that stands still and 80 columns;
-`worker`, `serve` and `demo` run in processes of their own (cli_runs.py), and they and `doctor` by the machine's clock.
+`worker` and `serve` run in processes of their own (cli_runs.py), and they and `doctor` by the machine's clock.
 Nothing is typed by hand, folded or masked here. What differs from run to run is masked where two pages are compared
 (cli_masks.py).
 """
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
-from cli_runs import Demo, Run, serve, worker
+from cli_runs import Run, serve, worker
 from cli_world import World, build, visit
 
 from accoda.cli.commands import COMMANDS, SECTIONS, accoda
@@ -32,29 +32,29 @@ HEAD = f"""# The command line
 Rates, versions, tokens and the like are those of one run.
 
 - **Which store**: `--url`, else the URL of `--app MODULE:APP`, else `ACCODA_URL`, else `accoda.db` in this folder if it
-  is there. Commands that only look never make a store: a SQLite file that is missing is an error. `accoda migrate`
-  makes one, and so does `accoda enqueue --url`.
-- **`--app MODULE:APP`** lets a command know the handlers: their priorities' policy, their budgets, their secret fields.
+  exists. Commands that only read never create a store: a missing SQLite file is an error. `accoda migrate` creates one,
+  and so does `accoda enqueue --url`.
+- **`--app MODULE:APP`** tells a command about the handlers: their priority policies, budgets and secret fields.
 - **`--json`** prints one JSON document with the names of the [HTTP API](http.md) instead of a table. Lists that come in
   pages are `{{"items": […], "next": "…"}}`; give `next` to `--cursor`.
-- **Without a terminal** (in a pipe, in CI) there are no colours, no bars and no questions; columns stand as on a screen
-  of 80 columns, or of `COLUMNS`. `NO_COLOR` switches colours off everywhere. Long texts end in `…`, ids never do.
-- **What destroys asks first**; `--yes` answers. Where nobody can be asked it is refused.
-- **Errors** stand on standard error and say what to do. On a terminal, or where `COLUMNS` is set, they and all other
-  sentences are broken at blanks; in a pipe each is one line, for a program or a log to find.
+- **Without a terminal** (in a pipe, in CI) there are no colours, no bars and no questions; tables are laid out for 80
+  columns, or for `COLUMNS`. `NO_COLOR` switches colours off everywhere. Long texts end in `…`, ids never do.
+- **Commands that destroy something ask first**; `--yes` answers. Without a terminal they refuse without it.
+- **Errors** go to standard error and say what to do. On a terminal, or if `COLUMNS` is set, they and all other
+  sentences are wrapped; in a pipe each is one line, for a program or a log to find.
 
 | exit code | meaning |
 | --- | --- |
 | 0 | done |
 | 1 | the answer is no: not found, the job failed, the filter matched nothing, something is wrong |
-| 2 | wrong use: an unknown option, a value that cannot be used, a question that nobody is there to answer |
+| 2 | wrong use: an unknown option, a value that cannot be used, a question without a terminal to ask it on |
 | 3 | the store cannot be reached or used |
-| 130, 141 | stopped by Ctrl-C; whoever read the output has left (`accoda jobs \\| head -1`) |
+| 130, 141 | stopped by Ctrl-C; the reader of the output has gone (`accoda jobs \\| head -1`) |
 
-`accoda worker`, `accoda doctor` and `accoda contract diff` say more with theirs: see their help.
+`accoda worker`, `accoda doctor` and `accoda contract diff` have more exit codes: see their help.
 
 Words are completed in a shell after `eval "$(accoda completion bash)"` (or `zsh`; for fish see below): commands,
-options, and the names of queues, if the store tells them within 0.3 seconds.
+options, and the names of queues, if the store answers within 0.3 seconds.
 
 ## accoda
 """
@@ -113,12 +113,9 @@ EXAMPLES: dict[str, list[str]] = {
     "dead": [
         "dead",
         "dead groups",
-        "dead show 3",
         "dead replay --fingerprint 2842ec05d79c --dry-run",
         "dead replay --queue emails --dry-run",
-        "dead replay 3",
         "dead replay --queue emails",
-        "dead delete 4 --yes",
         "dead replay --queue emails --rate 100 --yes",
         "dead delete --queue emails --yes",
     ],
@@ -147,7 +144,6 @@ EXAMPLES: dict[str, list[str]] = {
         "contract diff queues.yaml new.yaml",
     ],
     "doctor": ["doctor"],
-    "bench": ["bench --seconds 0.3"],
     "completion": ["completion bash"],
     "tokens": [
         "tokens",
@@ -197,21 +193,20 @@ Runs = Callable[[Path], list[Run]]
 def page(prepared: Path, scratch: Path) -> str:
     """The whole page."""
     parts = [HEAD]
-    with Demo(scratch / "demo-files") as demo:
-        own: dict[str, Runs] = {"worker": worker, "serve": serve, "demo": demo.runs}
-        with visit(prepared, scratch / "accoda", 80) as world:
-            parts += [block(world, line) for line in ("--help", *EXAMPLES[""])]
-        for title, section in SECTIONS.items():
-            parts.append(f"\n## {title}\n")
-            for name in section:
-                folder = present(scratch) if name in ("doctor", "serve") else prepared
-                with visit(folder, scratch / name, 80) as world:
-                    parts += list(chapter(world, name, own.get(name)))
+    own: dict[str, Runs] = {"worker": worker, "serve": serve}
+    with visit(prepared, scratch / "accoda", 80) as world:
+        parts += [block(world, line) for line in ("--help", *EXAMPLES[""])]
+    for title, section in SECTIONS.items():
+        parts.append(f"\n## {title}\n")
+        for name in section:
+            folder = present(scratch) if name in ("doctor", "serve") else prepared
+            with visit(folder, scratch / name, 80) as world:
+                parts += list(chapter(world, name, own.get(name)))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
 
 
 def present(scratch: Path) -> Path:
-    """The shop as it would be now, for those who look at the machine's clock; nobody else may read its store."""
+    """The shop as it would be now, for commands that use the machine's clock; only this user may read its store."""
     folder = scratch / "present"
     if not folder.exists():
         folder.mkdir()
@@ -238,7 +233,7 @@ def helps(name: str) -> Iterator[str]:
     """The lines that print a command's help, and those of the commands in it."""
     command = accoda.get_command(click.Context(accoda), name)
     assert command is not None
-    # click keeps the help option of whoever asked first, and a test may have asked outside of the group.
+    # click keeps the help option of the first call, and a test may have called outside of the group.
     for each in (command, *(command.commands.values() if isinstance(command, click.Group) else ())):
         each._help_option = None
     yield f"{name} --help"
@@ -253,7 +248,7 @@ def helps(name: str) -> Iterator[str]:
 
 
 def block(world: World, line: str) -> str:
-    """A line that somebody types, and what comes back."""
+    """A line that is typed, and what comes back."""
     result = world.run(*shlex.split(line))
     code = f"\n(exit code {result.exit_code})" if result.exit_code else ""
     return as_block([Run(f"accoda {line}", result.output.rstrip() + code)])
@@ -272,7 +267,7 @@ def as_block(runs: list[Run]) -> str:
 
 def undocumented() -> list[str]:
     """Commands that have no example; a help alone says little."""
-    return [name for name in COMMANDS if name not in EXAMPLES and name not in ("worker", "demo")]
+    return [name for name in COMMANDS if name not in EXAMPLES and name != "worker"]
 
 
 def main() -> None:

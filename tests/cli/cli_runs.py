@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 from urllib.request import ProxyHandler, build_opener
 
@@ -55,26 +54,6 @@ def serve(folder: Path) -> list[Run]:
     ]
 
 
-class Demo:
-    """`accoda demo`, which runs beside what else is done for the page."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        self._process = _start(["demo"], folder, DEMO_SECONDS="3", TMPDIR=str(folder))
-
-    def __enter__(self) -> "Demo":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        with self._process:
-            if self._process.poll() is None:
-                self._process.kill()
-
-    def runs(self, folder: Path) -> list[Run]:
-        said, _ = self._process.communicate(timeout=PATIENCE)
-        return [_run("DEMO_SECONDS=3 accoda demo", said, self._process.returncode)]
-
-
 def _typed(line: str, folder: Path) -> Run:
     with _start(line.split(), folder) as process:
         said, _ = process.communicate(timeout=PATIENCE)
@@ -82,13 +61,13 @@ def _typed(line: str, folder: Path) -> Run:
 
 
 def _run(typed: str, said: str, code: int) -> Run:
-    """As it came, but for the machine's name: a page need not tell where it was made."""
+    """As it came, except for the machine's name."""
     said = re.sub(rf"\b{re.escape(socket.gethostname())}\b", HOST, said)
     return Run(typed, said.rstrip() + (f"\n(exit code {code})" if code else ""))
 
 
-def _start(words: list[str], folder: Path, **environ: str) -> "subprocess.Popen[str]":
+def _start(words: list[str], folder: Path) -> "subprocess.Popen[str]":
     known = {name: value for name, value in os.environ.items() if not name.startswith(("ACCODA_", "_ACCODA"))}
-    known |= {"COLUMNS": "80", "NO_COLOR": "1", "TZ": "UTC", "PYTHONUTF8": "1", **environ}
+    known |= {"COLUMNS": "80", "NO_COLOR": "1", "TZ": "UTC", "PYTHONUTF8": "1"}
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     return subprocess.Popen([*ACCODA, *words], cwd=folder, env=known, text=True, **streams)  # type: ignore[call-overload,no-any-return]

@@ -20,8 +20,7 @@ from accoda.cli.draw import Surroundings
 from accoda.connections import Connections
 from accoda.envelope import Hook
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
-from accoda.webhooks import call_job
-from accoda.webhooks.records import Facts
+from accoda.webhooks.call import Facts, call_job
 
 NOW = round(datetime(2030, 1, 31, 9, tzinfo=UTC).timestamp() * 1000)
 URL = "sqlite:///accoda.db"
@@ -92,7 +91,7 @@ class World:
         self.surroundings = Surroundings(clock, 80, terminal)
 
     def run(self, *words: str, input: str | bytes | None = None, terminal: bool = False) -> Result:
-        """One command, as somebody types it."""
+        """One command, as it is typed."""
         around = self.surroundings._replace(terminal=terminal)
         result = CliRunner().invoke(accoda, words, obj=around, input=input, prog_name="accoda")
         sys.modules.pop("shop", None)
@@ -171,7 +170,7 @@ async def _reports(app: App, now: int) -> None:
 
 
 async def _dead(app: App, clock: ManualClock) -> None:
-    """Emails that nobody could send, of two causes."""
+    """Emails that could not be sent, for two causes."""
     await app.enqueue_many("emails", [{"to": f"p{n}@example.com", "card": "4111"} for n in range(6)])
     for number, job in enumerate(await app.storage.take("emails", 6, lease=3600.0, worker="post")):
         clock.advance(300)

@@ -26,7 +26,7 @@ def test_list_is_what_it_does_without_a_word(world: World) -> None:
 def test_a_dry_run_changes_nothing(world: World) -> None:
     told = world.run("dead", "replay", "--queue", "emails", "--dry-run")
     assert told.stdout.startswith("6 dead letters of emails; nothing was changed.")
-    assert json.loads(world.run("dead", "delete", "--dry-run", "--json").stdout)["matched"] == 6
+    assert json.loads(world.run("dead", "delete", "--dry-run", "--json").stdout)["n"] == 6
     assert states(world) == ["dead"] * 6
 
 
@@ -37,23 +37,8 @@ def test_a_replay_asks_and_takes_only_those_that_match(world: World) -> None:
     assert world.run(*words, "--yes").stdout == "1 is ready again.\n"
     assert states(world) == ["ready"] + ["dead"] * 5
     report = json.loads(world.run("dead", "replay", "--yes", "--rate", "1000", "--json").stdout)
-    assert (report["matched"], report["revived"]) == (5, 5)
+    assert report == {"revived": 5, "skipped": 0}
     assert states(world) == ["ready"] * 6
-
-
-def test_some_are_replayed_and_deleted_by_id(world: World) -> None:
-    assert world.run("dead", "replay", "3", "4").stdout == "2 are ready again.\n"
-    assert world.run("dead", "delete", "5", "--yes").stdout == "1 deleted.\n"
-    assert world.store(lambda app: app.find(5)) is None
-    wrong = world.run("dead", "delete", "6", "3", "--yes")
-    assert wrong.exit_code == 1
-    assert wrong.stderr.startswith("Error: job 3 is ready, not dead; nothing was deleted.")
-    assert world.store(lambda app: app.find(6)) is not None
-
-
-def test_one_that_cannot_be_replayed_is_a_no(world: World) -> None:
-    told = world.run("dead", "replay", "1")
-    assert (told.exit_code, told.stdout) == (1, "0 are ready again; 1 were no longer dead.\n")
 
 
 def test_all_of_a_queue_are_deleted(world: World) -> None:
@@ -71,7 +56,6 @@ def test_a_bar_is_drawn_for_a_person(world: World) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("dead", "replay", "3", "--queue", "emails"), 2, "give either IDs or a filter"),
         (("dead", "--fingerprint", "xyz"), 2, "fingerprint: must be 12 hex digits, not 'xyz'"),
         (("dead", "repaly"), 2, "there is no command 'repaly'; did you mean replay?"),
         (("dead", "replay", "--rate", "0"), 2, "Invalid value for '--rate': 0.0 is not in the range x>0."),

@@ -77,7 +77,7 @@ def test_folding_keeps_the_indent_and_loses_nothing() -> None:
     assert "".join(folded("x" * 100, 30)) == "x" * 100
 
 
-def test_there_is_no_bar_where_nobody_looks() -> None:
+def test_there_is_no_bar_without_a_terminal() -> None:
     def draw() -> None:
         with progress("Storing", 10) as so_far:
             so_far(10)

@@ -74,11 +74,11 @@ def test_lines_are_stored_in_batches(world: World) -> None:
 def test_a_wrong_line_stores_nothing_of_its_batch(world: World) -> None:
     told = world.run("enqueue", "calls", "--lines", "-f", "wrong.jsonl")
     assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr.startswith("Error: line 1,201: payload: is no JSON: ")
+    assert told.stderr.startswith("Error: line 1,201: payload: is not JSON: ")
     assert told.stderr.endswith("; the 1,000 jobs before line 1,001 are stored, no others\n")
     assert total(world, "calls") == 1000
     early = world.run("enqueue", "mails", "-", "--lines", input="1\n\n{]\n")
-    assert early.stderr.startswith("Error: line 3: payload: is no JSON: ")
+    assert early.stderr.startswith("Error: line 3: payload: is not JSON: ")
     assert early.stderr.endswith("; nothing is stored\n")
 
 
@@ -93,8 +93,8 @@ def test_who_waits_gets_the_result_or_a_no(world: World, monkeypatch: pytest.Mon
     import asyncio
 
     from accoda import App, Bury, Done
-    from accoda.admin import jobs
     from accoda.model import Lease
+    from accoda.operations import jobs
 
     looks = jobs.wait_result
     outcomes: list[Callable[[Lease], Done | Bury]] = [
@@ -121,7 +121,7 @@ def test_a_url_may_name_a_file_that_is_not_there_yet(world: World) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("calls", "{to: anna}"), "payload: is no JSON: object keys must be strings (byte 1); write '{"),
+        (("calls", "{to: anna}"), "payload: is not JSON: object keys must be strings (byte 1); write '{"),
         (("calls", "1", "--delay", "soon"), "delay: must be a length of time"),
         (("calls", "1", "--at", "soon"), "at: must be a moment such as"),
         (("calls", "1", "--delay", "1", "--at", "2030-02-01"), "at: give either --delay or --at, not both"),

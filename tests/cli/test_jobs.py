@@ -9,8 +9,8 @@ from cli_world import World
 def test_jobs_are_listed_with_what_people_know_them_by(world: World) -> None:
     told = world.run("jobs", "--state", "done")
     assert told.stdout.splitlines() == [
-        "id  queue    state  priority  attempts  since        what",
-        " 1  reports  done   NORMAL           0  3 hours ago  Report of the year 2029",
+        "id  queue    state  priority  retries  since        what",
+        " 1  reports  done   NORMAL          0  3 hours ago  Report of the year 2029",
     ]
 
 
@@ -84,7 +84,7 @@ def test_what_the_state_does_not_allow_is_a_no_that_says_why(world: World) -> No
     for words, said in (
         (("job", "1", "cancel"), "Error: job 1 is done: only a job that waits or runs can be cancelled\n"),
         (("job", "1", "retry"), "Error: job 1 is done: enqueue it anew to run it again\n"),
-        (("job", "10", "priority", "high"), "Error: job 10 is taken: only a job that waits"),
+        (("job", "10", "priority", "high"), "Error: job 10 is taken: only a waiting job"),
     ):
         told = world.run(*words)
         assert told.exit_code == 1

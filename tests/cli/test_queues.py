@@ -33,7 +33,7 @@ def test_a_queue_is_purged_by_state_and_age(world: World) -> None:
     words = ("queues", "emails", "purge", "--state", "dead")
     refused = world.run(*words)
     assert (refused.exit_code, refused.stdout) == (2, "")
-    assert refused.stderr == "Error: Delete up to 6 dead jobs of emails? Add --yes: nobody is here to ask.\n"
+    assert refused.stderr == "Error: Delete up to 6 dead jobs of emails? Add --yes: there is no terminal to ask.\n"
     assert world.run(*words, "--older-than", "100m", "--yes").stdout == "3 jobs were deleted.\n"
     assert json.loads(world.run(*words, "--yes", "--json").stdout) == {"deleted": 3}
     again = world.run(*words, "--yes")
@@ -62,11 +62,11 @@ def test_a_worker_is_drained_by_its_id_its_place_or_its_name(world: World) -> No
     assert world.run("workers", "drain", "nobody").exit_code == 1
 
 
-def test_no_worker_is_said_with_how_to_start_one(world: World) -> None:
+def test_without_workers_it_says_how_to_start_one(world: World) -> None:
     world.clock.advance(3600)
     told = world.run("workers")
     assert (told.exit_code, told.stdout) == (0, "")
-    assert told.stderr == "No worker lives. Start one: accoda worker MODULE:APP\n"
+    assert told.stderr == "No worker is alive. Start one: accoda worker MODULE:APP\n"
 
 
 def test_budgets_are_shown(world: World) -> None:

@@ -17,12 +17,12 @@ from cli_world import World
 from rich.console import Console
 
 from accoda import App
-from accoda.admin import jobs, overview, workers
-from accoda.cli.top.board import Board, Deed, JobLook, Look, press
-from accoda.cli.top.loop import Top, look
+from accoda.cli.top.board import Board, Command, JobNow, StoreNow, press
+from accoda.cli.top.loop import Top, read
 from accoda.cli.top.terminal import keys_of
 from accoda.cli.top.view import health, overview_lines, screen
 from accoda.model import Bury
+from accoda.operations import jobs, overview, workers
 
 WIDTHS = (40, 80, 140)
 
@@ -35,12 +35,12 @@ async def filled() -> App:
         await app.enqueue(name, {"n": 2})
     (job,) = await app.storage.take("calls", 1)
     await app.storage.settle([Bury(job.lease, "ValueError: no such number")])
-    await app.storage.pause("reports")
+    await app.storage.pause("reports", None)
     return app
 
 
 async def board_of(app: App) -> Board:
-    return Board(look=Look(await overview.overview(app), await workers.list(app)))
+    return Board(store=StoreNow(await overview.overview(app), await workers.list(app)))
 
 
 def drawn(board: Board, width: int = 80, height: int = 24) -> list[str]:
@@ -51,11 +51,11 @@ def drawn(board: Board, width: int = 80, height: int = 24) -> list[str]:
     return output.getvalue().splitlines()
 
 
-def typed(board: Board, keys: str) -> tuple[Board, Deed | None]:
-    deed = None
+def typed(board: Board, keys: str) -> tuple[Board, Command | None]:
+    command = None
     for key in keys_of(keys):
-        board, deed = press(board, key)
-    return board, deed
+        board, command = press(board, key)
+    return board, command
 
 
 async def test_the_cursor_stays_within_the_queues() -> None:
@@ -67,30 +67,30 @@ async def test_the_cursor_stays_within_the_queues() -> None:
 
 async def test_a_pause_is_asked_for_and_a_resume_is_not() -> None:
     board = await board_of(await filled())
-    asked, deed = typed(board, "jp")
-    assert (asked.asked, deed) == (Deed("pause", "emails"), None)
+    asked, command = typed(board, "jp")
+    assert (asked.asked, command) == (Command("pause", "emails"), None)
     assert "Pause emails?" in drawn(asked)[-1]
-    assert typed(asked, "y")[1] == Deed("pause", "emails")
-    declined, deed = typed(asked, "n")
-    assert (declined.asked, declined.said, deed) == (None, "Nothing was changed.", None)
-    assert typed(board, "jjp")[1] == Deed("resume", "reports")
+    assert typed(asked, "y")[1] == Command("pause", "emails")
+    declined, command = typed(asked, "n")
+    assert (declined.asked, declined.said, command) == (None, "Nothing was changed.", None)
+    assert typed(board, "jjp")[1] == Command("resume", "reports")
 
 
 async def test_dead_letters_are_replayed_after_a_question() -> None:
     board = await board_of(await filled())
     assert "Replay 1 dead letter of calls?" in drawn(typed(board, "r")[0])[-1]
-    assert typed(board, "ry")[1] == Deed("replay", "calls")
-    nothing, deed = typed(board, "jr")
-    assert (nothing.said, deed) == ("emails has no dead letters.", None)
+    assert typed(board, "ry")[1] == Command("replay", "calls")
+    nothing, command = typed(board, "jr")
+    assert (nothing.said, command) == ("emails has no dead letters.", None)
 
 
 async def test_an_id_is_typed_and_mended() -> None:
     board = await board_of(await filled())
-    assert typed(board, "/12x3\x7f4\r")[1] == Deed("look", job=124)
+    assert typed(board, "/12x3\x7f4\r")[1] == Command("show", job=124)
     assert typed(board, "/\r") == (board, None)
     assert typed(board, "/12\x1b") == (board, None)
     assert "Which job? 12" in drawn(typed(board, "/12")[0])[-1]
-    assert typed(board, "/" + "9" * 30 + "\r")[1] == Deed("look", job=int("9" * 19))
+    assert typed(board, "/" + "9" * 30 + "\r")[1] == Command("show", job=int("9" * 19))
 
 
 async def test_q_leads_back_and_then_out() -> None:
@@ -115,7 +115,7 @@ async def test_every_page_fits_every_terminal(width: int) -> None:
         assert max(len(line) for line in drawn(one, width)) <= width
 
 
-async def test_deeds_are_done_and_told() -> None:
+async def test_commands_are_carried_out_and_reported() -> None:
     app = await filled()
     top = Top(app, False, lambda board: None)
     await top.refresh()
@@ -133,7 +133,7 @@ async def test_deeds_are_done_and_told() -> None:
     assert (stats.dead, stats.paused) == (0, False)
 
 
-async def test_a_job_is_looked_at_cancelled_and_gone() -> None:
+async def test_a_job_is_shown_cancelled_and_gone() -> None:
     app = await filled()
     top = Top(app, False, lambda board: None)
     await top.refresh()
@@ -147,13 +147,13 @@ async def test_a_job_is_looked_at_cancelled_and_gone() -> None:
     assert (top.board.page, top.board.job) == ("queues", None)
 
 
-async def test_a_store_that_is_away_is_said_and_the_last_look_stays() -> None:
+async def test_a_store_that_is_away_is_reported_and_what_was_shown_stays() -> None:
     app = await filled()
     top = Top(app, False, lambda board: None)
     await top.refresh()
     await (await app.connections.get()).close()
     await top.refresh()
-    assert top.board.trouble and top.board.look is not None
+    assert top.board.trouble and top.board.store is not None
     assert drawn(top.board)[-1].startswith(top.board.trouble[:40])
 
 
@@ -161,7 +161,7 @@ async def test_hostile_names_move_no_cursor() -> None:
     app = App("memory://")
     (made,) = [await app.enqueue("emails", {"to": "\x1b[2J"}, name="a\x1b]0;b")]
     job = await jobs.get(app, made.id)
-    board = Board(look=await look(app), page="job", job=JobLook(job))
+    board = Board(store=await read(app), page="job", job=JobNow(job))
     assert not any("\x1b" in line for line in drawn(board))
 
 
@@ -174,7 +174,7 @@ async def test_a_queue_says_how_it_does() -> None:
     ]
 
 
-def test_one_look_is_printed_where_nobody_presses_keys(world: World) -> None:
+def test_the_store_is_printed_once_without_a_terminal(world: World) -> None:
     told = world.run("top")
     assert told.exit_code == 0
     assert {"queue", "emails", "deals", "reports"} <= set(told.stdout.split())
@@ -222,7 +222,7 @@ def read_until(file: int, wanted: bytes, seconds: float = 30.0) -> bytes:
 
 async def test_what_is_printed_once_has_no_cursor() -> None:
     console = Console(file=StringIO(), width=80, color_system=None)
-    console.print(overview_lines(await look(await filled()), 80))
+    console.print(overview_lines(await read(await filled()), 80))
     output = console.file
     assert isinstance(output, StringIO)
     assert "choose" not in output.getvalue()

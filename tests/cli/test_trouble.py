@@ -1,4 +1,4 @@
-"""What goes wrong is a line and a code: no store, Ctrl-C, a reader who leaves."""
+"""What goes wrong is a line and a code: no store, Ctrl-C, a reader that has gone."""
 
 import os
 import signal
@@ -21,7 +21,7 @@ def start(*words: str, folder: Path, **given: object) -> "subprocess.Popen[str]"
     return subprocess.Popen(command, cwd=folder, env=environ, text=True, **streams)  # type: ignore[call-overload,no-any-return]
 
 
-def test_a_store_that_is_not_there_is_not_made_by_looking(world: World) -> None:
+def test_a_store_that_does_not_exist_is_not_created_by_reading(world: World) -> None:
     for words in (
         ("jobs",),
         ("queues",),
@@ -88,7 +88,7 @@ def test_a_file_that_is_no_store_is_a_3(world: World) -> None:
     assert told.stderr.startswith("Error: ") and told.stderr.count("\n") == 1
 
 
-def test_an_error_is_broken_at_blanks_where_the_width_is_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_is_wrapped_if_the_width_is_known(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = world.run("job", "99").stderr
     assert whole.count("\n") == 1
     broken = world.run("job", "99", terminal=True).stderr
@@ -111,7 +111,9 @@ def test_a_file_of_schedules_that_cannot_be_used_is_a_2(world: World) -> None:
 
 
 def test_ctrl_c_ends_it_with_130_and_a_word(world: World) -> None:
-    following = start("job", "2", "follow", folder=Path.cwd())
+    # A shell starts background jobs (`make test &`) with SIGINT ignored, and children inherit that.
+    heeded = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    following = start("job", "2", "follow", folder=Path.cwd(), preexec_fn=heeded)
     assert following.stdout is not None
     assert "delayed" in following.stdout.readline()
     following.send_signal(signal.SIGINT)
@@ -120,7 +122,7 @@ def test_ctrl_c_ends_it_with_130_and_a_word(world: World) -> None:
 
 
 @pytest.mark.parametrize("words", [("jobs",), ("job", "9"), ("queues", "--json"), ("dead", "--help")])
-def test_a_reader_who_leaves_is_no_error(world: World, words: tuple[str, ...]) -> None:
+def test_a_reader_that_has_gone_is_no_error(world: World, words: tuple[str, ...]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     told = start(*words, folder=Path.cwd(), stdout=writer)
@@ -141,14 +143,14 @@ def test_output_that_was_closed_before_the_start_is_no_error(world: World, words
     assert (told.returncode, err) == (0, "")
 
 
-def test_input_that_was_closed_before_the_start_is_told(world: World) -> None:
+def test_input_that_was_closed_before_the_start_is_reported(world: World) -> None:
     told = start("enqueue", "emails", "-", folder=Path.cwd(), stdin=None, preexec_fn=lambda: os.close(0))
     _, err = told.communicate(timeout=30)
     assert (told.returncode, err) == (2, "Error: payload: is to be read from standard input, which is closed\n")
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
-def test_a_full_disk_under_the_output_is_told_in_a_line(world: World) -> None:
+def test_a_full_disk_under_the_output_is_reported_in_a_line(world: World) -> None:
     with Path("/dev/full").open("w") as full:
         told = start("jobs", folder=Path.cwd(), stdout=full)
         _, err = told.communicate(timeout=30)

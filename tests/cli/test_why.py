@@ -22,7 +22,7 @@ def test_no_line_is_longer_than_the_screen(world: World, id: str) -> None:
 
 def test_budgets_are_known_with_the_app(world: World) -> None:
     told = world.run("why", "13", "--app", "shop:app").stdout
-    assert "✓ budget   keepa can pay what is next" in told
+    assert "✓ budget   keepa can pay for the next job" in told
 
 
 def test_as_json_with_moments_as_text(world: World) -> None:
@@ -44,7 +44,7 @@ def test_secrets_are_not_told(world: World) -> None:
 def test_a_pause_says_who_and_why(world: World) -> None:
     world.run("queues", "emails", "pause", "--note", "the mail server is being moved")
     told = " ".join(world.run("why", "12").stdout.split())
-    assert "queue emails is paused by " in told and "until somebody resumes it: the mail server is being moved" in told
+    assert "queue emails is paused by " in told and "until it is resumed: the mail server is being moved" in told
     world.run("queues", "emails", "resume")
     assert "the queue is not paused" in world.run("why", "12").stdout
     too_long = world.run("queues", "emails", "pause", "--note", "x" * 600)

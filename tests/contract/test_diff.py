@@ -43,13 +43,13 @@ TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
     ("int is int64", PLAIN, PLAIN.replace("int64", "int"), []),
     ("a new queue", PLAIN, PLAIN + OTHER, [(SAFE, "other: the queue is new")]),
     ("a queue is gone", PLAIN + OTHER, PLAIN, [
-        (BREAKS, "other: the queue is gone; its jobs have no handler any more"),
+        (BREAKS, "other: the queue was removed; its jobs have no handler any more"),
     ]),
     ("a queue is renamed", PLAIN, PLAIN.replace("emails", "letters"), [
-        (BREAKS, "emails: the queue is called letters now; jobs under the old name have no handler any more"),
+        (BREAKS, "emails: the queue was renamed to letters; jobs under the old name have no handler any more"),
     ]),
     ("another queue took its id", PLAIN, contract(queue(TO, SUBJECT, USER, id=2), queue(TO, id=1, name="other")), [
-        (FIRST, "emails: its id is 2 now, was 1: settings and metrics go by it"),
+        (FIRST, "emails: its id is 2 now, was 1: settings and metrics use it"),
         (SAFE, "other: the queue is new"),
     ]),
     ("a field with a default at the end", PLAIN, contract(queue(TO, SUBJECT, USER, NOTE)), [
@@ -75,24 +75,24 @@ TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
         (BREAKS, "emails: place 2 is to now, was subject: add fields at the end only"),
     ]),
     ("the last field is gone", PLAIN, contract(queue(TO, SUBJECT)), [
-        (FIRST, "emails: field user_id at the end is gone; stored jobs that have it are read without it"),
+        (FIRST, "emails: field user_id at the end was removed; stored jobs that have it are read without it"),
     ]),
     ("the last field, with a default, is gone", contract(queue(TO, NOTE)), contract(queue(TO)), [
-        (SAFE, "emails: field note at the end is gone; stored jobs that have it are read without it"),
+        (SAFE, "emails: field note at the end was removed; stored jobs that have it are read without it"),
     ]),
     ("a field in the middle is gone", PLAIN, contract(queue(TO, USER)), [
         (BREAKS, "emails: place 2 is user_id now, was subject: add fields at the end only"),
-        (FIRST, "emails: field user_id at the end is gone; stored jobs that have it are read without it"),
+        (FIRST, "emails: field user_id at the end was removed; stored jobs that have it are read without it"),
     ]),
     ("a field is renamed", PLAIN, PLAIN.replace("subject", "title"), [
-        (SAFE, "emails: field subject is called title now; on the wire it has no name"),
+        (SAFE, "emails: field subject was renamed to title; on the wire it has no name"),
     ]),
     ("a field is replaced", PLAIN, PLAIN.replace(SUBJECT, "{name: html, type: bool}"), [
         (BREAKS, "emails: field subject (string) was replaced by html (bool); add it at the end instead"),
     ]),
     ("a field is renamed and optional", PLAIN, PLAIN.replace(USER, "{name: user, type: int64, optional: true}"), [
         (FIRST, "emails: field user is optional now"),
-        (SAFE, "emails: field user_id is called user now; on the wire it has no name"),
+        (SAFE, "emails: field user_id was renamed to user; on the wire it has no name"),
     ]),
     ("a type is another", PLAIN, PLAIN.replace("type: int64", "type: string"), [
         (BREAKS, "emails: field user_id is string now, was int64; add a new field instead"),
@@ -201,7 +201,7 @@ def files(tmp_path: Path) -> Files:
     [
         (PLAIN, 0, "nothing that matters has changed"),
         (PLAIN + OTHER, 0, "safe: other: the queue is new"),
-        (contract(queue(TO, SUBJECT)), 1, "safe after deploy of workers: emails: field user_id at the end is gone"),
+        (contract(queue(TO, SUBJECT)), 1, "safe after deploy of workers: emails: field user_id at the end was removed"),
         (contract(queue(SUBJECT, TO, USER)), 2, "breaks stored jobs: emails: place 1 is subject now, was to"),
     ],
 )
@@ -241,7 +241,7 @@ def test_all_jobs_of_a_queue_that_is_gone_are_counted(files: Files) -> None:
     code, lines = files.diff(PLAIN + OTHER, contract(OTHER), "--url", files.url)
     assert (code, lines) == (
         2,
-        ["breaks stored jobs: emails: the queue is gone; its jobs have no handler any more (5 stored now)"],
+        ["breaks stored jobs: emails: the queue was removed; its jobs have no handler any more (5 stored now)"],
     )
 
 

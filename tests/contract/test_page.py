@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from accoda.cli.contract import contract, generate
-from accoda.contract.loader import MOST_DEFAULT, MOST_FIELDS, MOST_ID, MOST_NAME, MOST_QUEUES, MOST_TEXT
+from accoda.contract.loader import MOST_BYTES, MOST_DEFAULT, MOST_FIELDS, MOST_ID, MOST_NAME, MOST_QUEUES, MOST_TEXT
 from accoda.contract.model import FIELD_TYPES
-from accoda.contract.nodes import MOST_BYTES, MOST_DEPTH, MOST_NODES
 from accoda.contract.problems import Problems
 from accoda.contract.schema import schema
+from accoda.settings.yaml_tree import MOST_DEPTH, MOST_NODES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "contracts.md").read_text()
 BLOCK = re.compile(r"```(\w+)\n(.*?)```", re.DOTALL)
@@ -42,7 +42,8 @@ def run_all(text: str, folder: Path) -> str:
 def run(command: str, folder: Path) -> str:
     program, *words = shlex.split(command)
     start = [sys.executable, "-m", "accoda"] if program == "accoda" else [sys.executable]
-    environment = {**os.environ, "PYTHONPATH": str(folder), "PYTHONUTF8": "1"}
+    path = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    environment = {**os.environ, "PYTHONPATH": path, "PYTHONUTF8": "1"}
     done = subprocess.run(
         [*start, *words], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         timeout=60, check=False,

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.http.options import ServiceOptions
-from accoda.testing.service import ServiceRunner
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -18,7 +18,7 @@ from dash import Dash  # only once it can be found
 
 @pytest.fixture
 def dash() -> Iterator[Dash]:
-    """A dashboard that asks nobody for a token."""
+    """A dashboard that asks for no token."""
     with ServiceRunner(App("memory://")) as service:
         yield Dash(service)
 
@@ -35,5 +35,5 @@ def dashes() -> Iterator[dict[str, Dash]]:
         return {scope: text for scope, (_, text) in made.items()}
 
     texts = asyncio.run(make())
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security(rate=1e6))) as service:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security(rate=1e6))) as service:
         yield {scope: Dash(service, text) for scope, text in texts.items()}

@@ -5,10 +5,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
 
+from proof.service import Reply, ServiceRunner
+
 from accoda import App, Bury, Done, Retry
-from accoda.model import Job, NewJob
+from accoda.model import ById, Job, NewJob
 from accoda.storage.protocol import Store
-from accoda.testing.service import Reply, ServiceRunner
 
 T = TypeVar("T")
 
@@ -84,5 +85,5 @@ class Dash:
         assert not self.store(lambda store: store.settle(outcomes))
 
     def state(self, id: int) -> str | None:
-        job = self.store(lambda store: store.find(id))
+        job = self.store(lambda store: store.look(ById(id))).job
         return None if job is None else job.state

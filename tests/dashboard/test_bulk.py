@@ -5,7 +5,8 @@ import asyncio
 import pytest
 from dash import Dash
 
-from accoda.runtime.clerk import Clerk
+from accoda.model import ById
+from accoda.runtime.system_jobs import SystemJobs
 
 
 def test_what_is_ticked_is_asked_about_and_done(dash: Dash) -> None:
@@ -23,7 +24,7 @@ def test_every_action_is_done_to_what_is_ticked(dash: Dash, action: str, after: 
     _, said = dash.done("/do/picked", action=action, level="HIGH", **{f"id__{id}": "on"})
     assert said.startswith("1 job ") and dash.state(id) == after
     if after:
-        job = dash.store(lambda store: store.find(id))
+        job = dash.store(lambda store: store.look(ById(id))).job
         assert job is not None and job.rank == 1.0
 
 
@@ -40,7 +41,7 @@ def test_all_that_match_are_counted_and_asked_about(dash: Dash) -> None:
     page = dash.text("/bulk?which=matching&action=delete&state=dead&queue=a")
     assert "Delete 2 jobs?" in page and "cannot be undone" in page
     assert dash.state(1) == "dead"
-    assert "Nothing fits" in dash.text("/bulk?which=matching&action=delete&queue=none")
+    assert "No job matches" in dash.text("/bulk?which=matching&action=delete&queue=none")
 
 
 def test_nothing_ticked_is_told(dash: Dash) -> None:
@@ -52,16 +53,16 @@ def test_nothing_ticked_is_told(dash: Dash) -> None:
 def test_all_that_match_are_done_in_the_background_and_watched(dash: Dash) -> None:
     ids = dash.bury("a", *("x",) * 30)
     to, said = dash.done("/do/bulk", action="retry", state="dead", queue="a")
-    assert to.startswith("/bulk/") and "by itself" in said
+    assert to.startswith("/bulk/") and "in the background" in said
     assert "Stop" in dash.text(to)
 
     async def work() -> None:
-        clerk = Clerk(dash.app)
-        clerk.start()
+        system_jobs = SystemJobs(dash.app.storage, dash.app.system_jobs())
+        system_jobs.start()
         async with asyncio.timeout(10):
             while (await dash.app.storage.stats()).queues["a"].dead:
                 await asyncio.sleep(0.01)
-        await clerk.close()
+        await system_jobs.close()
 
     asyncio.run(work())
     assert dash.state(ids[0]) == "ready"

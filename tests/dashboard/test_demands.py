@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 from dash import HOSTILE, Dash
+from proof.service import ServiceRunner
 
 from accoda import App, Waiter
-from accoda.testing.service import ServiceRunner
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def test_without_demands_it_says_how_to_declare_one(dash: Dash) -> None:
 def test_a_demand_without_requests_is_empty(deals: Dash) -> None:
     assert "/demands/deals" in deals.text("/demands")
     page = deals.text("/demands/deals")
-    assert "Nobody waits" in page and "Nothing is cached" in page and "1 min" in page
+    assert "No fetches" in page and "Nothing is cached" in page and "1 min" in page
     assert deals.get("/demands/none").status == 404
 
 
@@ -44,7 +44,7 @@ def test_keys_waiters_and_freshness_are_shown(deals: Dash) -> None:
         await demand.request("toys", Waiter("bob"))
         await demand.request("books " + HOSTILE, Waiter("carl"))
         await demand.request("books " + HOSTILE, Waiter("dora"))
-        await demand.upkeep_once(await app.connections.get(), "w1")
+        await demand.upkeep_once(await app.connections.get())
 
     deals.run(ask)
     page = deals.text("/demands/deals")

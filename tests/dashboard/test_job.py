@@ -4,15 +4,15 @@ import json
 
 import pytest
 from dash import HOSTILE, Dash
+from proof.service import ServiceRunner
 
 from accoda import App, Bury, Done, Retry, Waiter
-from accoda.testing.service import ServiceRunner
 
 
 def test_a_job_that_waits_says_why(dash: Dash) -> None:
     id = dash.enqueue("emails", {"to": "anna@example.com"}, name="Welcome", priority=1)
     page = dash.text(f"/jobs/{id}")
-    assert "Why it does not run" in page and "Welcome" in page and "&#34;anna@example.com&#34;" in page
+    assert "Why it is not running" in page and "Welcome" in page and "&#34;anna@example.com&#34;" in page
     assert "Set priority" in page and ">Cancel<" in page and ">Delete<" in page and ">Retry<" not in page
 
 
@@ -22,13 +22,13 @@ def test_a_job_is_shown_in_every_state(dash: Dash) -> None:
     running = dash.enqueue("b")
     [job] = dash.take("b")
     page = dash.text(f"/jobs/{running}")
-    assert "Attempt 1 began" in page and "mailer-1" in page and "Set priority" not in page
+    assert "Attempt 1 is running" in page and "mailer-1" in page and "Set priority" not in page
     dash.settle(Retry(job.lease, delay=60, reason="no route to host"))
     page = dash.text(f"/jobs/{running}")
     assert "Starts again" in page and "no route to host" in page
     [dead] = dash.bury("c", "card refused")
     page = dash.text(f"/jobs/{dead}")
-    assert "card refused" in page and ">Retry<" in page and "Why it does not run" not in page
+    assert "card refused" in page and ">Retry<" in page and "Why it is not running" not in page
     done = dash.enqueue("d", keep_for=60)
     dash.settle(Done(dash.take("d")[0].lease, result=b"\x81\xa2ok\xc3"))
     page = dash.text(f"/jobs/{done}")
@@ -84,9 +84,7 @@ def test_who_waits_for_a_shared_job_is_named() -> None:
 
 def test_webhook_calls_are_shown_and_sent_again(dash: Dash) -> None:
     from accoda.envelope import Hook
-    from accoda.webhooks import QUEUE
-    from accoda.webhooks.call import call_job
-    from accoda.webhooks.records import Facts
+    from accoda.webhooks.call import QUEUE, Facts, call_job
 
     body = {"queue": "a", "webhookUrl": "https://example.com/hook"}
     id = dash.service.post("/api/v1/jobs", body).json()["id"]
@@ -171,7 +169,7 @@ def test_a_read_only_service_shows_no_buttons_and_does_nothing() -> None:
     from accoda.http.options import ServiceOptions
     from accoda.http.security import Security
 
-    options = ServiceOptions(errands=False, policy=Security(no_auth=True, read_only=True))
+    options = ServiceOptions(system_jobs=False, policy=Security(no_auth=True, read_only=True))
     with ServiceRunner(App("memory://"), options) as service:
         dash = Dash(service)
         id = dash.enqueue("a")

@@ -6,7 +6,7 @@ import re
 from dash import HOSTILE, Dash
 
 from accoda import Done
-from accoda.dashboard.pages import asked
+from accoda.dashboard.pages import parameters
 from accoda.model import NewJob
 
 
@@ -81,4 +81,4 @@ def test_who_may_only_read_sees_no_boxes(dashes: dict[str, Dash]) -> None:
 
 
 def test_the_examples_of_addresses_and_forms_hold() -> None:
-    assert doctest.testmod(asked).failed == 0
+    assert doctest.testmod(parameters).failed == 0

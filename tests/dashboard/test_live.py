@@ -1,4 +1,4 @@
-"""Live pages: one rendering for many, sent when it changed, until somebody leaves."""
+"""Live pages: one rendering for many, sent when it changed, until the viewer leaves."""
 
 import asyncio
 import http.client
@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 from dash import Dash
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.dashboard import live
-from accoda.dashboard.calls import Viewer
-from accoda.dashboard.live import Hub, Rights, Room
+from accoda.dashboard.live import LivePage, LivePages
 from accoda.http.options import ServiceOptions
-from accoda.http.security import Security, book, tokens
-from accoda.testing.service import ServiceRunner
+from accoda.http.security import Security, token_cache, tokens
+from accoda.http.security.identity import SCOPES, Identity
 
-READ, ADMIN = Rights(frozenset({"read"})), Rights(frozenset(live.RIGHTS))
+READ, ADMIN = Identity("reader", frozenset({"read"})), Identity("admin", frozenset(SCOPES))
 
 
 class Pages:
@@ -28,105 +28,105 @@ class Pages:
         self.rendered: list[str] = []
         self.text = "<p>one</p>"
 
-    async def part(self, address: str, who: Viewer) -> str:
+    async def part(self, address: str, identity: Identity) -> str:
         self.rendered.append(address)
         if not self.text:
             raise RuntimeError("no page")
         return self.text
 
 
-async def entered(hub: Hub, address: str, who: Viewer) -> Room:
-    room = hub.enter(address, who)
-    if not room.number:
-        await asyncio.wait_for(asyncio.shield(room.news()), 5)
-    return room
+async def entered(live_pages: LivePages, address: str, identity: Identity) -> LivePage:
+    page = live_pages.enter(address, identity)
+    if not page.number:
+        await asyncio.wait_for(asyncio.shield(page.next_event()), 5)
+    return page
 
 
-async def test_all_who_watch_the_same_page_with_the_same_rights_share_a_rendering() -> None:
+async def test_viewers_of_the_same_page_with_the_same_rights_share_a_rendering() -> None:
     pages = Pages()
-    hub = Hub(pages.part)
-    rooms = [await entered(hub, "/", READ) for _ in range(50)]
-    assert len(set(map(id, rooms))) == 1 and pages.rendered == ["/"]
-    others = [await entered(hub, "/", ADMIN), await entered(hub, "/jobs", READ)]
-    assert pages.rendered == ["/", "/", "/jobs"] and len(hub.rooms) == 3
-    for room in (*rooms, *others):
-        hub.leave(room)
-    assert not hub.rooms and not hub.watchers
+    live_pages = LivePages(pages.part)
+    same = [await entered(live_pages, "/", READ) for _ in range(50)]
+    assert len(set(map(id, same))) == 1 and pages.rendered == ["/"]
+    others = [await entered(live_pages, "/", ADMIN), await entered(live_pages, "/jobs", READ)]
+    assert pages.rendered == ["/", "/", "/jobs"] and len(live_pages.pages) == 3
+    for page in (*same, *others):
+        live_pages.leave(page)
+    assert not live_pages.pages and not live_pages.watchers
 
 
-async def test_an_empty_room_renders_nothing_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_page_without_viewers_is_not_rendered_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", 0.01)
     pages = Pages()
-    hub = Hub(pages.part)
-    room = await entered(hub, "/", READ)
+    live_pages = LivePages(pages.part)
+    page = await entered(live_pages, "/", READ)
     while len(pages.rendered) < 3:
         await asyncio.sleep(0.01)
-    hub.leave(room)
+    live_pages.leave(page)
     rendered = len(pages.rendered)
     await asyncio.sleep(0.1)
     assert len(pages.rendered) == rendered
 
 
-async def test_news_are_what_has_changed_and_not_the_time_that_passes() -> None:
+async def test_an_event_is_what_has_changed_and_not_the_time_that_passes() -> None:
     pages = Pages()
-    hub = Hub(pages.part)
+    live_pages = LivePages(pages.part)
     pages.text = '<p><time datetime="x">1 s ago</time></p>'
-    room = await entered(hub, "/", READ)
+    page = await entered(live_pages, "/", READ)
     pages.text = '<p><time datetime="x">2 s ago</time></p>'
-    await room.run_once()
-    assert room.number == 1
+    await page.run_once()
+    assert page.number == 1
     pages.text = '<p><time datetime="y">2 s ago</time></p>'
-    await room.run_once()
-    assert room.number == 2 and b'datetime="y"' in room.event
-    hub.leave(room)
+    await page.run_once()
+    assert page.number == 2 and b'datetime="y"' in page.event
+    live_pages.leave(page)
 
 
 async def test_what_is_changed_by_an_action_is_rendered_at_once() -> None:
     pages = Pages()
-    hub = Hub(pages.part)
-    room = await entered(hub, "/", READ)
-    pages.text, news = "<p>two</p>", room.news()
-    hub.poke()
+    live_pages = LivePages(pages.part)
+    page = await entered(live_pages, "/", READ)
+    pages.text, news = "<p>two</p>", page.next_event()
+    live_pages.refresh()
     await asyncio.wait_for(asyncio.shield(news), 1.0)  # long before the two seconds are over
-    assert b"two" in room.event
-    hub.leave(room)
+    assert b"two" in page.event
+    live_pages.leave(page)
 
 
-async def test_trouble_is_told_once_and_goes_away() -> None:
+async def test_trouble_is_sent_once_and_goes_away() -> None:
     pages = Pages()
-    hub = Hub(pages.part)
-    room = await entered(hub, "/", READ)
+    live_pages = LivePages(pages.part)
+    page = await entered(live_pages, "/", READ)
     pages.text = ""
-    await room.run_once()
-    await room.run_once()
-    assert room.number == 2 and room.event.startswith(b"event: trouble\n") and b"no page" not in room.event
+    await page.run_once()
+    await page.run_once()
+    assert page.number == 2 and page.event.startswith(b"event: trouble\n") and b"no page" not in page.event
     pages.text = "<p>one</p>"
-    await room.run_once()
-    assert room.number == 3 and room.event.startswith(b"event: live\n")
-    hub.leave(room)
+    await page.run_once()
+    assert page.number == 3 and page.event.startswith(b"event: live\n")
+    live_pages.leave(page)
 
 
 async def test_many_pages_together_take_no_more_than_their_share() -> None:
-    hub = Hub(Pages().part)
-    rooms = [await entered(hub, f"/jobs?queue=q{number}", READ) for number in range(20)]
-    for room in rooms:
-        room.took = 0.1
-    assert hub._pause() == pytest.approx(20 * 0.1 / live.SHARE)
-    for room in rooms[1:]:
-        hub.leave(room)
-    assert hub._pause() == live.EVERY
-    hub.leave(rooms[0])
+    live_pages = LivePages(Pages().part)
+    pages = [await entered(live_pages, f"/jobs?queue=q{number}", READ) for number in range(20)]
+    for page in pages:
+        page.took = 0.1
+    assert live_pages._pause() == pytest.approx(20 * 0.1 / live.SHARE)
+    for page in pages[1:]:
+        live_pages.leave(page)
+    assert live_pages._pause() == live.EVERY
+    live_pages.leave(pages[0])
 
 
 async def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MOST_ROOMS", 1)
-    hub = Hub(Pages().part)
-    room = hub.enter("/", READ)
-    assert hub.enter("/", READ) is room
+    monkeypatch.setattr(live, "MOST_PAGES", 1)
+    live_pages = LivePages(Pages().part)
+    page = live_pages.enter("/", READ)
+    assert live_pages.enter("/", READ) is page
     with pytest.raises(Exception, match="too many live pages"):
-        hub.enter("/other", READ)
-    hub.leave(room)
-    hub.leave(room)
+        live_pages.enter("/other", READ)
+    live_pages.leave(page)
+    live_pages.leave(page)
 
 
 class Stream:
@@ -167,10 +167,10 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "BEAT", 0.05)
 
 
-def hub_of(service: ServiceRunner) -> Hub:
+def live_pages_of(service: ServiceRunner) -> LivePages:
     inner: Any = getattr(service.service, "inner", service.service)
-    hub: Hub = inner.dashboard.hub
-    return hub
+    live_pages: LivePages = inner.dashboard.live_pages
+    return live_pages
 
 
 def until(true: Any) -> None:
@@ -180,7 +180,7 @@ def until(true: Any) -> None:
         time.sleep(0.01)
 
 
-def test_a_stream_tells_the_living_part_as_the_page_has_it_and_then_what_changes(dash: Dash) -> None:
+def test_a_stream_sends_the_live_part_of_the_page_and_then_what_changes(dash: Dash) -> None:
     stream = Stream(dash.service)
     assert stream.answer.getheader("content-type") == "text/event-stream; charset=utf-8"
     name, text = stream.event()
@@ -192,19 +192,19 @@ def test_a_stream_tells_the_living_part_as_the_page_has_it_and_then_what_changes
 
 
 def test_a_client_that_leaves_is_noticed(dash: Dash, fast: None) -> None:
-    hub = hub_of(dash.service)
+    live_pages = live_pages_of(dash.service)
     streams = [Stream(dash.service) for _ in range(3)]
     for stream in streams:
         stream.event()
-    assert (hub.watchers, len(hub.rooms)) == (3, 1)
+    assert (live_pages.watchers, len(live_pages.pages)) == (3, 1)
     streams[0].close()
-    until(lambda: hub.watchers == 2)
+    until(lambda: live_pages.watchers == 2)
     for stream in streams[1:]:
         stream.close()
-    until(lambda: not hub.rooms)
+    until(lambda: not live_pages.pages)
 
 
-def test_something_is_said_to_a_client_when_nothing_happens(dash: Dash, fast: None) -> None:
+def test_something_is_sent_to_a_client_when_nothing_happens(dash: Dash, fast: None) -> None:
     stream = Stream(dash.service)
     stream.event()
     assert stream.line().startswith(": ")
@@ -240,18 +240,18 @@ def locked() -> Iterator[tuple[ServiceRunner, str]]:
 
     async def make() -> str:
         store = await app.connections.get()
-        await tokens.create(store, "other", ["read"], now=0)  # where none is left, everybody may look
+        await tokens.create(store, "other", ["read"], now=0)  # without any token all may read
         return (await tokens.create(store, "reader", ["read"], now=0))[1]
 
     text = asyncio.run(make())
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security(rate=1e6))) as service:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security(rate=1e6))) as service:
         yield service, text
 
 
 def test_a_stream_ends_with_its_token(
     locked: tuple[ServiceRunner, str], fast: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(book, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(token_cache, "FRESH_FOR", 0.0)
     service, token = locked
     stream = Stream(service, Cookie=f"accoda={token}")
     assert stream.event()[0] == "live"

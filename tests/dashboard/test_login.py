@@ -6,12 +6,12 @@ from typing import NamedTuple
 from urllib.parse import urlencode
 
 import pytest
+from proof.service import Reply, ServiceRunner
 
 from accoda import App
 from accoda.http.options import ServiceOptions
-from accoda.http.security import Security, book, tokens
+from accoda.http.security import Security, token_cache, tokens
 from accoda.http.security.guard import FAILURES_AT_ONCE
-from accoda.testing.service import Reply, ServiceRunner
 
 FORM = "application/x-www-form-urlencoded"
 PAUSE = "/do/queues/emails/pause-now"
@@ -30,7 +30,7 @@ class Locked(NamedTuple):
         return self.service.get(path, **headers, **cookie(token))
 
     def send(self, path: str, token: str | None, **headers: str) -> Reply:
-        """A form, from nobody knows which page unless the headers tell."""
+        """A form, from an unknown page unless the headers say which."""
         body = urlencode({"back": "/"}).encode()
         return self.service.post(path, body, Content_Type=FORM, **headers, **cookie(token))
 
@@ -54,7 +54,7 @@ def served(policy: Security) -> Iterator[Locked]:
         return [text for _, text in made]
 
     texts = asyncio.run(make())
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=policy)) as service:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=policy)) as service:
         yield Locked(service, *texts)
 
 
@@ -125,7 +125,7 @@ def test_the_cookie_of_a_revoked_token_opens_nothing(locked: Locked) -> None:
 
 
 def test_a_cookie_ends_within_seconds_of_its_token(locked: Locked, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(token_cache, "FRESH_FOR", 0.0)
     assert locked.get("/", locked.read).status == 200
 
     async def revoke() -> None:
@@ -163,7 +163,7 @@ def test_the_api_takes_no_cookie(locked: Locked) -> None:
     ids=lambda headers: " ".join(headers.values()) or "silent",
 )
 def test_a_form_from_elsewhere_does_nothing(locked: Locked, headers: dict[str, str]) -> None:
-    """With a cookie of somebody who may do everything: as if his browser had been made to send it."""
+    """With a cookie that has all rights: as if that browser had been made to send it."""
     for path in (PAUSE, "/login", "/logout"):
         reply = locked.send(path, locked.admin, **headers)
         assert reply.status == 403, (path, reply.status)
@@ -237,10 +237,10 @@ def test_read_only_changes_nothing_whoever_asks(read_only: Locked) -> None:
     assert read_only.log_in(read_only.read).status == 303, "it is no change to log in"
 
 
-def test_where_no_token_is_needed_nobody_logs_in() -> None:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False, policy=Security())) as service:
+def test_without_tokens_there_is_no_login() -> None:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False, policy=Security())) as service:
         assert service.get("/", Cookie="accoda=acc_0000000000_old").status == 200
-        assert b"asks nobody for a token" in service.get("/login").body
+        assert b"asks for no token" in service.get("/login").body
         own = {"Origin": service.url, "Content_Type": FORM}
         assert service.post("/login", b"token=x", **own).headers["location"] == "/"
         assert service.post("/do/queues/emails/pause-now", b"", **own).status == 303

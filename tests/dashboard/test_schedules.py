@@ -22,10 +22,10 @@ def test_schedules_are_told_in_words(dash: Dash) -> None:
     assert "every minute" in page.lower() and "/schedules/report" in page and "Run now" in page and "Pause" in page
 
 
-def test_one_schedule_is_told_with_its_next_ticks_rules_and_jobs(dash: Dash) -> None:
+def test_one_schedule_is_shown_with_its_next_ticks_rules_and_jobs(dash: Dash) -> None:
     make(dash, payload={"x": HOSTILE}, jobName=HOSTILE, overlap="skip", catchUp="all")
     page = dash.text("/schedules/report")
-    assert page.count("data-exact") == 5 and "Every tick that was missed is made up for, up to 100." in page
+    assert page.count("data-exact") == 5 and "A job is made for every tick that was missed, up to 100." in page
     assert "left out while the last job has not ended" in page and "&lt;script&gt;" in page
     to, _ = dash.done("/do/schedules/report/trigger")
     assert f'href="{to}"' in dash.text("/schedules/report")

@@ -6,19 +6,19 @@ import re
 
 import pytest
 from dash import HOSTILE, Dash
+from proof.proxy import Proxy
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+from proof.service import ServiceRunner
 
 from accoda import App
-from accoda.admin.views import QueueView
-from accoda.dashboard import extra, mount
-from accoda.dashboard.health import Pace, judge
+from accoda.dashboard import mount
+from accoda.dashboard.health import RecentRuns, judge
 from accoda.dashboard.routes import actions, pages
 from accoda.http.options import ServiceOptions
-from accoda.testing.proxy import Proxy
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.service import ServiceRunner
+from accoda.operations.views import QueueView
 
-PURE = ("answers", "calls", "charts", "forms", "health", "live", "routes", "words")
+PURE = ("answers", "charts", "forms", "health", "live", "routes", "words")
 
 
 @pytest.mark.parametrize("name", [*(f"accoda.dashboard.{each}" for each in PURE), "accoda.http.security.pages"])
@@ -65,7 +65,7 @@ def test_a_queue_is_paused_with_a_note_and_resumed(dash: Dash) -> None:
     to, said = dash.done("/do/queues/emails/pause", back="/queues/emails", note=HOSTILE, **{"for": "1h"})
     assert to == "/queues/emails" and said.startswith("emails is paused for 1 h")
     page = dash.text("/queues/emails")
-    assert "Paused by anybody" in page and "&lt;script&gt;" in page and "Resume" in page
+    assert "Paused by local" in page and "&lt;script&gt;" in page and "Resume" in page
     assert dash.done("/do/queues/emails/resume")[0] == "/"
     assert "Paused by" not in dash.text("/queues/emails")
     dash.done("/do/queues/emails/pause-now")
@@ -114,10 +114,10 @@ def test_a_store_that_is_away_is_a_page_too() -> None:
     server = need(lambda: RedisServer().start())
     try:
         with Proxy(server.port) as proxy:
-            options = ServiceOptions(errands=False, patience=0.2)
+            options = ServiceOptions(system_jobs=False, patience=0.2)
             with ServiceRunner(App(server.url_at(proxy.port)), options) as service:
                 assert service.get("/").status == 200
-                with proxy.weather(cut=True):
+                with proxy.during(cut=True):
                     reply = service.get("/")
                     assert reply.status == 503 and b"Try again" in reply.body and reply.headers["retry-after"] == "5"
                 assert service.get("/").status == 200
@@ -164,7 +164,7 @@ def test_every_page_and_action_has_its_place() -> None:
 
 
 def test_a_service_may_be_without_it() -> None:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False, dashboard=False)) as service:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False, dashboard=False)) as service:
         assert service.get("/").status == 404
 
 
@@ -172,7 +172,7 @@ def test_where_jinja_is_missing_a_line_says_what_to_install(monkeypatch: pytest.
     monkeypatch.setattr(mount, "is_installed", lambda: False)
     with ServiceRunner(App("memory://")) as service:
         reply = service.get("/")
-        assert reply.status == 501 and extra.ADVICE.encode() in reply.body
+        assert reply.status == 501 and mount.ADVICE.encode() in reply.body
         assert service.get("/api/v1/queues").status == 200
 
 
@@ -184,22 +184,22 @@ def test_a_head_has_no_body(dash: Dash) -> None:
 @pytest.mark.parametrize(
     ("word", "queue", "pace"),
     [
-        ("paused", QueueView(name="q", ready=9, paused=True), Pace()),
-        ("stuck", QueueView(name="q", ready=9), Pace()),
-        ("stuck", QueueView(name="q", ready=9, oldest_age=900), Pace(over=900, workers=1)),
-        ("failing", QueueView(name="q"), Pace(done=5, failed=8, over=900, workers=1)),
-        ("behind", QueueView(name="q", ready=1000), Pace(done=900, over=900, busy=900, workers=1)),
-        ("healthy", QueueView(name="q", ready=10), Pace(done=900, failed=1, over=900, workers=1)),
-        ("healthy", QueueView(name="q", taken=1), Pace(workers=1)),
-        ("idle", QueueView(name="q", dead=2), Pace(workers=1)),
+        ("paused", QueueView(name="q", ready=9, paused=True), RecentRuns()),
+        ("stuck", QueueView(name="q", ready=9), RecentRuns()),
+        ("stuck", QueueView(name="q", ready=9, oldest_age=900), RecentRuns(over=900, workers=1)),
+        ("failing", QueueView(name="q"), RecentRuns(done=5, failed=8, over=900, workers=1)),
+        ("behind", QueueView(name="q", ready=1000), RecentRuns(done=900, over=900, busy=900, workers=1)),
+        ("healthy", QueueView(name="q", ready=10), RecentRuns(done=900, failed=1, over=900, workers=1)),
+        ("healthy", QueueView(name="q", taken=1), RecentRuns(workers=1)),
+        ("idle", QueueView(name="q", dead=2), RecentRuns(workers=1)),
     ],
 )
-def test_health_is_the_worst_that_is_known(word: str, queue: QueueView, pace: Pace) -> None:
+def test_health_is_the_worst_that_is_known(word: str, queue: QueueView, pace: RecentRuns) -> None:
     assert judge(queue, pace).word == word
 
 
 def test_a_young_queue_is_judged_by_the_time_that_it_has_lived() -> None:
-    young = Pace.of([0.0] * 56 + [3.0] * 4, [0.0] * 60, 15.0, workers=1)
+    young = RecentRuns.of([0.0] * 56 + [3.0] * 4, [0.0] * 60, 15.0, workers=1)
     assert (young.over, young.busy) == (900.0, 60.0)
     assert judge(QueueView(name="q", ready=600), young).word == "healthy"  # 200 s of work, not 50 minutes
     assert judge(QueueView(name="q", ready=1200), young).reason == "6 min 40 s of work at this pace"

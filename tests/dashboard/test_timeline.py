@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from accoda.admin.runs import RunView
-from accoda.admin.views import JobView
 from accoda.dashboard.pages.timeline import timeline
+from accoda.operations.jobs import RunView
+from accoda.operations.views import JobView
 
 AT = "2030-01-01T09:00:0{}.000Z"
 
@@ -43,10 +43,10 @@ def run(attempt: int, outcome: str = "retry") -> RunView:
     return RunView(attempt=attempt, outcome=outcome, **fields)  # type: ignore[arg-type]
 
 
-def test_runs_that_failed_are_told_one_by_one() -> None:
+def test_failed_runs_are_shown_one_by_one() -> None:
     steps = timeline(job("dead", attempts=1, reason="no"), [run(0), run(1, "bury")])
     assert [step.kind for step in steps] == ["created", "failed", "failed", "dead"]
-    assert steps[1].title == "Attempt 1 failed, to be tried again" and steps[1].traceback == "Traceback"
+    assert steps[1].title == "Attempt 1 failed, to be retried" and steps[1].traceback == "Traceback"
     assert steps[2].title == "Attempt 2 failed, and was given up"
     assert steps[3].error == ""  # the run has told it
 

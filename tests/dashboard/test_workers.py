@@ -2,14 +2,14 @@
 
 from dash import HOSTILE, Dash
 
-from accoda.model import NewJob
+from accoda.model import Head, NewJob
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 from accoda.storage.protocol import Store
 
 
 def beat(dash: Dash, id: str = "w1", problem: str = "", busy: bool = True) -> None:
     async def work(store: Store) -> None:
-        now = (await store.peek("a")).at
+        now = (await store.look(Head("a"))).at
         states = (ProcessorState("a", 3, 7, now - 2000), ProcessorState()) if busy else (ProcessorState(),)
         value = Heartbeat(id, "mailer", "host-7", 4711, now - 60_000, now, ("a", "b"), 2, states, problem=problem)
         await store.write(f"worker/{id}", encode(value), ttl=60)

@@ -1,15 +1,15 @@
-"""Crowds of real processes before one key: one fetch, each is served once, and nobody who has left is."""
+"""Crowds of real processes that request one key: one fetch, each is served once, and none that has left is."""
 
 from collections.abc import Iterator
 
 import pytest
-from chaos.demand import crowd, leavers
-from chaos.demand.__main__ import show_crowds
-from chaos.demand.settings import Line
-from chaos.demand.stage import SERVERS, open_stage
+from proof.chaos.demand import crowd, leavers
+from proof.chaos.demand.__main__ import show_crowds
+from proof.chaos.demand.settings import Line
+from proof.chaos.demand.stage import SERVERS, open_stage
+from proof.servers.pytest import need
 
 from accoda import open_storage
-from accoda.testing.servers.pytest import need
 
 
 @pytest.fixture(scope="module", params=["sqlite", "redis", "redis-cluster", "postgres", "tarantool"])
@@ -44,7 +44,7 @@ async def test_a_thousand_requests_from_four_processes_are_one_fetch(url: str, w
 
 
 @pytest.mark.parametrize("url", ["sqlite", "redis", "postgres"], indirect=True)
-async def test_whoever_left_in_time_is_not_served_and_all_others_are(url: str) -> None:
+async def test_waiters_that_left_in_time_are_not_served_and_all_others_are(url: str) -> None:
     await forget(url)
     async with open_stage(url, lease=5.0, fetch_for=0.03, fresh_for=0.0, keys=8) as stage:
         found = await leavers.run(stage, 1.0, processes=2)
@@ -53,7 +53,7 @@ async def test_whoever_left_in_time_is_not_served_and_all_others_are(url: str) -
     assert found.answers["left"] + found.answers["cancelled"] > 0
 
 
-def test_the_harness_finds_who_was_forgotten_and_who_was_served_after_he_left() -> None:
+def test_the_harness_finds_forgotten_waiters_and_those_served_after_they_left() -> None:
     def lines(who: str, *what: str) -> list[Line]:
         return [Line(each, who, 0, 0, 1, at) for at, each in enumerate(what)]
 

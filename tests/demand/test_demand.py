@@ -1,16 +1,18 @@
-"""A demand: request, share, deliver, leave, get; on memory, with a clock that the test moves."""
+"""A demand: request, share, deliver, leave, get; in memory, with a clock that the test moves."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
+from typing import Any
 
 import msgspec
 import pytest
 
 from accoda import App, InvalidInput, JobFailed, ResultTimeout
+from accoda.app_testing import Trial
 from accoda.demand import Answer, Demand, Waiter, Weights
-from accoda.demand.counters import read_counts
-from accoda.trial import Trial
+from accoda.demand.metrics import read_counts
+from accoda.model import ByKey, Revive, Target
 
 
 class Filter(msgspec.Struct):
@@ -18,7 +20,7 @@ class Filter(msgspec.Struct):
 
 
 class Shop:
-    """An app with one demand, whose calls and deliveries are written down."""
+    """An app with one demand, whose calls and deliveries are recorded."""
 
     def __init__(self, **options: object) -> None:
         self.app = App("memory://")
@@ -42,7 +44,7 @@ class Shop:
         return await self.deals.request(key, Waiter(id), **more)  # type: ignore[arg-type]
 
     async def rank(self, key: str = "books") -> float:
-        job = (await self.app.storage.peek("deals", key)).job
+        job = (await self.app.storage.look(ByKey("deals", key))).job
         assert job is not None
         return job.rank
 
@@ -58,7 +60,7 @@ def trial(shop: Shop) -> AsyncIterator[Trial]:
         yield trial  # type: ignore[misc]
 
 
-async def test_thirty_who_want_the_same_cost_one_call_and_each_gets_it(shop: Shop, trial: Trial) -> None:
+async def test_thirty_waiters_of_a_key_cost_one_call_and_each_gets_the_result(shop: Shop, trial: Trial) -> None:
     answers = [await shop.ask(f"w{n}") for n in range(30)]
     assert [answer.what for answer in answers] == ["created"] + ["attached"] * 29
     assert len({answer.id for answer in answers}) == 1
@@ -70,7 +72,7 @@ async def test_thirty_who_want_the_same_cost_one_call_and_each_gets_it(shop: Sho
 async def test_the_cost_of_a_fetch_is_paid_once(shop: Shop, trial: Trial) -> None:
     for n in range(3):
         await shop.ask(f"w{n}")
-    job = (await shop.app.storage.peek("deals", "books")).job
+    job = (await shop.app.storage.look(ByKey("deals", "books"))).job
     assert job is not None and job.cost == 5
 
 
@@ -92,7 +94,7 @@ async def test_a_fresh_result_is_delivered_without_a_call_and_a_stale_one_is_ren
     assert shop.got[-1] == ("d", 2)
 
 
-async def test_a_result_that_is_kept_no_longer_is_fetched_anew_and_leaves_the_store(shop: Shop, trial: Trial) -> None:
+async def test_an_expired_result_is_fetched_again_and_leaves_the_store(shop: Shop, trial: Trial) -> None:
     await shop.ask("a")
     await shop.app.run_until_idle()
     trial.advance(301)
@@ -104,7 +106,7 @@ async def test_a_result_that_is_kept_no_longer_is_fetched_anew_and_leaves_the_st
     assert {name: stats[name].total for name in stats} == {"deals": 0, "deals.deliver": 0, "deals.cache": 0}
 
 
-async def test_who_joins_while_the_fetch_runs_is_served_by_it(shop: Shop, trial: Trial) -> None:
+async def test_a_waiter_that_joins_while_the_fetch_runs_is_served_by_it(shop: Shop, trial: Trial) -> None:
     async def late() -> None:
         assert (await shop.ask("late")).what == "attached"
 
@@ -115,7 +117,9 @@ async def test_who_joins_while_the_fetch_runs_is_served_by_it(shop: Shop, trial:
     assert shop.got == [("early", 1), ("late", 1)]
 
 
-async def test_who_asks_for_something_fresher_than_the_running_fetch_gets_the_next(shop: Shop, trial: Trial) -> None:
+async def test_a_waiter_that_wants_a_fresher_result_than_the_running_fetch_gets_the_next(
+    shop: Shop, trial: Trial
+) -> None:
     async def late() -> None:
         trial.advance(1)
         shop.during.clear()
@@ -141,21 +145,21 @@ async def test_fresh_after_passes_over_a_cached_result_that_is_older(shop: Shop,
 
 
 async def test_a_fetch_that_ended_between_the_look_and_the_joining_is_not_made_again(shop: Shop, trial: Trial) -> None:
-    """The look into the cache found nothing; then the fetch ended; then the request joined what is a new job by now."""
+    """The look into the cache found nothing; then the fetch ended; then the request made a new job."""
     await shop.ask("a")
     looked = asyncio.Event()
     store = await shop.app.connections.get()
-    peek, first = store.peek, [True]
+    look, first = store.look, [True]
 
-    async def slow_peek(queue: str, key: str | None = None, *, after: int | None = None) -> object:
-        found = await peek(queue, key, after=after)
-        if queue == "deals.cache" and first.pop() if first else False:
+    async def slow_look(target: Target, **options: Any) -> Any:
+        found = await look(target, **options)
+        if isinstance(target, ByKey) and target.queue == "deals.cache" and first.pop() if first else False:
             looked.set()
             while not shop.got:
                 await asyncio.sleep(0)
         return found
 
-    store.peek = slow_peek  # type: ignore[method-assign]
+    store.look = slow_look  # type: ignore[method-assign]
     late = asyncio.create_task(shop.ask("b"))
     await looked.wait()
     await shop.app.run_until_idle()
@@ -201,7 +205,7 @@ async def test_a_delivery_that_fails_is_tried_again_alone(shop: Shop, trial: Tri
 async def test_a_delivery_whose_result_has_gone_joins_the_next_fetch(shop: Shop, trial: Trial) -> None:
     await shop.ask("a")
     await shop.app.run_until_idle(["deals"])
-    trial.advance(7200)  # nobody delivered for longer than results are kept
+    trial.advance(7200)  # longer than results are kept
     await shop.app.run_until_idle(["deals.cache"])
     await shop.app.run_until_idle()
     assert shop.calls == ["books"] * 2
@@ -217,12 +221,12 @@ async def test_a_waiter_may_leave_and_the_last_one_cancels_the_job(shop: Shop, t
     assert await shop.deals.withdraw("books", "a") == "absent"
     assert await shop.deals.withdraw("books", "b") == "cancelled"
     assert await shop.deals.withdraw("books", "b") == "absent"
-    assert (await shop.app.storage.peek("deals", "books")).job is None
+    assert (await shop.app.storage.look(ByKey("deals", "books"))).job is None
     assert await shop.app.run_until_idle() == 0
     assert shop.calls == []
 
 
-async def test_who_leaves_while_the_fetch_runs_gets_nothing_and_the_others_do(shop: Shop, trial: Trial) -> None:
+async def test_a_waiter_that_leaves_during_the_fetch_is_not_served_and_the_others_are(shop: Shop, trial: Trial) -> None:
     async def leave() -> None:
         assert await shop.deals.withdraw("books", "a") == "left"
 
@@ -233,7 +237,7 @@ async def test_who_leaves_while_the_fetch_runs_gets_nothing_and_the_others_do(sh
     assert shop.got == [("b", 1)]
 
 
-async def test_the_last_who_leaves_cancels_a_fetch_that_runs(shop: Shop, trial: Trial) -> None:
+async def test_the_last_waiter_that_leaves_cancels_a_running_fetch(shop: Shop, trial: Trial) -> None:
     async def leave() -> None:
         assert await shop.deals.withdraw("books", "a") == "cancelled"
 
@@ -244,7 +248,7 @@ async def test_the_last_who_leaves_cancels_a_fetch_that_runs(shop: Shop, trial: 
     assert (await shop.ask("b")).what == "created", "the cancelled fetch has left nothing behind"
 
 
-async def test_who_left_may_come_back(shop: Shop, trial: Trial) -> None:
+async def test_a_waiter_that_left_may_come_back(shop: Shop, trial: Trial) -> None:
     await shop.ask("a")
     await shop.ask("b")
     await shop.deals.withdraw("books", "a")
@@ -253,20 +257,20 @@ async def test_who_left_may_come_back(shop: Shop, trial: Trial) -> None:
     assert sorted(shop.got) == [("a", 1), ("b", 1)]
 
 
-async def test_a_mark_that_finds_the_fetch_ended_makes_no_call(shop: Shop, trial: Trial) -> None:
-    """As if the process had died between the mark and the removal of what it made."""
+async def test_a_leaving_waiter_that_finds_the_fetch_ended_makes_no_call(shop: Shop, trial: Trial) -> None:
+    """As if the process had died between adding the entry and removing the job that it made."""
     from accoda.demand.waiters import LEAVES, Entry
 
-    job = shop.deals._errand("books", Entry(LEAVES, "a"), 100.0)
+    job = shop.deals._fetch_job("books", Entry(LEAVES, "a"), 100.0)
     await shop.app.storage.enqueue([job])
     await shop.app.run_until_idle()
     assert shop.calls == []
-    assert (await shop.app.storage.peek("deals", "books")).job is None
+    assert (await shop.app.storage.look(ByKey("deals", "books"))).job is None
 
 
-async def test_get_gives_the_value_to_all_who_ask_for_one_call(shop: Shop, trial: Trial) -> None:
+async def test_get_gives_the_value_to_all_callers_for_one_call(shop: Shop, trial: Trial) -> None:
     asking = [asyncio.create_task(shop.deals.get("books", timeout=5)) for _ in range(5)]
-    while (await shop.app.storage.peek("deals", "books")).job is None:
+    while (await shop.app.storage.look(ByKey("deals", "books"))).job is None:
         await asyncio.sleep(0)
     await shop.app.run_until_idle()
     assert await asyncio.gather(*asking) == [[1]] * 5
@@ -277,10 +281,10 @@ async def test_get_gives_the_value_to_all_who_ask_for_one_call(shop: Shop, trial
 async def test_get_that_takes_too_long_leaves_nothing_behind(shop: Shop, trial: Trial) -> None:
     with pytest.raises(ResultTimeout, match="is still ready"):
         await shop.deals.get("books", timeout=0.01)
-    assert (await shop.app.storage.peek("deals", "books")).job is None
+    assert (await shop.app.storage.look(ByKey("deals", "books"))).job is None
 
 
-async def test_get_tells_that_the_fetch_was_given_up(trial: Trial) -> None:
+async def test_get_raises_if_the_fetch_is_given_up(trial: Trial) -> None:
     app = App("memory://")
     deals = app.demand("deals")
 
@@ -315,7 +319,7 @@ async def test_a_fetch_that_was_buried_keeps_its_waiters_and_serves_them_when_re
         answer = await deals.request("books", Waiter("a"))
         await app.run_until_idle()
         broken.clear()
-        assert await app.storage.revive([answer.id]) == 1
+        assert await app.storage.change([Revive(answer.id)]) == 1
         await app.run_until_idle()
     assert got == ["a"]
 
@@ -337,7 +341,7 @@ async def test_a_result_that_cannot_be_kept_buries_the_fetch_with_the_reason() -
         assert (await app.storage.stats()).queues["deals"].dead == 2
 
 
-async def test_what_is_wrong_is_named(shop: Shop, trial: Trial) -> None:
+async def test_errors_name_what_is_wrong(shop: Shop, trial: Trial) -> None:
     async def problem(waiter: object, **more: object) -> str:
         with pytest.raises(InvalidInput) as caught:
             await shop.deals.request("books", waiter, **more)  # type: ignore[arg-type]
@@ -371,14 +375,14 @@ async def test_a_due_moment_may_be_a_datetime(shop: Shop, trial: Trial) -> None:
     assert await shop.rank() == 5 + 18 + 3
 
 
-async def test_weights_of_ones_own_make_the_rank() -> None:
+async def test_custom_weights_determine_the_rank() -> None:
     shop = Shop(weights=Weights(tiers={"gold": 0, "free": 50}))
     with shop.app.testing():
         await shop.deals.request("books", Waiter("a"))
         assert await shop.rank() == 18 + 50
 
 
-async def test_what_happened_is_counted_for_all_processes(shop: Shop, trial: Trial) -> None:
+async def test_events_are_counted_for_all_processes(shop: Shop, trial: Trial) -> None:
     await shop.ask("a")
     await shop.ask("b")
     await shop.app.run_until_idle()
@@ -391,9 +395,7 @@ async def test_what_happened_is_counted_for_all_processes(shop: Shop, trial: Tri
     assert counts.hit_rate == pytest.approx(1 / 3)
 
 
-async def test_a_huge_crowd_is_delivered_by_way_of_bundles(
-    shop: Shop, trial: Trial, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_huge_crowd_is_delivered_in_bundles(shop: Shop, trial: Trial, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("accoda.demand.records.SINGLY", 20)
     monkeypatch.setattr("accoda.demand.records._BUNDLE", 7)
     for n in range(25):
@@ -402,25 +404,3 @@ async def test_a_huge_crowd_is_delivered_by_way_of_bundles(
     assert (await shop.app.storage.stats()).queues["deals.deliver"].ready == 4, "three of seven, one of four"
     await shop.app.run_until_idle()
     assert sorted(shop.got) == sorted((f"w{n}", 1) for n in range(25))
-
-
-def test_a_batch_with_many_follow_ups_is_settled_in_parts() -> None:
-    from accoda import Bury, Done, Lease, NewJob, Retry
-    from accoda.model import Outcome
-    from accoda.runtime.desk import portions
-
-    def done(id: int, follow_ups: int) -> Done:
-        return Done(Lease("q", id, 0), (NewJob("q.x"),) * follow_ups)
-
-    outcomes: list[Outcome] = [
-        done(1, 600),
-        done(2, 400),
-        done(3, 1),
-        done(4, 5000),
-        Retry(Lease("q", 5, 0)),
-        done(6, 9),
-        Bury(Lease("q", 7, 0), "x", (NewJob("q.x"),) * 991),
-        Bury(Lease("q", 8, 0), "x", (NewJob("q.x"),)),
-    ]
-    parts = [[outcome.lease.id for outcome in part] for part in portions(outcomes)]
-    assert parts == [[1, 2], [3], [4], [5, 6, 7], [8]]

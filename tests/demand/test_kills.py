@@ -1,13 +1,14 @@
-"""The worker that serves a crowd is killed by SIGKILL in the middle, again and again: nobody is lost."""
+"""The worker that serves a crowd is killed by SIGKILL again and again: no waiter is lost."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from chaos.demand import kills
-from chaos.demand.stage import SERVERS, open_stage
+from proof.chaos.demand import kills
+from proof.chaos.demand.stage import SERVERS, open_stage
+from proof.servers.pytest import need
 
-from accoda.testing.servers.pytest import need
+from accoda.model import Revive
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -35,7 +36,7 @@ async def test_five_kills_lose_no_waiter_and_make_no_second_delivery_job(url: st
 async def test_a_fetch_that_takes_its_workers_down_is_buried_with_its_waiters_and_serves_them_when_revived(
     tmp_path: Path,
 ) -> None:
-    """What a user sees who leaves `max_crashes` as it is: after so many lost leases, a dead letter. Nobody is lost."""
+    """With a limit of `max_crashes` the fetch becomes a dead letter after that many lost leases. No waiter is lost."""
     url = f"sqlite:///{tmp_path}/jobs.db"
     async with open_stage(url, lease=2.0, fetch_for=0.2, max_crashes=2) as stage:
         found = await kills.run(stage, 2, waiters=40, aims=["fetch", "fetch"])
@@ -43,6 +44,6 @@ async def test_a_fetch_that_takes_its_workers_down_is_buried_with_its_waiters_an
         [dead] = await stage.store.browse("deals", "dead")
         assert (dead.key, dead.waiters) == ("k0", 40)
         assert "poison: its lease ended 2 times" in (dead.reason or "")
-        assert await stage.store.revive([dead.id]) == 1
+        assert await stage.store.change([Revive(dead.id)]) == 1
         assert await stage.until_served()
-        assert sorted(line.who for line in stage.lines("deliver")) == sorted(f"w{one}" for one in range(40))
+        assert sorted(line.subject for line in stage.lines("deliver")) == sorted(f"w{one}" for one in range(40))

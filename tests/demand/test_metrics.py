@@ -2,12 +2,11 @@
 
 from accoda import App, Waiter
 from accoda.runtime.metrics import Metrics
-from accoda.runtime.worker import Worker, WorkerOptions
 
 
-async def test_the_page_tells_who_waits_and_what_was_answered() -> None:
+async def test_the_metrics_page_shows_waiting_jobs_and_answers() -> None:
     app = App("memory://")
-    deals = app.demand("deals", fresh_for=60, upkeep=0.01)
+    deals = app.demand("deals", fresh_for=60)
 
     @deals.fetch
     async def fetch(key: str) -> str:
@@ -23,12 +22,8 @@ async def test_the_page_tells_who_waits_and_what_was_answered() -> None:
         await deals.request("books", Waiter("b"))
         for n in range(3):
             await deals.request(f"toys{n}", Waiter("a"))
-        worker = Worker(app, WorkerOptions(queues=("deals",), on_demand=metrics.demand))
-        await worker.init()
-        await app.storage.pause("deals")
-        await worker._see_to(deals)
-        await worker.graceful_stop()
-        await worker._leave()
+        await deals.upkeep_once(app.storage)
+        metrics.demand(await deals.view())
     page = metrics.page().decode()
     assert 'queue_demand_waiting_jobs{band="normal",queue="deals"} 3.0' in page
     assert 'queue_demand_hit_ratio{queue="deals"} 0.2' in page

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from accoda import App, InvalidInput
+from accoda.app_testing import Trial
 from accoda.demand import Demand, Prefetch, Waiter
-from accoda.trial import Trial
+from accoda.model import ByKey
 
 MINUTE = 60_000
 
@@ -37,7 +38,7 @@ async def tick(app: App, deals: Demand, trial: Trial) -> int:
     return await deals.prefetch_once(await app.connections.get())
 
 
-async def test_what_will_be_wanted_soon_is_fetched_ahead_the_earliest_first_and_not_too_much() -> None:
+async def test_upcoming_keys_are_fetched_ahead_the_earliest_first_up_to_the_limit() -> None:
     def upcoming(now: int, until: int) -> Iterable[tuple[str, int]]:
         assert until - now == 20 * MINUTE
         return [(f"k{n}", now + (20 - n) * MINUTE) for n in range(10)]
@@ -47,7 +48,7 @@ async def test_what_will_be_wanted_soon_is_fetched_ahead_the_earliest_first_and_
         assert await tick(app, deals, trial) == 3
         await app.run_until_idle()
         assert sorted(calls) == ["k7", "k8", "k9"]
-        assert await tick(app, deals, trial) == 3, "those that are fresh until they are due are not fetched again"
+        assert await tick(app, deals, trial) == 3, "results still fresh when they are due are not fetched again"
         await app.run_until_idle()
         assert sorted(calls) == ["k4", "k5", "k6", "k7", "k8", "k9"]
         counts = deals.counters.mine
@@ -55,7 +56,7 @@ async def test_what_will_be_wanted_soon_is_fetched_ahead_the_earliest_first_and_
     assert counts.prefetch_tokens == 30
 
 
-async def test_tokens_are_left_for_those_who_really_ask() -> None:
+async def test_tokens_are_left_for_real_requests() -> None:
     def upcoming(now: int, until: int) -> list[tuple[str, int]]:
         return [(f"k{n}", now + MINUTE) for n in range(5)]
 
@@ -67,7 +68,7 @@ async def test_tokens_are_left_for_those_who_really_ask() -> None:
         assert await tick(app, deals, trial) == 0
 
 
-async def test_nothing_is_fetched_ahead_while_somebody_waits() -> None:
+async def test_nothing_is_fetched_ahead_while_a_request_waits() -> None:
     app, deals, _, _ = app_with(lambda now, until: [("k", now + MINUTE)])
     with app.testing() as trial:
         await deals.request("other", Waiter("a"))
@@ -83,10 +84,10 @@ async def test_a_real_waiter_turns_a_prefetch_into_a_normal_job() -> None:
     app, deals, calls, got = app_with(upcoming)
     with app.testing() as trial:
         await tick(app, deals, trial)
-        job = (await app.storage.peek("deals", "k")).job
+        job = (await app.storage.look(ByKey("deals", "k"))).job
         assert job is not None and job.rank == 100
         assert (await deals.request("k", Waiter("a", tier="pro"))).what == "attached"
-        job = (await app.storage.peek("deals", "k")).job
+        job = (await app.storage.look(ByKey("deals", "k"))).job
         assert job is not None and job.rank == 18 + 3
         await app.run_until_idle()
         counts = deals.counters.mine
@@ -107,7 +108,7 @@ async def test_a_result_that_is_fresh_now_but_not_when_it_is_due_is_fetched_agai
     assert calls == ["k", "k"]
 
 
-async def test_one_worker_of_all_fetches_ahead() -> None:
+async def test_only_one_worker_fetches_ahead() -> None:
     app, deals, _, _ = app_with(lambda now, until: [(str(now), now + MINUTE)])
     with app.testing() as trial:
         store = await app.connections.get()
@@ -125,6 +126,6 @@ async def test_one_worker_of_all_fetches_ahead() -> None:
         ({"every": "1m"}, "every: must be a number"),
     ],
 )
-def test_what_makes_no_sense_is_refused(wrong: dict[str, Any], problem: str) -> None:
+def test_invalid_options_are_refused(wrong: dict[str, Any], problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         Prefetch(**{"upcoming": print, **wrong})

@@ -1,4 +1,4 @@
-"""What happens when joins, leaves, ranks and the end of a fetch meet: each race played out step by step."""
+"""Races between joins, leaves, ranks and the end of a fetch, each played out step by step."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,6 +8,7 @@ import pytest
 
 from accoda import App, Done, Worker, WorkerOptions
 from accoda.demand import Demand, Waiter
+from accoda.model import ById
 from accoda.settings import Settings
 from accoda.storage.protocol import Store
 
@@ -15,7 +16,7 @@ Step = Callable[[], Awaitable[object]]
 
 
 def before(store: Store, verb: str, step: Step, monkeypatch: pytest.MonkeyPatch, *, times: int = 1) -> None:
-    """Let something happen right before the next calls of a verb."""
+    """Run a step right before the next calls of a verb."""
     call = getattr(store, verb)
     left = times
 
@@ -30,7 +31,7 @@ def before(store: Store, verb: str, step: Step, monkeypatch: pytest.MonkeyPatch,
 
 
 class Shop:
-    """A demand in memory, whose deliveries are noted."""
+    """A demand in memory, whose deliveries are recorded."""
 
     def __init__(self, fresh_for: float = 0.0) -> None:
         self.app = App("memory://")
@@ -51,8 +52,8 @@ class Shop:
         await self.app.run_until_idle()
 
 
-async def test_who_was_served_before_the_mark_is_not_told_that_he_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fetch ends between the look and the mark, and somebody else has begun the next one."""
+async def test_a_waiter_that_was_served_first_is_not_told_that_it_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetch ends between the look and the leaving entry, and another waiter has started the next one."""
     shop = Shop()
     store = await shop.app.connections.get()
     await shop.deals.request("k", Waiter("a"))
@@ -67,7 +68,7 @@ async def test_who_was_served_before_the_mark_is_not_told_that_he_left(monkeypat
     assert shop.served == ["a", "b"]
 
 
-async def test_who_joined_the_next_fetch_meanwhile_leaves_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_waiter_that_joined_the_next_fetch_meanwhile_leaves_that_one(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop()
     store = await shop.app.connections.get()
     await shop.deals.request("k", Waiter("a"))
@@ -83,8 +84,8 @@ async def test_who_joined_the_next_fetch_meanwhile_leaves_that_one(monkeypatch: 
     assert shop.served == ["a", "b"]
 
 
-async def test_who_left_right_before_the_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fetch ends between the mark and the second look."""
+async def test_a_waiter_that_left_right_before_the_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fetch ends between the leaving entry and the second look."""
     shop = Shop()
     store = await shop.app.connections.get()
     await shop.deals.request("k", Waiter("a"))
@@ -95,54 +96,54 @@ async def test_who_left_right_before_the_end_is_told_so(monkeypatch: pytest.Monk
         if next(looks):
             await shop.run()
 
-    before(store, "peek", maybe, monkeypatch, times=2)
+    before(store, "look", maybe, monkeypatch, times=2)
     assert await shop.deals.withdraw("k", "a") == "left"
     assert shop.served == ["b"]
 
 
 async def test_a_rank_on_its_way_does_not_hide_that_another_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Somebody leaves; while the rank of those who stay is on its way, another joins, and the old rank fits again."""
+    """A waiter leaves; while the new rank is on its way another waiter joins, and the old rank fits again."""
     shop = Shop()
     store = await shop.app.connections.get()
     await shop.deals.request("k", Waiter("a"))
     await shop.deals.request("k", Waiter("b"))
-    rank = (await store.find(1)).rank  # type: ignore[union-attr]
-    rerank = store.rerank
+    rank = (await store.look(ById(1))).job.rank  # type: ignore[union-attr]
+    change = store.change
     joined: list[asyncio.Task[Any]] = []
 
-    async def slow(ranks: Any) -> int:
-        applied = await rerank(ranks)
-        if not joined:  # the store has applied it; its answer is on the way
+    async def slow(changes: Any) -> int:
+        applied = await change(changes)
+        if not joined:  # applied, but its answer is still on the way
             joined.append(asyncio.create_task(shop.deals.request("k", Waiter("c"))))
-            while (await store.find(1)).waiters < 4:  # type: ignore[union-attr]
+            while (await store.look(ById(1))).job.waiters < 4:  # type: ignore[union-attr]
                 await asyncio.sleep(0)
             for _ in range(10):
                 await asyncio.sleep(0)
         return applied
 
-    monkeypatch.setattr(store, "rerank", slow)
+    monkeypatch.setattr(store, "change", slow)
     assert await shop.deals.withdraw("k", "a") == "left"
     await joined[0]
-    assert (await store.find(1)).rank == rank  # type: ignore[union-attr]
+    assert (await store.look(ById(1))).job.rank == rank  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("fresh_for", [0.0, 60.0])
 async def test_a_stream_of_requests_does_not_keep_a_fetch_from_its_end(
     monkeypatch: pytest.MonkeyPatch, fresh_for: float
 ) -> None:
-    """Somebody asks whenever the end is tried: after the first refusal he is served without joining."""
+    """A request comes whenever the end is tried: after the first refusal it is served without joining."""
     shop = Shop(fresh_for)
     store = await shop.app.connections.get()
     await shop.deals.request("k", Waiter("first"))
     answers: list[str] = []
     settle = store.settle
 
-    async def somebody_asks(outcomes: Any) -> Any:
+    async def request_and_settle(outcomes: Any) -> Any:
         if any(isinstance(outcome, Done) and outcome.lease.queue == "deals" for outcome in outcomes):
             answers.append((await shop.deals.request("k", Waiter(f"w{len(answers)}"))).what)
         return await settle(outcomes)
 
-    monkeypatch.setattr(store, "settle", somebody_asks)
+    monkeypatch.setattr(store, "settle", request_and_settle)
     worker = Worker(shop.app, WorkerOptions(settings=Settings.load(environ={})))
     running = asyncio.create_task(worker.run())
     async with asyncio.timeout(20):
@@ -155,10 +156,10 @@ async def test_a_stream_of_requests_does_not_keep_a_fetch_from_its_end(
     assert sorted(shop.served) == ["first", "w0", "w1"]
     monkeypatch.undo()
     again = await shop.deals.request("k", Waiter("later"))
-    assert again.what == ("cached" if fresh_for else "created")  # its end has closed it
+    assert again.what == ("cached" if fresh_for else "created")  # the end of the fetch has closed it
 
 
-async def test_those_who_ask_at_once_share_the_calls_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_concurrent_requests_share_the_calls_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop()
     store = await shop.app.connections.get()
     sizes: list[int] = []
@@ -177,7 +178,7 @@ async def test_those_who_ask_at_once_share_the_calls_of_the_store(monkeypatch: p
     assert [answer.what for answer in answers].count("created") == 1
 
 
-async def test_a_stale_answer_does_not_take_back_that_something_fresher_is_wanted() -> None:
+async def test_a_stale_answer_does_not_cancel_the_request_for_a_fresher_result() -> None:
     shop = Shop()
     shop.deals = deals = shop.app.demand("kept", fresh_for=60, keep_for=600)
     deals.fetch(shop.fetch)

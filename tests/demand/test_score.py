@@ -5,16 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accoda import InvalidInput
-from accoda.demand.score import Crowd, Weights, Wish, band, crowd_of, score
+from accoda.demand.score import Crowd, Weights, band, crowd_of, score
 
 MINUTE = 60_000
 NOW = 1_700_000_000_000
 TIERS = Weights().tiers
 
 
-def wishes(count: int, tier: str, minutes: float | None) -> list[Wish]:
+def waiters(count: int, tier: str, minutes: float | None) -> list[tuple[float, int | None]]:
     due = None if minutes is None else NOW + round(minutes * MINUTE)
-    return [Wish(TIERS[tier], due)] * count
+    return [(TIERS[tier], due)] * count
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def wishes(count: int, tier: str, minutes: float | None) -> list[Wish]:
     ],
 )
 def test_the_four_rows_of_the_table(count: int, tier: str, minutes: float, points: float, name: str) -> None:
-    found = score(crowd_of(wishes(count, tier, minutes)), NOW)
+    found = score(crowd_of(waiters(count, tier, minutes)), NOW)
     assert found == points
     assert band(found) == name
 
@@ -43,15 +43,15 @@ def test_the_bands_have_no_gap_between_them(rank: float, name: str) -> None:
     assert band(rank) == name
 
 
-def test_urgency_counts_whole_minutes_up_to_thirty_and_nothing_when_it_is_too_late() -> None:
+def test_urgency_counts_whole_minutes_up_to_thirty_and_is_zero_when_overdue() -> None:
     def urgency(minutes: float | None) -> float:
-        return score(crowd_of(wishes(10, "business", minutes)), NOW)
+        return score(crowd_of(waiters(10, "business", minutes)), NOW)
 
     assert [urgency(m) for m in (None, -5, 0, 0.99, 1, 29.9, 30, 500)] == [0, 0, 0, 0, 1, 29, 30, 30]
 
 
-def test_the_earliest_and_the_best_tier_count_even_if_they_are_not_the_same_waiter() -> None:
-    mixed = [*wishes(1, "free", 3), *wishes(1, "business", 25)]
+def test_the_earliest_due_time_and_the_best_tier_may_come_from_different_waiters() -> None:
+    mixed = [*waiters(1, "free", 3), *waiters(1, "business", 25)]
     assert score(crowd_of(mixed), NOW) == 3 + 16 + 0
 
 
@@ -67,7 +67,7 @@ def test_weights_are_parameters() -> None:
         *[({"tiers": {"gold": "0"}}, "tiers['gold']"), ({"each": True}, "each")],
     ],
 )
-def test_weights_that_make_no_sense_are_refused_by_name(wrong: dict[str, object], field: str) -> None:
+def test_invalid_weights_are_refused_by_name(wrong: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidInput) as caught:
         Weights(**wrong)  # type: ignore[arg-type]
     assert caught.value.field == field
@@ -79,7 +79,7 @@ def test_weights_that_make_no_sense_are_refused_by_name(wrong: dict[str, object]
 )
 def test_another_waiter_never_makes_a_job_less_urgent(crowd: list[tuple[str, int]], one: tuple[str, int]) -> None:
     def points(all: list[tuple[str, int]]) -> float:
-        return score(crowd_of(Wish(TIERS[tier], NOW + m * MINUTE) for tier, m in all), NOW)
+        return score(crowd_of((TIERS[tier], NOW + m * MINUTE) for tier, m in all), NOW)
 
     assert points([*crowd, one]) <= points(crowd)
     assert points(crowd) < 100

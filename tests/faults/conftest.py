@@ -15,13 +15,13 @@ import pytest_asyncio
 
 sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
-from chaos.faults import Target
-from chaos.faults.targets import start_target
+from proof.chaos.faults import Target
+from proof.chaos.faults.targets import start_target
+from proof.servers.pytest import need
 
 from accoda import open_storage
 from accoda.storage.protocol import Store
-from accoda.storage.redis.address import Access
-from accoda.testing.servers.pytest import need
+from accoda.storage.redis.topology import Access
 
 _queues = itertools.count()
 SERVERS = ("redis", "postgres", "tarantool")
@@ -43,7 +43,7 @@ def targets() -> Iterator[Callable[[str], Target]]:
 
 @pytest.fixture(params=SERVERS)
 def target(request: pytest.FixtureRequest, targets: Callable[[str], Target]) -> Target:
-    """Each server in its turn."""
+    """Each server in turn."""
     return targets(request.param)
 
 
@@ -75,7 +75,7 @@ async def store(target: Target) -> AsyncIterator[Store]:
 
 @pytest.fixture
 def queue() -> str:
-    """A queue of this test's own: the stores are shared."""
+    """A queue for this test alone: the stores are shared."""
     return f"work{next(_queues)}"
 
 
@@ -83,9 +83,9 @@ def queue() -> str:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Storages that are opened after this give a silent server up within two seconds, not half a minute and more."""
     monkeypatch.setattr("accoda.storage.redis.open.Access", partial(Access, timeout=0.3, silence=0.3))
-    monkeypatch.setattr("accoda.storage.redis.wakes.CONFIRM_FOR", 0.3)
-    monkeypatch.setattr("accoda.storage.postgres.pool.SILENCE", 0.3)
+    monkeypatch.setattr("accoda.storage.redis.wakeups.CONFIRM_FOR", 0.3)
+    monkeypatch.setattr("accoda.storage.postgres.client.SILENCE", 0.3)
     monkeypatch.setattr("accoda.storage.postgres.client.RECONNECT_FOR", 0.5)
-    monkeypatch.setattr("accoda.storage.tarantool.connection.SILENCE", 0.3)
-    monkeypatch.setattr("accoda.storage.tarantool.connection._HANDSHAKE_PATIENCE", 0.3)
+    monkeypatch.setattr("accoda.storage.tarantool.client.SILENCE", 0.3)
+    monkeypatch.setattr("accoda.storage.tarantool.client.HANDSHAKE_PATIENCE", 0.3)
     monkeypatch.setattr("accoda.storage.tarantool.client.PATIENCE", 0.5)

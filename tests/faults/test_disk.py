@@ -13,16 +13,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from chaos.faults import Target
-from chaos.faults.clients import Clients
-from chaos.faults.disk import disk_faults
+from proof.chaos.faults import Target
+from proof.chaos.faults.clients import Clients
+from proof.chaos.faults.disk import disk_faults
+from proof.servers.disk import Disk
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
 
 from accoda import NewJob, open_storage
 from accoda.errors import StorageError, StorageFull, StorageUnavailable
 from accoda.storage.protocol import Store
-from accoda.testing.servers.disk import Disk
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
 
 HANG = 60.0  # seconds; nothing here may take so long, unless a call hangs
 
@@ -138,7 +138,7 @@ async def test_redis_that_syncs_always_ends_itself_rather_than_acknowledge_what_
 
 @pytest.fixture
 def sqlite(tmp_path: Path) -> Iterator[Target]:
-    """A file of its own, on a disk that fails for whoever is started with its environment."""
+    """A file of its own, on a disk that fails for processes started with its environment."""
     disk = need(Disk)
     yield Target("sqlite", f"sqlite:///{tmp_path / 'jobs.db'}", disk=disk, environment=disk.environment(tmp_path))
     disk.close()

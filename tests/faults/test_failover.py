@@ -7,9 +7,9 @@ import random
 from collections.abc import Callable
 
 import pytest
-from chaos.faults import Target, catalogue
-from chaos.faults.clients import Clients
-from chaos.faults.failover import FailOver
+from proof.chaos.faults import Target, catalogue
+from proof.chaos.faults.clients import Clients
+from proof.chaos.faults.failover import FailOver
 
 from accoda import open_storage
 from accoda.errors import StorageUnavailable

@@ -9,35 +9,35 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import pytest
-from chaos.faults import Target
-from chaos.faults.clients import Clients
-from chaos.faults.network import BadWeather, TornReplies
+from proof.chaos.faults import Target
+from proof.chaos.faults.clients import Clients
+from proof.chaos.faults.network import BadNetwork, TornReplies
+from proof.proxy import BLACK_HOLE, REPLIES_VANISH, NetworkConditions
 
 from accoda import NewJob, open_storage
 from accoda.errors import StorageUnavailable
 from accoda.storage.protocol import Store
-from accoda.testing.proxy import BLACK_HOLE, REPLIES_VANISH, Weather
 
 T = TypeVar("T")
 HANG = 30.0  # seconds; nothing here may take so long, unless a call hangs
 
 
 @pytest.mark.parametrize(
-    "weather",
+    "conditions",
     [
-        pytest.param(Weather(cut=True), id="cut"),
-        pytest.param(Weather(hold=True), id="held back"),
-        pytest.param(Weather(delay=(0.0, 0.02)), id="delayed"),
-        pytest.param(Weather(bandwidth=200_000), id="slow"),
+        pytest.param(NetworkConditions(cut=True), id="cut"),
+        pytest.param(NetworkConditions(hold=True), id="held back"),
+        pytest.param(NetworkConditions(delay=(0.0, 0.02)), id="delayed"),
+        pytest.param(NetworkConditions(bandwidth=200_000), id="slow"),
     ],
 )
-async def test_in_bad_weather_calls_wait_or_say_so_and_go_on_after_it(
-    target: Target, store: Store, weather: Weather, queue: str
+async def test_on_a_bad_network_calls_wait_or_say_so_and_go_on_after_it(
+    target: Target, store: Store, conditions: NetworkConditions, queue: str
 ) -> None:
     clients = Clients(store, queue=queue)
     async with asyncio.timeout(HANG):
         async with clients.running():
-            await BadWeather(target, "bad weather", weather, 0.3, 0.5).strike(random.Random(1))
+            await BadNetwork(target, "bad network", conditions, 0.3, 0.5).strike(random.Random(1))
             await clients.go_on()
         await clients.finish()
     assert all(isinstance(error, StorageUnavailable) for error in clients.errors), clients.errors
@@ -82,13 +82,13 @@ async def at_last(call: Callable[[], Awaitable[T]]) -> T:
 @pytest.mark.parametrize("hole", [BLACK_HOLE, REPLIES_VANISH], ids=["both ways", "replies only"])
 class TestBlackHole:
     async def test_every_call_ends_in_bounded_time_and_the_storage_goes_on_after_it(
-        self, target: Target, hole: Weather, queue: str
+        self, target: Target, hole: NetworkConditions, queue: str
     ) -> None:
         assert target.proxy is not None
         async with asyncio.timeout(HANG), await open_impatient(target) as store:
             await at_last(lambda: store.enqueue([NewJob(queue)] * 5))
             (job, *_) = await at_last(lambda: store.take(queue, 5, lease=60))
-            with target.proxy.weather(hole):
+            with target.proxy.during(hole):
                 calls = [store.enqueue([NewJob(queue)]), store.take(queue, 1), store.extend([job.lease], 60)]
                 calls += [store.stats(), store.wait([queue], 1.0), store.wait(["other"], 1.0)]
                 answers = await asyncio.gather(*calls, return_exceptions=True)
@@ -98,26 +98,28 @@ class TestBlackHole:
             assert len(await store.enqueue([NewJob(queue)])) == 1
             assert await store.extend([job.lease], 60) == []
 
-    async def test_the_error_says_that_no_answer_came(self, target: Target, hole: Weather, queue: str) -> None:
+    async def test_the_error_says_that_no_answer_came(
+        self, target: Target, hole: NetworkConditions, queue: str
+    ) -> None:
         assert target.proxy is not None
         async with asyncio.timeout(HANG), await open_impatient(target) as store:
-            with target.proxy.weather(hole), pytest.raises(StorageUnavailable, match=r"answer|cannot be reached"):
+            with target.proxy.during(hole), pytest.raises(StorageUnavailable, match=r"answer|cannot be reached"):
                 await store.enqueue([NewJob(queue)])
 
     async def test_clients_go_on_and_nothing_acknowledged_is_lost(
-        self, target: Target, hole: Weather, queue: str
+        self, target: Target, hole: NetworkConditions, queue: str
     ) -> None:
         async with asyncio.timeout(HANG), await open_impatient(target) as store:
             clients = Clients(store, queue=queue)
             async with clients.running():
-                await BadWeather(target, "black hole", hole, 1.2, 1.5).strike(random.Random(1))
+                await BadNetwork(target, "black hole", hole, 1.2, 1.5).strike(random.Random(1))
                 await clients.go_on()
             await clients.finish()
         assert all(isinstance(error, StorageUnavailable) for error in clients.errors), clients.errors
 
-    async def test_opening_a_storage_ends_in_bounded_time(self, target: Target, hole: Weather) -> None:
+    async def test_opening_a_storage_ends_in_bounded_time(self, target: Target, hole: NetworkConditions) -> None:
         assert target.proxy is not None
-        with target.proxy.weather(hole), pytest.raises(StorageUnavailable):
+        with target.proxy.during(hole), pytest.raises(StorageUnavailable):
             async with asyncio.timeout(HANG):
                 await open_impatient(target)
 
@@ -137,28 +139,28 @@ class TestSilence:
                     return
             pytest.fail("each wait took new connections")
 
-    async def test_many_who_wait_for_their_turn_do_not_add_up(self, target: Target, queue: str) -> None:
-        """Each gives up for himself: the twentieth in the line not after twenty times as long as the first."""
+    async def test_the_patience_of_many_calls_does_not_add_up(self, target: Target, queue: str) -> None:
+        """Each call gives up by itself: the twentieth does not wait twenty times as long as the first."""
         assert target.proxy is not None
         url_options = {"postgres": "&pool=1"}.get(target.kind, "")
         async with asyncio.timeout(HANG), await open_impatient(target, url_options) as store:
             await store.enqueue([NewJob(queue)])
-            with target.proxy.weather(BLACK_HOLE):
+            with target.proxy.during(BLACK_HOLE):
                 async with asyncio.timeout(8):
                     calls = [store.take(queue, 1) for _ in range(20)]
                     waits = [store.wait([f"{queue}.{number}"], 60) for number in range(20)]
                     answers = await asyncio.gather(*calls, *waits, return_exceptions=True)
                 assert {type(answer) for answer in answers} == {StorageUnavailable}
 
-    async def test_who_sleeps_hears_of_jobs_again_after_a_black_hole(
+    async def test_a_waiting_call_hears_of_jobs_again_after_a_black_hole(
         self, target: Target, queue: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("accoda.storage.postgres.bell._PING_EACH", 0.2)
-        monkeypatch.setattr("accoda.storage.postgres.bell._PING_PATIENCE", 0.2)
+        monkeypatch.setattr("accoda.storage.postgres.wakeups.PING_EACH", 0.2)
+        monkeypatch.setattr("accoda.storage.postgres.wakeups.PING_PATIENCE", 0.2)
         assert target.proxy is not None
         async with asyncio.timeout(HANG), await open_impatient(target) as store:
             await store.wait([queue], 0.1)
-            with target.proxy.weather(BLACK_HOLE), contextlib.suppress(StorageUnavailable):
+            with target.proxy.during(BLACK_HOLE), contextlib.suppress(StorageUnavailable):
                 await store.wait([queue], 1.0)
             sleeping = asyncio.create_task(store.wait([queue], 60))
             async with await open_storage(target.url) as other:

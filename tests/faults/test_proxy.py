@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
-
-from accoda.testing.proxy import BLACK_HOLE, REPLIES_VANISH, Proxy, Weather
+from proof.proxy import BLACK_HOLE, REPLIES_VANISH, NetworkConditions, Proxy
 
 
 class Echo:
@@ -60,7 +59,7 @@ async def test_a_cut_resets_connections_and_refuses_new_ones_until_it_is_over(pr
     writer.write(b"a")
     await reader.readexactly(2)
     for _ in range(3):
-        with proxy.weather(cut=True), pytest.raises(ConnectionRefusedError):
+        with proxy.during(cut=True), pytest.raises(ConnectionRefusedError):
             await dial(proxy)
         new_reader, new_writer = await dial(proxy)
         new_writer.write(b"b")
@@ -73,7 +72,7 @@ async def test_a_cut_resets_connections_and_refuses_new_ones_until_it_is_over(pr
 
 async def test_a_black_hole_swallows_both_ways_and_keeps_connections_open(proxy: Proxy, echo: Echo) -> None:
     reader, writer = await dial(proxy)
-    with proxy.weather(BLACK_HOLE):
+    with proxy.during(BLACK_HOLE):
         writer.write(b"lost")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.1)
@@ -91,7 +90,7 @@ async def test_a_black_hole_swallows_both_ways_and_keeps_connections_open(proxy:
 
 async def test_replies_vanish_while_requests_arrive(proxy: Proxy, echo: Echo) -> None:
     reader, writer = await dial(proxy)
-    with proxy.weather(REPLIES_VANISH):
+    with proxy.during(REPLIES_VANISH):
         writer.write(b"first")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.1)
@@ -104,7 +103,7 @@ async def test_replies_vanish_while_requests_arrive(proxy: Proxy, echo: Echo) ->
 
 async def test_what_is_held_back_arrives_later(proxy: Proxy) -> None:
     reader, writer = await dial(proxy)
-    with proxy.weather(hold=True):
+    with proxy.during(hold=True):
         writer.write(b"x")
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(reader.read(1), 0.1)
@@ -129,12 +128,12 @@ async def test_a_torn_reply_passes_in_part_and_breaks_the_connection(proxy: Prox
 async def test_delay_and_bandwidth_take_their_time(proxy: Proxy) -> None:
     reader, writer = await dial(proxy)
     began = time.monotonic()
-    with proxy.weather(Weather(delay=(0.1, 0.1))):
+    with proxy.during(NetworkConditions(delay=(0.1, 0.1))):
         writer.write(b"x")
         await reader.readexactly(2)
     assert time.monotonic() - began >= 0.2  # there and back
     began = time.monotonic()
-    with proxy.weather(Weather(bandwidth=10_000)):
+    with proxy.during(NetworkConditions(bandwidth=10_000)):
         writer.write(b"x" * 1000)
         await reader.readexactly(2000)
     assert time.monotonic() - began >= 0.15  # a fifth of a second, less the last piece

@@ -6,8 +6,8 @@ import asyncio
 import random
 
 import pytest
-from chaos.faults import Target, catalogue
-from chaos.faults.clients import Clients
+from proof.chaos.faults import Target, catalogue
+from proof.chaos.faults.clients import Clients
 
 from accoda.errors import StorageUnavailable
 from accoda.storage.protocol import Store

@@ -8,15 +8,15 @@ import random
 from collections import defaultdict
 
 import pytest
-from chaos.faults import Target
-from chaos.faults.storm import storm
+from proof.chaos.faults import Target
+from proof.chaos.faults.storm import storm
+from proof.proxy import NetworkConditions
+from proof.servers.process import find_program
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
 
 from accoda import NewJob, open_storage
-from accoda.storage.backoff import Backoff
-from accoda.testing.proxy import Weather
-from accoda.testing.servers.process import find_program
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
+from accoda.storage.common.reconnecting import Backoff
 
 
 class TestBackoff:
@@ -74,7 +74,7 @@ async def test_every_client_waits_at_random_and_all_get_through(
         stores = await asyncio.gather(*(open_storage(url) for _ in range(30)))
         try:
             await asyncio.gather(*(store.enqueue([NewJob(queue)]) for store in stores))
-            with target.proxy.weather(Weather(cut=True)):
+            with target.proxy.during(NetworkConditions(cut=True)):
                 calls = [asyncio.create_task(store.stats()) for store in stores]
                 await enough.wait()  # each has been refused three times, and waits for the server
                 assert not any(call.done() for call in calls)

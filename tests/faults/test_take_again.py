@@ -8,22 +8,22 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 import pytest_asyncio
-from chaos.faults import Target
+from proof.chaos.faults import Target
+from proof.proxy import REPLIES_VANISH, NetworkConditions, Proxy
+from proof.servers.postgres import PostgresServer
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
 
-from accoda import Done, Job, NewJob, open_storage
+from accoda import ById, Done, Job, NewJob, open_storage
 from accoda.storage.protocol import Store
-from accoda.testing.proxy import REPLIES_VANISH, Proxy, Weather
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 
 LONG, SHORT = 3600.0, 0.4  # leases: one that ends in no test, and one that a test can wait for
 HANG = 30.0  # seconds; nothing here may take so long, unless a call hangs
 COUNT = 3
 
 
-class Table:
-    """A taker whose answers can get lost on the way, and one beside him who sees what the server did."""
+class TwoClients:
+    """A client whose answers can get lost (`far`), and one that sees what the server did (`near`)."""
 
     def __init__(self, proxy: Proxy, far: Store, near: Store, queue: str) -> None:
         self.proxy = proxy
@@ -44,14 +44,14 @@ class Table:
                 return taking
             await asyncio.sleep(0.002)
 
-    def be_heard(self) -> None:
-        """The taker hears that his connection is broken, and can make another: he sends his take again."""
-        self.proxy.set(Weather(cut=True))
-        self.proxy.set(Weather())
+    def recover(self) -> None:
+        """The taker learns that its connection is broken, and can open another: it sends its take again."""
+        self.proxy.set(NetworkConditions(cut=True))
+        self.proxy.set(NetworkConditions())
 
 
 @pytest_asyncio.fixture
-async def table(target: Target, queue: str) -> AsyncIterator[Table]:
+async def clients(target: Target, queue: str) -> AsyncIterator[TwoClients]:
     proxy, server = target.proxy, target.server
     assert proxy is not None
     assert isinstance(server, RedisServer | PostgresServer | TarantoolServer)
@@ -62,9 +62,9 @@ async def table(target: Target, queue: str) -> AsyncIterator[Table]:
     ):
         await far.take("nothing", 1)  # Redis then knows the script, and does not only ask for it
         try:
-            yield Table(proxy, far, near, queue)
+            yield TwoClients(proxy, far, near, queue)
         finally:
-            proxy.set(Weather())
+            proxy.set(NetworkConditions())
 
 
 def tokens(jobs: list[Job]) -> list[tuple[int, int]]:
@@ -76,36 +76,36 @@ class TestWhereATakeIsKnownAgain:
     def target(self, request: pytest.FixtureRequest, targets: Callable[[str], Target]) -> Target:
         return targets(request.param)
 
-    async def test_within_the_lease_it_gives_the_very_jobs(self, table: Table) -> None:
-        ids = await table.enqueue(COUNT + 2)
-        taking = await table.lose_the_answer(LONG)
-        table.be_heard()
+    async def test_within_the_lease_it_gives_the_very_jobs(self, clients: TwoClients) -> None:
+        ids = await clients.enqueue(COUNT + 2)
+        taking = await clients.lose_the_answer(LONG)
+        clients.recover()
         jobs = await taking
         assert tokens(jobs) == [(id, 0) for id in ids[:COUNT]]
-        assert (await table.near.stats()).queues[table.queue].taken == COUNT
-        assert await table.far.settle([Done(job.lease) for job in jobs]) == []
+        assert (await clients.near.stats()).queues[clients.queue].taken == COUNT
+        assert await clients.far.settle([Done(job.lease) for job in jobs]) == []
 
     @pytest.mark.parametrize("target", ["redis", "tarantool"], indirect=True)
-    async def test_after_the_lease_it_gives_no_lease_that_has_ended(self, table: Table) -> None:
-        """Nobody but the taker himself comes by after the lease has ended."""
-        ids = await table.enqueue(COUNT)
-        taking = await table.lose_the_answer(SHORT)
-        assert await table.near.wait([table.queue], HANG)  # nothing waits there: it is the end of the lease
-        table.be_heard()
+    async def test_after_the_lease_it_gives_no_lease_that_has_ended(self, clients: TwoClients) -> None:
+        """No other client calls after the lease has ended."""
+        ids = await clients.enqueue(COUNT)
+        taking = await clients.lose_the_answer(SHORT)
+        assert await clients.near.wait([clients.queue], HANG)  # nothing waits there: it is the end of the lease
+        clients.recover()
         jobs = await taking  # none, or those that have come back
-        again = await table.near.take(table.queue, COUNT, lease=LONG)
+        again = await clients.near.take(clients.queue, COUNT, lease=LONG)
         assert tokens(jobs + again) == [(id, 1) for id in ids]
-        assert await table.near.settle([Done(job.lease) for job in again]) == []
+        assert await clients.near.settle([Done(job.lease) for job in again]) == []
 
-    async def test_after_the_lease_it_gives_nothing_that_another_has_taken_since(self, table: Table) -> None:
-        ids = await table.enqueue(COUNT)
-        taking = await table.lose_the_answer(SHORT)
-        assert await table.near.wait([table.queue], HANG)
-        others = await table.near.take(table.queue, COUNT, lease=LONG)
+    async def test_after_the_lease_it_gives_nothing_that_another_has_taken_since(self, clients: TwoClients) -> None:
+        ids = await clients.enqueue(COUNT)
+        taking = await clients.lose_the_answer(SHORT)
+        assert await clients.near.wait([clients.queue], HANG)
+        others = await clients.near.take(clients.queue, COUNT, lease=LONG)
         assert tokens(others) == [(id, 1) for id in ids]
-        table.be_heard()
+        clients.recover()
         assert await taking == []
-        assert await table.near.settle([Done(job.lease) for job in others]) == []
+        assert await clients.near.settle([Done(job.lease) for job in others]) == []
 
 
 class TestWhereATakeIsSentAsANewOne:
@@ -115,10 +115,10 @@ class TestWhereATakeIsSentAsANewOne:
     def target(self, targets: Callable[[str], Target]) -> Target:
         return targets("postgres")
 
-    async def test_it_gives_the_next_jobs_and_those_of_the_lost_answer_stay_leased(self, table: Table) -> None:
-        ids = await table.enqueue(COUNT + 2)
-        taking = await table.lose_the_answer(LONG)
-        table.be_heard()
+    async def test_it_gives_the_next_jobs_and_those_of_the_lost_answer_stay_leased(self, clients: TwoClients) -> None:
+        ids = await clients.enqueue(COUNT + 2)
+        taking = await clients.lose_the_answer(LONG)
+        clients.recover()
         assert tokens(await taking) == [(id, 0) for id in ids[COUNT:]]
-        found = [await table.near.find(id) for id in ids]
+        found = [(await clients.near.look(ById(id))).job for id in ids]
         assert [info is not None and (info.state, info.attempts) for info in found] == [("taken", 0)] * len(ids)

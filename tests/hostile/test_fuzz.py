@@ -9,11 +9,11 @@ import time
 from typing import Any
 
 import pytest
+from proof.fuzz import Target, fuzz, run
+from proof.fuzz.bytes import Source
+from proof.fuzz.everything import all_targets
 
 from accoda.payload import Codec, UnreadablePayload
-from accoda.testing.fuzz import Target, fuzz, run
-from accoda.testing.fuzz.bytes import Source
-from accoda.testing.fuzz.everything import all_targets
 
 TARGETS = all_targets()
 SHARE = 4000
@@ -66,7 +66,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_gives_others() -> None:
 
 def test_the_command_prints_its_figures_and_its_exit_tells_of_crashes() -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "accoda.testing.fuzz", "--decodes", "600", "--seed", "1", "--only", "payload"],
+        [sys.executable, "-m", "proof.fuzz", "--decodes", "600", "--seed", "1", "--only", "payload"],
         capture_output=True,
         text=True,
         check=False,

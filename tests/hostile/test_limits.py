@@ -208,7 +208,7 @@ def test_what_a_producer_with_higher_limits_stored_is_read() -> None:
         (b"\xde\x04\x00" + b"".join(b"\x92\x01\xcd" + n.to_bytes(2) + b"\xc0" for n in range(1024)), "keys of maps"),
     ],
 )
-def test_what_nobody_may_store_is_unreadable_and_costs_little(data: bytes, words: str) -> None:
+def test_what_may_not_be_stored_is_unreadable_and_costs_little(data: bytes, words: str) -> None:
     with pytest.raises(UnreadablePayload, match=words):
         Codec().decode(data)
 

@@ -1,4 +1,4 @@
-"""Names of queues and workers obey one rule, and whoever breaks it hears the same words everywhere."""
+"""Names of queues and workers obey one rule, and a name that breaks it gets the same message everywhere."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -42,8 +42,7 @@ async def test_calls_refuse_it(name: str) -> None:
             app.enqueue_many(name, [1]),
             store.take(name, 1),
             store.wait([name], 0.0),
-            store.pause(name),
-            store.resume(name),
+            store.pause(name, None),
             store.purge(name, "dead"),
             store.browse(name, "ready"),
         ):

@@ -43,7 +43,7 @@ def cases() -> Iterator[Any]:
 
 @asynccontextmanager
 async def talker(words: bytes) -> AsyncIterator[int]:
-    """A server that says the same to everybody, whatever they say, and waits."""
+    """A server that sends the same bytes to every client, whatever it asks, and waits."""
     open_ones: set[asyncio.StreamWriter] = set()
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -33,18 +33,17 @@ SUSPICIOUS = re.compile(rf"(?<!re\.)\b({'|'.join((*FORBIDDEN_MODULES, *FORBIDDEN
 ALLOWED = {
     ("__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",
     ("cli/commands.py", "import_module"): "imports a command of ours, by a table, when it is run",
-    ("cli/loading.py", "import_module"): "imports what the user typed on the command line",
+    ("cli/common.py", "import_module"): "imports what the user typed on the command line",
     ("dashboard/routes.py", "import_module"): "imports the pages, by a table",
-    ("doctor/examine.py", "import_module"): "imports the module of ours that looks at this kind of store, by a table",
-    ("doctor/tarantool.py", "eval"): "asks the server for its settings with an expression of ours",
+    (
+        "operations/doctor/examine.py",
+        "import_module",
+    ): "imports the module of ours that looks at this kind of store, by a table",
+    ("operations/doctor/tarantool.py", "eval"): "asks the server for its settings with an expression of ours",
     ("http/__init__.py", "import_module"): "imports a module of ours, by a table, when one of its names is asked for",
     ("http/extra.py", "import_module"): "looks whether the libraries of the extra are there",
     ("http/table.py", "import_module"): "imports the resources, by a table",
-    (
-        "webhooks/__init__.py",
-        "import_module",
-    ): "imports a module of ours, by a table, when one of its names is asked for",
-    ("webhooks/caller.py", "import_module"): "imports a module of ours beside the event loop, at the first call",
+    ("webhooks/sender_loop.py", "import_module"): "imports a module of ours beside the event loop, at the first call",
     (
         "runtime/runners/child.py",
         "import_module",
@@ -53,7 +52,6 @@ ALLOWED = {
         "storage/tarantool/application.py",
         "eval",
     ): "the server runs our own installation script, which is a file of ours",
-    ("testing/servers/tarantool.py", "eval"): "tests ask a private server",
 }
 
 
@@ -93,7 +91,7 @@ def test_the_look_at_the_source_finds_what_it_looks_for(tmp_path: Path) -> None:
 
 
 class Trap:
-    """What runs if somebody unpickles it."""
+    """Runs code when it is unpickled."""
 
     def __init__(self, sentinel: Path) -> None:
         self.sentinel = sentinel

@@ -4,10 +4,10 @@ from pathlib import Path
 from random import Random
 
 import msgspec
+from proof.fuzz.bytes import Source
 
 from accoda import App, NewJob, Worker, WorkerOptions
 from accoda.payload import Codec, UnreadablePayload
-from accoda.testing.fuzz.bytes import Source
 
 JOBS = 10_000
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from proof.service import ServiceRunner
 
 from accoda import App, Bury, Done
 from accoda.http.options import ServiceOptions
 from accoda.http.security import Security, tokens
-from accoda.testing.service import ServiceRunner
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = Path(__file__).with_name("schemathesis.toml")
@@ -94,10 +94,10 @@ def serve(url: str, *, guarded: bool = False) -> tuple[ServiceRunner, list[str]]
     app = make_app(url)
     asyncio.run(fill(app))
     if not guarded:
-        return ServiceRunner(app, ServiceOptions(errands=False, max_wait=0.05)), []
+        return ServiceRunner(app, ServiceOptions(system_jobs=False, max_wait=0.05)), []
     token = asyncio.run(make_token(app))
     policy = Security(rate=1e6)
-    options = ServiceOptions(errands=False, max_wait=0.05, policy=policy)
+    options = ServiceOptions(system_jobs=False, max_wait=0.05, policy=policy)
     without = ["--exclude-checks", "ignored_auth,missing_required_header"]
     return ServiceRunner(app, options), ["--header", f"Authorization: Bearer {token}", *without]
 

@@ -6,9 +6,8 @@ from uuid import uuid4
 import schemathesis
 from hypothesis import strategies as st
 
-from accoda.admin.cursors import encode
 from accoda.model import STATES
-from accoda.replays.places import Place
+from accoda.operations.search import SearchCursor
 
 schemathesis.openapi.format("cron", st.sampled_from(["0 7 * * MON-FRI", "*/5 * * * *", "30 0 0 1 * *", "@daily"]))
 schemathesis.openapi.format("time-zone", st.sampled_from(["UTC", "Europe/Rome", "America/New_York"]))
@@ -18,7 +17,7 @@ schemathesis.openapi.format(
 schemathesis.openapi.format(
     "cursor",
     st.builds(
-        lambda queue, state, id: encode(Place(queue, state, id)),
+        lambda queue, state, id: SearchCursor(queue, state, float(id), id).token(),
         st.sampled_from(["emails", "reports"]),
         st.sampled_from(STATES),
         st.integers(0, 100),

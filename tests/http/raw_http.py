@@ -45,7 +45,7 @@ def request(
 def talk(port: int, *parts: bytes | Iterable[bytes], timeout: float = 20.0, stubborn: bool = False) -> Answer:
     """Send the parts, however the other side takes it, and read one answer. `stubborn`: go on sending after that."""
     with socket.create_connection(("127.0.0.1", port), timeout=timeout) as connection:
-        # Beside the reading, as a browser does it: whoever only sends does not see that he was answered long ago.
+        # Beside the reading, as a browser does it: a client that only sends does not see that it was answered long ago.
         sender = threading.Thread(target=_send, args=(connection, parts), daemon=True)
         sender.start()
         answer = read_answer(connection)

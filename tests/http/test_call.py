@@ -1,4 +1,4 @@
-"""`Call.poll`: waiting on behalf of somebody who may leave, in a service that may leave."""
+"""`Call.poll`: waiting on behalf of a caller that may hang up, in a service that may stop."""
 
 import asyncio
 from typing import Any
@@ -7,8 +7,8 @@ import pytest
 
 from accoda import App
 from accoda.http.call import Call, ClientGone
+from accoda.http.long_polls import LongPolls
 from accoda.http.options import ServiceOptions
-from accoda.http.polls import Polls
 
 
 class Line:
@@ -22,7 +22,7 @@ class Line:
         return {"type": "http.disconnect"}
 
 
-def a_call(line: Line, polls: Polls) -> Call[Any, Any, Any]:
+def a_call(line: Line, polls: LongPolls) -> Call[Any, Any, Any]:
     return Call(App("memory://"), ServiceOptions(), polls, {"headers": [(b"a", b"1"), (b"a", b"2")]}, line.receive)
 
 
@@ -36,7 +36,7 @@ async def forever(seen: list[str]) -> int:
 
 
 async def test_what_is_waited_for_is_given() -> None:
-    polls = Polls()
+    polls = LongPolls()
     assert await a_call(Line(), polls).poll(asyncio.sleep(0, 7)) == 7
     assert len(polls) == 0
 
@@ -46,11 +46,11 @@ async def test_what_the_wait_raises_is_raised() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
-        await a_call(Line(), Polls()).poll(fail())
+        await a_call(Line(), LongPolls()).poll(fail())
 
 
-async def test_a_caller_who_hangs_up_ends_the_wait() -> None:
-    line, polls, seen = Line(), Polls(), list[str]()
+async def test_a_caller_that_hangs_up_ends_the_wait() -> None:
+    line, polls, seen = Line(), LongPolls(), list[str]()
     waiting = asyncio.ensure_future(a_call(line, polls).poll(forever(seen)))
     while not len(polls):
         await asyncio.sleep(0)
@@ -60,15 +60,15 @@ async def test_a_caller_who_hangs_up_ends_the_wait() -> None:
     assert (seen, len(polls)) == (["cancelled"], 0)
 
 
-async def test_nobody_is_told_what_came_when_he_had_hung_up() -> None:
+async def test_a_result_that_comes_after_the_caller_hung_up_is_dropped() -> None:
     line = Line()
     line.hung_up.set()
     with pytest.raises(ClientGone):
-        await a_call(line, Polls()).poll(asyncio.sleep(0, 7))
+        await a_call(line, LongPolls()).poll(asyncio.sleep(0, 7))
 
 
 async def test_a_service_that_leaves_ends_every_wait_and_lets_none_begin() -> None:
-    polls, seen = Polls(), list[str]()
+    polls, seen = LongPolls(), list[str]()
     waiting = [asyncio.ensure_future(a_call(Line(), polls).poll(forever(seen))) for _ in range(3)]
     while len(polls) < 3:
         await asyncio.sleep(0)
@@ -81,7 +81,7 @@ async def test_a_service_that_leaves_ends_every_wait_and_lets_none_begin() -> No
 
 
 async def test_a_request_that_is_cancelled_leaves_no_wait_behind() -> None:
-    polls, seen = Polls(), list[str]()
+    polls, seen = LongPolls(), list[str]()
     waiting = asyncio.ensure_future(a_call(Line(), polls).poll(forever(seen)))
     while not len(polls):
         await asyncio.sleep(0)
@@ -93,6 +93,6 @@ async def test_a_request_that_is_cancelled_leaves_no_wait_behind() -> None:
 
 def test_of_a_header_that_came_twice_the_first_counts() -> None:
     call = Call[Any, Any, Any](
-        App("memory://"), ServiceOptions(), Polls(), {"headers": [(b"a", b"1"), (b"a", b"2")]}, None
+        App("memory://"), ServiceOptions(), LongPolls(), {"headers": [(b"a", b"1"), (b"a", b"2")]}, None
     )
     assert (call.header("A"), call.header("b")) == ("1", None)

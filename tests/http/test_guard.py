@@ -17,7 +17,6 @@ from accoda.http.security.bodies import Bodies, is_json
 from accoda.http.security.hosts import Hosts, is_loopback, read_authority
 from accoda.http.security.origins import Origins, is_same
 from accoda.http.security.paths import problem_of_path
-from accoda.http.security.protocol import Joined
 from accoda.http.security.rates import Rates, address_key
 
 Message = MutableMapping[str, Any]
@@ -206,13 +205,13 @@ def test_a_bucket_gives_its_burst_and_then_its_rate() -> None:
     assert [rates.wait("a", 100.0) for _ in range(3)] == [0.0, 0.0, 0.0]
     assert rates.wait("a", 100.0) == pytest.approx(0.1)
     assert rates.wait("b", 100.0) == 0.0
-    # Being refused costs nothing: who hammers is served as soon as who waits.
+    # A refusal costs nothing: a client that keeps trying is served as soon as one that waits.
     assert all(rates.wait("a", 100.0) for _ in range(1000))
     assert rates.wait("a", 100.1) == 0.0
     assert sum(rates.wait("a", 100.1 + step / 1000) == 0.0 for step in range(1, 1001)) == 10
 
 
-def test_a_crowd_of_addresses_fills_no_memory_and_locks_nobody_out() -> None:
+def test_many_addresses_fill_no_memory_and_lock_no_client_out() -> None:
     rates = Rates(rate=1.0, burst=2.0, most=100)
     assert not rates.wait("anna", 0.0)
     for number in range(10_000):
@@ -367,7 +366,7 @@ class Inner:
         await send({"type": "http.response.body", "body": b"ok"})
 
 
-class World:
+class GuardedApp:
     """A guard around nothing, with a clock that the test moves."""
 
     def __init__(self, app: App, security: Security) -> None:
@@ -427,107 +426,107 @@ async def app() -> AsyncIterator[App]:
 
 
 async def test_without_any_token_a_service_on_loopback_is_open(app: App) -> None:
-    world = World(app, Security())
-    assert await world.status("POST", body=b"{}") == 200
-    scope, body = world.inner.seen[0]
-    assert (scope["accoda.who"].name, body) == ("local", b"{}")
+    guarded = GuardedApp(app, Security())
+    assert await guarded.status("POST", body=b"{}") == 200
+    scope, body = guarded.inner.seen[0]
+    assert (scope["accoda.identity"].name, body) == ("local", b"{}")
 
 
-async def test_with_a_token_in_the_store_who_shows_none_is_nobody(app: App) -> None:
-    world = World(app, Security())
-    text = await world.token("enqueue")
-    assert await world.status() == 200
-    assert world.inner.seen[-1][0]["accoda.who"].name == "nobody"
-    assert await world.status(authorization=f"Bearer {text}") == 200
-    assert world.inner.seen[-1][0]["accoda.who"].scopes == {"enqueue"}
-    assert await world.status(authorization=f"bearer {text}") == 200
-    await world.guard.book.close()
+async def test_with_a_token_in_the_store_a_caller_without_one_is_anonymous(app: App) -> None:
+    guarded = GuardedApp(app, Security())
+    text = await guarded.token("enqueue")
+    assert await guarded.status() == 200
+    assert guarded.inner.seen[-1][0]["accoda.identity"].name == "anonymous"
+    assert await guarded.status(authorization=f"Bearer {text}") == 200
+    assert guarded.inner.seen[-1][0]["accoda.identity"].scopes == {"enqueue"}
+    assert await guarded.status(authorization=f"bearer {text}") == 200
+    await guarded.guard.tokens.close()
 
 
 async def test_a_token_that_is_shown_must_be_valid_even_where_none_is_needed(app: App) -> None:
-    world = World(app, Security())
+    guarded = GuardedApp(app, Security())
     for shown in ("Bearer acc_0000000000_x", "Bearer ", "Basic YTpi", "acc_1_2", "Bearer\tacc"):
-        status, headers = await world.send(authorization=shown)
+        status, headers = await guarded.send(authorization=shown)
         assert status == 401
         assert headers["www-authenticate"].startswith("Bearer realm=")
-    assert world.inner.seen == []
-    assert await World(app, Security(no_auth=True)).status(authorization="Bearer x") == 200
+    assert guarded.inner.seen == []
+    assert await GuardedApp(app, Security(no_auth=True)).status(authorization="Bearer x") == 200
 
 
 async def test_wrong_tokens_from_an_address_never_keep_a_valid_one_out(app: App) -> None:
-    world = World(app, Security())
-    text = await world.token("read")
-    found = [await world.status(authorization="Bearer acc_0000000000_x", client="10.0.0.1") for _ in range(30)]
+    guarded = GuardedApp(app, Security())
+    text = await guarded.token("read")
+    found = [await guarded.status(authorization="Bearer acc_0000000000_x", client="10.0.0.1") for _ in range(30)]
     assert found == [401] * 20 + [429] * 10
-    assert await world.status(authorization=f"Bearer {text}", client="10.0.0.1") == 200
-    assert await world.status(authorization="Bearer acc_0000000000_x", client="10.0.0.2") == 401
-    world.now += 1.0
-    assert await world.status(authorization="Bearer acc_0000000000_x", client="10.0.0.1") == 401
-    await world.guard.book.close()
+    assert await guarded.status(authorization=f"Bearer {text}", client="10.0.0.1") == 200
+    assert await guarded.status(authorization="Bearer acc_0000000000_x", client="10.0.0.2") == 401
+    guarded.now += 1.0
+    assert await guarded.status(authorization="Bearer acc_0000000000_x", client="10.0.0.1") == 401
+    await guarded.guard.tokens.close()
 
 
 async def test_each_token_and_each_address_has_its_own_rate(app: App) -> None:
-    world = World(app, Security(rate=1.0, burst=2.0))
-    first, second = await world.token("read"), await world.token("read")
-    assert [await world.status(authorization=f"Bearer {first}") for _ in range(3)] == [200, 200, 429]
-    assert await world.status(authorization=f"Bearer {second}") == 200
-    assert [await world.status(client="10.0.0.1") for _ in range(3)] == [200, 200, 429]
-    status, headers = await world.send(client="10.0.0.1")
+    guarded = GuardedApp(app, Security(rate=1.0, burst=2.0))
+    first, second = await guarded.token("read"), await guarded.token("read")
+    assert [await guarded.status(authorization=f"Bearer {first}") for _ in range(3)] == [200, 200, 429]
+    assert await guarded.status(authorization=f"Bearer {second}") == 200
+    assert [await guarded.status(client="10.0.0.1") for _ in range(3)] == [200, 200, 429]
+    status, headers = await guarded.send(client="10.0.0.1")
     assert (status, headers["retry-after"]) == (429, "1")
-    assert await world.status(client="10.0.0.2") == 200
-    await world.guard.book.close()
+    assert await guarded.status(client="10.0.0.2") == 200
+    await guarded.guard.tokens.close()
 
 
 async def test_health_is_answered_while_the_store_is_away_and_nothing_else_is(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    world = World(app, Security())
+    guarded = GuardedApp(app, Security())
 
     async def away(prefix: str) -> Any:
         raise StorageUnavailable("away")
 
     monkeypatch.setattr(await app.connections.get(), "documents", away)
-    assert await world.status(path="/health/live") == 200
-    assert await world.status() == 503
+    assert await guarded.status(path="/health/live") == 200
+    assert await guarded.status() == 503
 
 
 async def test_every_answer_says_what_browsers_may_do_with_it(app: App) -> None:
-    world = World(app, Security())
-    for _, headers in (await world.send(), await world.send(host="evil.example"), await world.send(path="//")):
+    guarded = GuardedApp(app, Security())
+    for _, headers in (await guarded.send(), await guarded.send(host="evil.example"), await guarded.send(path="//")):
         assert headers["x-content-type-options"] == "nosniff"
         assert headers["cache-control"] == "no-store"
         assert headers["cross-origin-resource-policy"] == "same-origin"
         assert "server" not in headers
         is_json = headers.get("content-type", "").endswith("json")
         assert is_json or headers["content-security-policy"] == "default-src 'none'; frame-ancestors 'none'"
-    world.inner.headers = [(b"content-security-policy", b"default-src 'self'"), (b"cache-control", b"max-age=60")]
-    _, headers = await world.send()
+    guarded.inner.headers = [(b"content-security-policy", b"default-src 'self'"), (b"cache-control", b"max-age=60")]
+    _, headers = await guarded.send()
     assert headers["content-security-policy"] == "default-src 'self'"
     assert headers["cache-control"] == "max-age=60"
 
 
 async def test_a_preflight_is_answered_for_allowed_origins_alone(app: App) -> None:
-    world = World(app, Security(allow_origins=("https://jobs.example.com",)))
+    guarded = GuardedApp(app, Security(allow_origins=("https://jobs.example.com",)))
     asks: dict[str, Any] = {"access_control_request_method": "POST"}
-    status, headers = await world.send("OPTIONS", origin="https://jobs.example.com", **asks)
+    status, headers = await guarded.send("OPTIONS", origin="https://jobs.example.com", **asks)
     assert status == 204
     assert headers["access-control-allow-origin"] == "https://jobs.example.com"
     assert "authorization" in headers["access-control-allow-headers"]
-    status, headers = await world.send("OPTIONS", origin="https://evil.example", **asks)
+    status, headers = await guarded.send("OPTIONS", origin="https://evil.example", **asks)
     assert status == 403
     assert "access-control-allow-origin" not in headers
-    _, headers = await world.send(origin="https://jobs.example.com")
+    _, headers = await guarded.send(origin="https://jobs.example.com")
     assert (headers["access-control-allow-origin"], headers["vary"]) == ("https://jobs.example.com", "origin")
-    _, headers = await world.send(origin="https://evil.example")
+    _, headers = await guarded.send(origin="https://evil.example")
     assert "access-control-allow-origin" not in headers
-    assert await World(app, Security()).status("OPTIONS", origin="https://jobs.example.com", **asks) == 403
+    assert await GuardedApp(app, Security()).status("OPTIONS", origin="https://jobs.example.com", **asks) == 403
 
 
 async def test_what_is_looked_at_may_come_once(app: App) -> None:
-    world = World(app, Security())
+    guarded = GuardedApp(app, Security())
     for name in ("host", "origin", "authorization", "content-type", "content-length"):
         headers: dict[str, Any] = {name.replace("-", "_"): "localhost"}
-        assert await world.status(more=[(name, "localhost")], **headers) == 400, name
+        assert await guarded.status(more=[(name, "localhost")], **headers) == 400, name
 
 
 @pytest.mark.parametrize(
@@ -548,22 +547,22 @@ async def test_what_is_looked_at_may_come_once(app: App) -> None:
 async def test_a_body_must_be_json_of_a_known_and_allowed_length(
     app: App, headers: dict[str, Any], status: int
 ) -> None:
-    monkey = World(app, Security())
+    monkey = GuardedApp(app, Security())
     assert await monkey.status("POST", body=b"{}", **headers) == status
 
 
 async def test_a_request_without_a_body_needs_no_content_type(app: App) -> None:
-    assert await World(app, Security()).status("POST") == 200
+    assert await GuardedApp(app, Security()).status("POST") == 200
 
 
 async def test_a_refused_token_or_body_never_comes_into_the_log(app: App, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    world = World(app, Security())
+    guarded = GuardedApp(app, Security())
     secret = "acc_0123456789_" + "S" * 43
-    status, _ = await world.send("POST", body=b"SSSSSSS", authorization=f"Bearer {secret}")
+    status, _ = await guarded.send("POST", body=b"SSSSSSS", authorization=f"Bearer {secret}")
     assert status == 401
-    assert await world.status("POST", body=b"SSSSSSS", content_type="text/plain") == 415
-    assert await world.status(path="/a\nb%0a") == 400
+    assert await guarded.status("POST", body=b"SSSSSSS", content_type="text/plain") == 415
+    assert await guarded.status(path="/a\nb%0a") == 400
     assert "SSSSSSS" not in caplog.text
     assert "refused with 401" in caplog.text
     assert "/a\nb" not in caplog.text
@@ -575,14 +574,14 @@ async def test_what_is_no_http_is_closed(app: App) -> None:
     async def keep(message: Message) -> None:
         sent.append(message)
 
-    await World(app, Security()).guard({"type": "websocket"}, Sender(), keep)
+    await GuardedApp(app, Security()).guard({"type": "websocket"}, Sender(), keep)
     assert sent == [{"type": "websocket.close", "code": 1008}]
 
 
 async def test_nothing_is_written_any_more_when_the_service_closes_its_store(app: App) -> None:
-    world = World(app, Security())
-    text = await world.token("read")
-    assert await world.status(authorization=f"Bearer {text}") == 200
+    guarded = GuardedApp(app, Security())
+    text = await guarded.token("read")
+    assert await guarded.status(authorization=f"Bearer {text}") == 200
     seen: list[tuple[str, bool]] = []
 
     class Living:
@@ -594,10 +593,10 @@ async def test_nothing_is_written_any_more_when_the_service_closes_its_store(app
                 kind = (await receive())["type"]
                 seen.append((kind, all(note.done() for note in notes)))
 
-    notes = list(world.guard.book._notes)  # the use of the token, which is being written
+    notes = list(guarded.guard.tokens._notes)  # the use of the token, which is being written
     assert len(notes) == 1
     messages = [{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}]
-    world.guard.inner = Living()
+    guarded.guard.inner = Living()
 
     async def next_message() -> Message:
         return messages.pop(0)
@@ -605,37 +604,5 @@ async def test_nothing_is_written_any_more_when_the_service_closes_its_store(app
     async def keep(message: Message) -> None:
         pass
 
-    await world.guard({"type": "lifespan"}, next_message, keep)
+    await guarded.guard({"type": "lifespan"}, next_message, keep)
     assert seen == [("lifespan.startup", False), ("lifespan.shutdown", True)]
-
-
-# -- the transport
-
-
-class Wire(asyncio.Transport):
-    """Keeps what is written, and that it was closed."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wrote: list[bytes] = []
-
-    def write(self, data: Any) -> None:
-        self.wrote.append(bytes(data))
-
-    def close(self) -> None:
-        self.wrote.append(b"<closed>")
-
-
-async def test_head_and_body_of_an_answer_go_out_together_and_nothing_is_held_longer_than_a_turn() -> None:
-    wire = Wire()
-    joined = Joined(wire, asyncio.get_running_loop())
-    for part in (b"head ", b"body", b"", b"next ", b"one"):
-        joined.write(part)
-    assert wire.wrote == [b"head body", b"next one"]
-    joined.write(b"stream")
-    await asyncio.sleep(0)
-    assert wire.wrote[2:] == [b"stream"]
-    joined.write(b"last")
-    joined.close()
-    await asyncio.sleep(0)
-    assert wire.wrote[3:] == [b"last", b"<closed>"]

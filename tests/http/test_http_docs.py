@@ -6,10 +6,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.http.options import ServiceOptions
-from accoda.testing.service import ServiceRunner
 
 DOCS = Path(__file__).parents[2] / "docs" / "http.md"
 ADDRESS = "ACCODA=http://127.0.0.1:8000"
@@ -46,7 +46,7 @@ def test_every_example_of_the_page_works_as_printed(tmp_path: Path) -> None:
     (address, nothing), *examples = commands()
     assert (address, nothing) == (ADDRESS, "")
     assert len(examples) > 20
-    with ServiceRunner(App(f"sqlite:///{tmp_path}/jobs.db"), ServiceOptions(errands=False)) as service:
+    with ServiceRunner(App(f"sqlite:///{tmp_path}/jobs.db"), ServiceOptions(system_jobs=False)) as service:
         for command, shown in examples:
             done = subprocess.run(
                 ["bash", "-c", command],

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.http.settling import Again, Fail, Finish, GiveUp
 from accoda.http.taking import TakenJob
-from accoda.http.work import TakeRequest
-from accoda.testing.service import ServiceRunner
+from accoda.http.worker_api import TakeRequest
 
 PAGE = (Path(__file__).parent.parent.parent / "docs" / "http-workers.md").read_text()
 

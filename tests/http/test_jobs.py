@@ -7,24 +7,24 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App, Bury, Done
 from accoda.http.options import ServiceOptions
-from accoda.testing.service import ServiceRunner
 
 JOB = {"queue": "emails", "payload": {"to": "anna@example.com"}}
 
 
 @pytest.fixture
 def service() -> Iterator[ServiceRunner]:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False, max_batch=5)) as running:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False, max_batch=5)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[ServiceRunner]:
     """For what is refused: nothing is stored, so the tests may share it."""
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False)) as running:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
@@ -214,13 +214,13 @@ def test_a_dead_job_has_a_reason_instead_of_a_result(service: ServiceRunner) -> 
     assert (dead.status, dead.json()["type"], dead.json()["reason"]) == (409, "/docs#dead", "no such address")
 
 
-def test_nobody_waits_for_a_result_that_will_not_be_kept(service: ServiceRunner) -> None:
+def test_waiting_for_a_result_that_will_not_be_kept_is_refused(service: ServiceRunner) -> None:
     path = service.post("/api/v1/jobs", JOB).headers["location"]
     refused = service.get(f"{path}/result?wait=10")
     assert (refused.status, "keepFor" in refused.json()["detail"]) == (409, True)
 
 
-def test_who_waits_for_a_result_gets_it_when_it_comes(service: ServiceRunner) -> None:
+def test_a_caller_that_waits_for_a_result_gets_it_when_it_comes(service: ServiceRunner) -> None:
     path = service.post("/api/v1/jobs", {**JOB, "keepFor": 60}).headers["location"]
     found: list[Any] = []
     waiter = threading.Thread(target=lambda: found.append(service.get(f"{path}/result?wait=30")))
@@ -231,7 +231,7 @@ def test_who_waits_for_a_result_gets_it_when_it_comes(service: ServiceRunner) ->
     assert (found[0].status, found[0].json()["result"]) == (200, 7)
 
 
-def test_who_waits_is_answered_at_once_when_the_service_leaves(service: ServiceRunner) -> None:
+def test_a_waiting_caller_is_answered_at_once_when_the_service_stops(service: ServiceRunner) -> None:
     path = service.post("/api/v1/jobs", {**JOB, "keepFor": 60}).headers["location"]
     found: list[Any] = []
     waiter = threading.Thread(target=lambda: found.append(service.get(f"{path}/result?wait=60")))

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from accoda.envelope import NOTHING, Extras, Hook
+from accoda.envelope import NOTHING, Hook, JobMetadata
 from accoda.errors import InvalidInput
 from accoda.http.leases import LONGEST_TOKEN, Ticket, failed, read_token, token_of
 from accoda.model import Bury, Job, Lease, Retry
@@ -14,27 +14,27 @@ from accoda.retry import Fixed, Limits
 SIGNS = string.ascii_letters + string.digits + "-_"
 
 
-def job(queue: str = "emails", id: int = 7, attempts: int = 3, fresh_at: int = 2) -> Job:
-    return Job(id, queue, b"", 0.0, 0, None, attempts, 0, 0, None, 0, Lease(queue, id, attempts), fresh_at)
+def job(queue: str = "emails", id: int = 7, attempts: int = 3, tries: int = 2) -> Job:
+    return Job(id, queue, b"", 0.0, 0, None, attempts, 0, 0, None, 0, Lease(queue, id, attempts), tries)
 
 
 @pytest.mark.parametrize(
     ("extras", "ticket"),
     [
         (NOTHING, Ticket("emails", 7, 3, 2)),
-        (Extras(max_attempts=5), Ticket("emails", 7, 3, 2, 5)),
-        (Extras(hook=Hook("https://example.com")), Ticket("emails", 7, 3, 2, None, True)),
-        (Extras(secret=("card",)), Ticket("emails", 7, 3, 2, None, True)),
+        (JobMetadata(max_attempts=5), Ticket("emails", 7, 3, 2, 5)),
+        (JobMetadata(hook=Hook("https://example.com")), Ticket("emails", 7, 3, 2, None, True)),
+        (JobMetadata(secret=("card",)), Ticket("emails", 7, 3, 2, None, True)),
     ],
 )
-def test_a_token_says_all_that_is_needed_to_end_a_job(extras: Extras, ticket: Ticket) -> None:
+def test_a_token_says_all_that_is_needed_to_end_a_job(extras: JobMetadata, ticket: Ticket) -> None:
     assert read_token(token_of(job(), extras), "lease") == ticket
     assert ticket.lease == Lease("emails", 7, 3)
 
 
 def test_the_longest_token_is_read_and_needs_no_escaping() -> None:
     most = (1 << 63) - 1
-    token = token_of(job("q" * 128, most, most, most), Extras(max_attempts=most))
+    token = token_of(job("q" * 128, most, most, most), JobMetadata(max_attempts=most))
     assert len(token) <= LONGEST_TOKEN
     assert set(token) <= set(SIGNS)
     assert read_token(token, "lease").id == most
@@ -71,9 +71,9 @@ def test_a_failure_goes_back_by_the_rule_with_the_workers_own_words() -> None:
 def test_a_failure_is_buried_at_the_limit_of_the_job_before_that_of_the_queue() -> None:
     limits = Limits(Fixed(9.0), max_attempts=100)
     said = "failed 2 times, the last time with TypeError: x"
-    ticket = Ticket("emails", 7, 3, 2, 2)  # it came back once since it was revived
+    ticket = Ticket("emails", 7, 3, tries=1, max_attempts=2)  # it failed once since it was revived
     assert failed(ticket, "TypeError: x", limits) == Bury(ticket.lease, said)
-    assert isinstance(failed(Ticket("emails", 7, 2, 2, 2), "TypeError: x", limits), Retry)
+    assert isinstance(failed(Ticket("emails", 7, 2, tries=0, max_attempts=2), "TypeError: x", limits), Retry)
 
 
 def test_a_failure_without_words_and_one_with_too_many_are_kept_as_text() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App, Bury
 from accoda.envelope import Hook
@@ -17,8 +18,7 @@ from accoda.http.problems import KINDS
 from accoda.http.security import Security, tokens
 from accoda.http.table import operations
 from accoda.runtime.heartbeat import PREFIX, Heartbeat, encode
-from accoda.testing.service import ServiceRunner
-from accoda.webhooks import Facts, call_job
+from accoda.webhooks.call import Facts, call_job
 
 TABLE = [operation for operation in operations() if not operation.hidden]
 DOCUMENT: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(document(TABLE, secured=True)))
@@ -127,7 +127,7 @@ def service() -> Iterator[ServiceRunner]:
     app = App("memory://")
     app.budget("keepa", capacity=20, refill=20, per=60)
     app.demand("deals")
-    with ServiceRunner(app, ServiceOptions(errands=False)) as running:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
@@ -154,8 +154,6 @@ def needed(service: ServiceRunner, operation: Operation) -> dict[str, Any]:
     path = operation.path
     if path.startswith("/api/v1/webhooks"):
         wanted["id"] = asyncio.run(call(service.app)) if "id" in wanted else None
-    elif "replays/{id}" in path:
-        wanted["id"] = service.post("/api/v1/dead/replay", {"filter": {}}).json()["id"]
     elif "bulk/{id}" in path:
         wanted["id"] = service.post("/api/v1/jobs/bulk", {"action": "retry", "filter": {"queue": "x"}}).json()["id"]
     elif path.startswith("/api/v1/workers/{id}"):
@@ -200,7 +198,7 @@ def test_requests_of_the_examples_work(service: ServiceRunner, operation: Operat
 # -- as it is served
 
 
-def test_the_document_is_sent_once_to_who_keeps_it(service: ServiceRunner) -> None:
+def test_the_document_is_sent_once_to_a_client_that_keeps_it(service: ServiceRunner) -> None:
     first = service.get("/openapi.json")
     assert (first.status, first.headers["content-type"]) == (200, "application/json")
     again = service.get("/openapi.json", if_none_match=first.headers["etag"])
@@ -226,7 +224,7 @@ def test_the_docs_page_has_a_place_for_every_kind_of_problem(service: ServiceRun
 def test_the_document_asks_for_a_token_only_where_the_service_does() -> None:
     found = []
     for app in (App("memory://"), with_token(App("memory://"))):
-        with ServiceRunner(app, ServiceOptions(errands=False, policy=Security())) as service:
+        with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security())) as service:
             found.append(service.get("/openapi.json").json()["paths"]["/api/v1/jobs"]["post"])
     assert "security" not in found[0]
     assert "401" in found[0]["responses"], "a token that is shown must be valid, also where none is needed"

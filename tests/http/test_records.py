@@ -4,16 +4,16 @@ import asyncio
 from collections.abc import Iterator
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App, Bury
-from accoda.bulk import Bulker
 from accoda.http.options import ServiceOptions
-from accoda.testing.service import ServiceRunner
+from accoda.operations.bulk import bulk_runner
 
 
 @pytest.fixture
 def service() -> Iterator[ServiceRunner]:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False)) as running:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
@@ -23,7 +23,7 @@ async def bury(app: App, queue: str, reason: str) -> None:
 
 
 async def finish(app: App) -> None:
-    while await Bulker(app).run_once(app.storage):
+    while await bulk_runner(app).run_once(app.storage):
         pass
 
 

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from proof.service import Reply, ServiceRunner
 
 from accoda import App, Bury
 from accoda.envelope import Hook
 from accoda.http.options import ServiceOptions
-from accoda.testing.service import Reply, ServiceRunner
-from accoda.webhooks import Facts, call_job
+from accoda.webhooks.call import Facts, call_job
 
 
 @pytest.fixture
@@ -21,14 +21,14 @@ def service() -> Iterator[ServiceRunner]:
     @app.handler("cards", secret=("card",))
     async def charge(payload: dict[str, Any]) -> None: ...
 
-    with ServiceRunner(app, ServiceOptions(errands=False)) as running:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
 @pytest.fixture(scope="module")
 def refusing() -> Iterator[ServiceRunner]:
     """For what is refused: nothing is stored, so the tests may share it."""
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False)) as running:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
@@ -100,7 +100,7 @@ def test_dead_letters_are_listed_by_what_they_have_in_common(service: ServiceRun
     assert service.get("/api/v1/dead?queue=reports").json()["items"] == []
 
 
-def test_one_dead_letter_is_shown_brought_back_and_deleted(service: ServiceRunner) -> None:
+def test_one_dead_letter_is_shown_replayed_and_deleted(service: ServiceRunner) -> None:
     enqueue(service, "emails", "emails", "emails")
     bury(service, "emails", "a", "b")
     assert service.get("/api/v1/dead/1").json()["reason"] == "a"
@@ -111,19 +111,18 @@ def test_one_dead_letter_is_shown_brought_back_and_deleted(service: ServiceRunne
     assert ids(service.get("/api/v1/dead")) == []
 
 
-def test_dead_letters_come_back_by_their_ids_or_by_a_filter(service: ServiceRunner) -> None:
+def test_dead_letters_are_replayed_by_their_ids_or_by_a_filter(service: ServiceRunner) -> None:
     enqueue(service, *["emails"] * 4)
     bury(service, "emails", *["broken"] * 4)
     dry = service.post("/api/v1/dead/replay", {"filter": {"queue": "emails"}, "dryRun": True}).json()
-    assert (dry["matched"], dry["revived"], len(dry["samples"])) == (4, 0, 4)
+    assert dry == {"matched": 4, "revived": 0, "exact": True}
     assert service.post("/api/v1/dead/replay", {"ids": [1, 99]}).json()["revived"] == 1
     begun = service.post("/api/v1/dead/replay", {"filter": {"queue": "emails"}, "rate": 10})
-    assert (begun.status, begun.json()["status"]) == (202, "running")
+    assert (begun.status, begun.json()["state"]) == (202, "running")
     assert service.get(begun.headers["location"]).json()["id"] == begun.json()["id"]
-    assert [each["id"] for each in service.get("/api/v1/dead/replays").json()["items"]] == [begun.json()["id"]]
-    assert service.post(f"{begun.headers['location']}/stop").json()["status"] == "stopped"
+    assert [each["id"] for each in service.get("/api/v1/jobs/bulk").json()["items"]] == [begun.json()["id"]]
+    assert service.post(f"{begun.headers['location']}/stop").json()["state"] == "stopped"
     assert service.post(f"{begun.headers['location']}/stop").status == 409
-    assert service.get("/api/v1/dead/replays/nothing").status == 404
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from accoda.admin.moments import SHAPE, read
 from accoda.errors import InvalidInput
 from accoda.http.openapi import document
 from accoda.http.resources.common import WEBHOOK_URL
 from accoda.http.table import operations
-from accoda.webhooks.urls import check_url
+from accoda.operations.moments import SHAPE, read
+from accoda.webhooks.urls import read_url
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def openapi() -> dict[str, Any]:
     ["https://example.com", "HTTP://a.b:8443/x?y=1", "https://[2001:db8::1]:8443/", "https://faß.de/x", "https://a?b"],
 )
 def test_a_webhook_url_that_is_taken_fits(url: str) -> None:
-    check_url(url)
+    read_url(url)
     assert re.search(str(WEBHOOK_URL["pattern"]), url)
 
 
@@ -34,7 +34,7 @@ def test_a_webhook_url_that_is_taken_fits(url: str) -> None:
 )
 def test_a_webhook_url_that_no_service_takes_does_not_fit(url: str) -> None:
     with pytest.raises(InvalidInput):
-        check_url(url)
+        read_url(url)
     assert not re.search(str(WEBHOOK_URL["pattern"]), url)
 
 

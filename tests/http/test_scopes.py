@@ -1,16 +1,16 @@
-"""Every operation asks for the scope that its document names: of nobody, and of who has another one."""
+"""Every operation asks for the scope that its document names: without a token, and with another scope."""
 
 import asyncio
 from collections.abc import Iterator
 
 import pytest
+from proof.service import Reply, ServiceRunner
 
 from accoda import App
 from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
 from accoda.http.security import SCOPES, Security, tokens
 from accoda.http.table import operations
-from accoda.testing.service import Reply, ServiceRunner
 
 TABLE = operations()
 
@@ -24,7 +24,7 @@ def served() -> Iterator[tuple[ServiceRunner, dict[str, str]]]:
         return {scope: (await tokens.create(app.storage, scope, [scope], now=0))[1] for scope in SCOPES}
 
     texts = asyncio.run(make())
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security(rate=1e6))) as running:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security(rate=1e6))) as running:
         yield running, texts
 
 
@@ -41,7 +41,7 @@ def name(operation: Operation) -> str:
 
 
 @pytest.mark.parametrize("operation", TABLE, ids=name)
-def test_who_shows_no_token_is_asked_for_one_where_a_scope_is_needed(
+def test_a_caller_without_a_token_is_asked_for_one_where_a_scope_is_needed(
     served: tuple[ServiceRunner, dict[str, str]], operation: Operation
 ) -> None:
     reply = ask(served[0], operation)

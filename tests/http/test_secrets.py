@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
+from proof.service import ServiceRunner
 
 from accoda.app import App
 from accoda.cli.commands import COMMANDS, accoda
@@ -24,8 +25,9 @@ from accoda.http.security import Security
 from accoda.http.table import operations
 from accoda.runtime.logs import LogMonitor
 from accoda.runtime.worker import Worker, WorkerOptions
-from accoda.testing.service import ServiceRunner
-from accoda.webhooks import Caller, CallerOptions, Policy
+from accoda.webhooks.dispatcher import SenderOptions
+from accoda.webhooks.guard import Policy
+from accoda.webhooks.sender_loop import SenderLoop
 
 JOBS = "/api/v1/jobs"
 
@@ -62,7 +64,7 @@ class Log(logging.Handler):
         self.text += logging.Formatter().format(record) + repr(record.__dict__)
 
 
-class World:
+class SecretJobs:
     """A store with jobs in every state, each with the marker in a secret field."""
 
     def __init__(self, folder: Path, receiver: Receiver, quotes: bool) -> None:
@@ -108,12 +110,14 @@ class World:
 
 
 @pytest.fixture(params=[False, True], ids=["plain", "errors that quote a secret"])
-def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[World]:
+def secret_jobs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[SecretJobs]:
     receiver = Receiver()
     receiver.thread.start()
     monkeypatch.setenv("ACCODA_WEBHOOK_ALLOW", "127.0.0.1")
     try:
-        yield World(tmp_path, receiver, request.param)
+        yield SecretJobs(tmp_path, receiver, request.param)
     finally:
         receiver.server.shutdown()
         receiver.server.server_close()
@@ -134,50 +138,52 @@ def log() -> Iterator[Log]:
         logger.setLevel(level)
 
 
-def test_a_secret_is_in_nothing_that_is_given_out(world: World, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
-    with ServiceRunner(world.app, ServiceOptions(policy=Security(rate=1e6), errands=False)) as service:
-        given = [enqueue(world, service), *problems(world, service)]
-        asyncio.run(work(world))
+def test_a_secret_is_in_nothing_that_is_given_out(
+    secret_jobs: SecretJobs, log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ServiceRunner(secret_jobs.app, ServiceOptions(policy=Security(rate=1e6), system_jobs=False)) as service:
+        given = [enqueue(secret_jobs, service), *problems(secret_jobs, service)]
+        asyncio.run(work(secret_jobs))
         taken = service.post("/api/v1/queues/taken/take", {"count": 1, "lease": 600})
-        assert world.marker.encode() in taken.body, "who does the work must see what it is about"
-        given += looks(world, service)
-        states = {service.get(f"{JOBS}/{id}").json()["state"] for id in world.ids}
+        assert secret_jobs.marker.encode() in taken.body, "a worker must see the whole payload"
+        given += looks(secret_jobs, service)
+        states = {service.get(f"{JOBS}/{id}").json()["state"] for id in secret_jobs.ids}
         assert states == {"ready", "delayed", "taken", "dead", "done"}
-        given.append(retries(world, service))
-    given += commands(world, monkeypatch)
-    assert len(world.receiver.got) == 4, "webhooks: two jobs done, two dead"
-    given += [f"webhook: {body!r}" for body in world.receiver.got]
-    assert [text[:3000] for text in given if world.marker in unfolded(text)] == []
+        given.append(retries(secret_jobs, service))
+    given += commands(secret_jobs, monkeypatch)
+    assert len(secret_jobs.receiver.got) == 4, "webhooks: two jobs done, two dead"
+    given += [f"webhook: {body!r}" for body in secret_jobs.receiver.got]
+    assert [text[:3000] for text in given if secret_jobs.marker in unfolded(text)] == []
     assert "•••" in "".join(given)
-    assert [line for line in log.text.splitlines() if world.marker in line] == []
+    assert [line for line in log.text.splitlines() if secret_jobs.marker in line] == []
 
 
-@pytest.mark.parametrize("world", [False], indirect=True, ids=[""])
+@pytest.mark.parametrize("secret_jobs", [False], indirect=True, ids=[""])
 def test_a_secret_of_a_schedule_is_in_nothing_that_is_given_out(
-    world: World, log: Log, monkeypatch: pytest.MonkeyPatch
+    secret_jobs: SecretJobs, log: Log, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given = [*daily(world), *commands(world, monkeypatch)]
-    assert [text[:3000] for text in given if world.marker in unfolded(text)] == []
-    assert world.marker not in log.text
+    given = [*daily(secret_jobs), *commands(secret_jobs, monkeypatch)]
+    assert [text[:3000] for text in given if secret_jobs.marker in unfolded(text)] == []
+    assert secret_jobs.marker not in log.text
 
 
-@pytest.mark.parametrize("world", [False], indirect=True, ids=[""])
+@pytest.mark.parametrize("secret_jobs", [False], indirect=True, ids=[""])
 def test_a_secret_of_a_schedule_is_hidden_where_its_handler_is_not_known(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    secret_jobs: SecretJobs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    daily(world)
-    assert [text for text in commands(world, monkeypatch) if world.marker in text] == []
+    daily(secret_jobs)
+    assert [text for text in commands(secret_jobs, monkeypatch) if secret_jobs.marker in text] == []
 
 
-def daily(world: World) -> list[str]:
+def daily(secret_jobs: SecretJobs) -> list[str]:
     """A schedule of jobs with secrets, and all that the service says of it."""
-    asked = {"name": "daily", "queue": "cards", "cron": "0 7 * * *", "payload": world.card()}
-    with ServiceRunner(world.app, ServiceOptions(policy=Security(rate=1e6), errands=False)) as service:
+    asked = {"name": "daily", "queue": "cards", "cron": "0 7 * * *", "payload": secret_jobs.card()}
+    with ServiceRunner(secret_jobs.app, ServiceOptions(policy=Security(rate=1e6), system_jobs=False)) as service:
         replies = [service.post("/api/v1/schedules", asked) for _ in range(2)]
         replies.append(service.post("/api/v1/schedules/daily/trigger"))
         assert [reply.status for reply in replies] == [201, 409, 201], replies
-        world.ids.append(replies[2].json()["id"])
-        return [*map(str, replies), *looks(world, service)]
+        secret_jobs.ids.append(replies[2].json()["id"])
+        return [*map(str, replies), *looks(secret_jobs, service)]
 
 
 def unfolded(text: str) -> str:
@@ -188,38 +194,38 @@ def unfolded(text: str) -> str:
     return text + "".join(base64.b64decode(piece).decode("latin-1") for piece in found)
 
 
-def enqueue(world: World, service: ServiceRunner) -> str:
+def enqueue(secret_jobs: SecretJobs, service: ServiceRunner) -> str:
     said = ""
-    for number, body in enumerate(world.requests()):
+    for number, body in enumerate(secret_jobs.requests()):
         reply = service.post(JOBS, body, idempotency_key=f"key-{number}")
         again = service.post(JOBS, body, idempotency_key=f"key-{number}")
         assert (reply.status, again.status) == (201, 201), reply
-        world.ids.append(reply.json()["id"])
+        secret_jobs.ids.append(reply.json()["id"])
         said += f"{reply} {again}"
     return said
 
 
-def problems(world: World, service: ServiceRunner) -> Iterator[str]:
+def problems(secret_jobs: SecretJobs, service: ServiceRunner) -> Iterator[str]:
     """Bad requests that have the marker in what is secret, and in places that are near it."""
-    secret = {"payload": world.card(), "secretFields": ["number", "owner.phone"]}
+    secret = {"payload": secret_jobs.card(), "secretFields": ["number", "owner.phone"]}
     bad: tuple[dict[str, Any], ...] = (
         {"queue": "no such name!", **secret},
         {"queue": "cards", **secret, "priority": "SOON"},
         {"queue": "cards", **secret, "delay": -1},
         {"queue": "cards", **secret, "unknown": 1},
         {"queue": "cards", **secret, "webhookUrl": "file:///etc/passwd"},
-        {"queue": "cards", **secret, "payload": world.card(deep=_deep(100))},
-        {"queue": "cards", **secret, "payload": world.card(large="x" * 300_000)},
+        {"queue": "cards", **secret, "payload": secret_jobs.card(deep=_deep(100))},
+        {"queue": "cards", **secret, "payload": secret_jobs.card(large="x" * 300_000)},
         {"queue": "cards", **secret, "secretFields": 7},
         {"queue": "accoda.webhooks", **secret},
-        {"queue": "cards", "payload": [world.marker, 10**30]},
+        {"queue": "cards", "payload": [secret_jobs.marker, 10**30]},
     )
     for body in bad:
         reply = service.post(JOBS, body)
         assert reply.status in (413, 422), reply
         yield f"{body['queue']}: {reply}"
         yield f"batch: {service.post(f'{JOBS}/batch', {'jobs': [body]})}"
-    cut_off = b'{"queue":"cards","payload":"' + world.marker.encode()
+    cut_off = b'{"queue":"cards","payload":"' + secret_jobs.marker.encode()
     yield f"cut off: {service.post(JOBS, cut_off)}"
     yield f"other body: {service.post(JOBS, {'queue': 'cards', **secret}, idempotency_key='key-0')}"
 
@@ -231,12 +237,12 @@ def _deep(levels: int) -> Any:
     return value
 
 
-async def work(world: World) -> None:
+async def work(secret_jobs: SecretJobs) -> None:
     """Run what is ready as `accoda worker` does, with its log, and make the calls."""
-    async with world._app() as app:
+    async with secret_jobs._app() as app:
         options = WorkerOptions(queues=("cards", "letters"), burst=True, managed=False, monitors=(LogMonitor(),))
         await Worker(app, options).run()
-        caller = Caller(CallerOptions(policy=Policy.read("127.0.0.1"), resolve=_loopback))
+        caller = SenderLoop(SenderOptions(policy=Policy.read("127.0.0.1"), resolve=_loopback))
         await caller.run_once(await app.connections.get())
 
 
@@ -244,13 +250,13 @@ async def _loopback(*_: Any) -> Any:
     return ["127.0.0.1"]
 
 
-def looks(world: World, service: ServiceRunner) -> Iterator[str]:
+def looks(secret_jobs: SecretJobs, service: ServiceRunner) -> Iterator[str]:
     """Every GET that there is, with every id and name, and the pages of every state."""
     names = ("cards", "letters", "stays", "taken", "accoda.webhooks", "accoda.schedules", "daily")
     for operation in operations():
         if operation.method != "GET":
             continue
-        values = world.ids if "{id}" in operation.path else names if "{name}" in operation.path else [None]
+        values = secret_jobs.ids if "{id}" in operation.path else names if "{name}" in operation.path else [None]
         for value in values:
             path = operation.path.replace("{id}", str(value)).replace("{name}", str(value))
             reply = service.get(path)
@@ -262,33 +268,33 @@ def looks(world: World, service: ServiceRunner) -> Iterator[str]:
         yield f"GET {state}: {reply.body.decode()}"
 
 
-def retries(world: World, service: ServiceRunner) -> str:
+def retries(secret_jobs: SecretJobs, service: ServiceRunner) -> str:
     """What is answered by what changes a job."""
     said = ""
-    for id in world.ids:
+    for id in secret_jobs.ids:
         said += f"{service.request('PATCH', f'{JOBS}/{id}', {'priority': 'LOW'})}"
         said += f"{service.post(f'{JOBS}/{id}/retry')}"
     return said + f"{service.post('/api/v1/dead/replay', {'dryRun': True})}"
 
 
-ELSEWHERE = {"worker", "serve", "demo", "migrate", "generate", "contract", "completion", "bench"}
+ELSEWHERE = {"worker", "serve", "migrate", "generate", "contract", "completion"}
 """Commands that show nothing of stored jobs."""
 
 
-def commands(world: World, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def commands(secret_jobs: SecretJobs, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Every command that looks at jobs, for people and for programs, with the app's handlers and without."""
-    (world.folder / "secret_shop.py").write_text(
+    (secret_jobs.folder / "secret_shop.py").write_text(
         "from accoda import App\n"
-        f"app = App({world.url!r})\n"
+        f"app = App({secret_jobs.url!r})\n"
         "@app.handler('cards', secret=('number', 'owner.phone'))\n"
         "async def charge(card: dict) -> None: ...\n"
     )
-    monkeypatch.syspath_prepend(str(world.folder))
-    monkeypatch.setenv("ACCODA_URL", world.url)
+    monkeypatch.syspath_prepend(str(secret_jobs.folder))
+    monkeypatch.setenv("ACCODA_URL", secret_jobs.url)
     words: list[list[str]] = [[name] for name in COMMANDS if name not in ELSEWHERE | {"job", "enqueue", "settings"}]
     words += [["jobs", "--all"], ["jobs", "--state", "dead"], ["queues", "--all"], ["dead", "groups"], ["settings"]]
-    words += [["job", str(id)] for id in world.ids]
-    words += [["enqueue", "cards", msgspec.json.encode(world.card()).decode()]]
+    words += [["job", str(id)] for id in secret_jobs.ids]
+    words += [["enqueue", "cards", msgspec.json.encode(secret_jobs.card()).decode()]]
     seen = {each[0] for each in words}
     assert seen | ELSEWHERE == set(COMMANDS)
     for each in words:

@@ -41,7 +41,7 @@ def test_a_signal_ends_it_with_0(tmp_path: Path, number: signal.Signals) -> None
 
 
 def test_open_requests_hold_it_for_no_more_than_five_seconds(tmp_path: Path) -> None:
-    with serving(tmp_path, "--url", "memory://", "--no-errands") as served:
+    with serving(tmp_path, "--url", "memory://", "--no-system-jobs") as served:
         assert "memory://" in served.log.read_text()  # a note that its jobs end with it
         with socket.create_connection(("127.0.0.1", served.port)) as slow:
             slow.sendall(request("POST", JOBS, b"", Content_Length="100"))
@@ -62,7 +62,7 @@ def test_an_app_is_served_with_its_handlers(tmp_path: Path) -> None:
         "@app.handler('cards', secret=('number',))\n"
         "async def charge(card: dict) -> None: ...\n"
     )
-    with serving(tmp_path, "shop:app", "--no-errands") as served:
+    with serving(tmp_path, "shop:app", "--no-system-jobs") as served:
         made = talk(
             served.port, request("POST", JOBS, b'{"queue": "cards", "payload": {"number": "4111111111111111"}}')
         )
@@ -83,7 +83,7 @@ def test_a_port_in_use_is_said_in_a_line(tmp_path: Path) -> None:
     ("words", "code", "text"),
     [
         (
-            ("--host", "x" * 70, "--no-auth"),  # no name at all, so nobody is asked for its address
+            ("--host", "x" * 70, "--no-auth"),  # no name at all, so it is not looked up
             2,
             "no address or name of this machine",
         ),
@@ -100,7 +100,7 @@ def test_a_port_in_use_is_said_in_a_line(tmp_path: Path) -> None:
 )
 def test_what_cannot_be_is_said_in_a_line(tmp_path: Path, words: tuple[str, ...], code: int, text: str) -> None:
     found, said = accoda_serve("--url", f"sqlite:///{tmp_path / 'jobs.db'}", *words)
-    lines = [line for line in said.splitlines() if "--no-auth: whoever" not in line]
+    lines = [line for line in said.splitlines() if "--no-auth: every client" not in line]
     assert (found, len(lines)) == (code, 1), said
     assert text in lines[0]
 
@@ -120,10 +120,10 @@ def test_another_address_without_a_token_is_refused_with_the_commands_to_type(tm
     assert "--no-auth" in said
 
 
-def test_another_address_with_a_token_is_served_to_those_who_show_it(tmp_path: Path) -> None:
+def test_another_address_with_a_token_is_served_to_callers_that_show_it(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     made = CliRunner().invoke(accoda, ["tokens", "create", "ops", "--scope", "read", "--url", url])
-    with serving(tmp_path, "--host", "0.0.0.0", "--url", url, "--no-errands") as served:
+    with serving(tmp_path, "--host", "0.0.0.0", "--url", url, "--no-system-jobs") as served:
         assert talk(served.port, request("GET", JOBS)).status == 401
         shown: dict[str, Any] = {"Authorization": f"Bearer {made.stdout.strip()}"}
         assert talk(served.port, request("GET", JOBS, host="127.0.0.1", **shown)).status == 200
@@ -135,7 +135,7 @@ def test_without_authentication_a_warning_is_logged_at_each_start(tmp_path: Path
         tmp_path, "--host", "0.0.0.0", "--no-auth", "--url", "memory://", "--allow-host", "jobs.test"
     ) as served:
         assert talk(served.port, request("GET", JOBS, host="jobs.test:80")).status == 200
-        assert "WARN  http    --no-auth: whoever reaches 0.0.0.0 may do everything" in served.log.read_text()
+        assert "WARN  http    --no-auth: every client that reaches 0.0.0.0 may do everything" in served.log.read_text()
 
 
 def test_a_missing_extra_is_said_in_a_line() -> None:

@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.errors import AccodaError, StorageUnavailable
-from accoda.http import ServiceOptions, create_service
+from accoda.http import ServiceOptions
 from accoda.http.operation import Operation, Reply
 from accoda.http.service import Service
 from accoda.http.table import operations
-from accoda.testing.service import ServiceRunner
+from accoda.service import create_service
 
 
 @pytest.fixture(scope="module")
 def service() -> Iterator[ServiceRunner]:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=False, max_body=1000)) as running:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=False, max_body=1000)) as running:
         yield running
 
 
@@ -144,7 +145,7 @@ def one(handler: Any) -> Service:
     return Service(App("memory://"), ServiceOptions(), [operation])
 
 
-async def test_what_nobody_foresaw_is_told_to_the_log_and_not_to_the_caller(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unforeseen_error_is_logged_and_not_shown_to_the_caller(caplog: pytest.LogCaptureFixture) -> None:
     async def fail(call: Any) -> None:
         raise ZeroDivisionError("the secret is 4711")
 
@@ -200,8 +201,8 @@ def test_a_service_whose_store_cannot_be_opened_does_not_start(tmp_path: Path) -
         pass
 
 
-def test_a_service_runs_errands_unless_told_otherwise() -> None:
-    with ServiceRunner(App("memory://"), ServiceOptions(errands=True)) as running:
+def test_a_service_runs_system_jobs_unless_told_otherwise() -> None:
+    with ServiceRunner(App("memory://"), ServiceOptions(system_jobs=True)) as running:
         made = running.post("/api/v1/dead/replay", {"filter": {}})
         assert made.status == 202
 

@@ -18,8 +18,8 @@ from accoda.clock import ManualClock
 from accoda.errors import InvalidInput, StorageUnavailable
 from accoda.http.problems import ProblemError
 from accoda.http.security import tokens
-from accoda.http.security.book import COARSE, KNOWN_FOR, Book
-from accoda.http.security.who import LOCAL, NOBODY, SCOPES, Who, check_scope, implied
+from accoda.http.security.identity import ANONYMOUS, LOCAL, SCOPES, Identity, check_scope, implied
+from accoda.http.security.token_cache import COARSE, KNOWN_FOR, TokenCache
 from accoda.model import Document
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
@@ -142,20 +142,20 @@ async def test_documents_that_are_no_tokens_open_nothing() -> None:
 def test_admin_implies_all_and_no_other_scope_implies_another() -> None:
     assert implied(["admin"]) == frozenset(SCOPES)
     for scope in ("read", "enqueue", "work"):
-        who = Who("x", implied([scope]), "id")
-        assert [each for each in SCOPES if who.may(each)] == [scope]
+        identity = Identity("x", implied([scope]), "id")
+        assert [each for each in SCOPES if identity.may(each)] == [scope]
     assert all(LOCAL.may(scope) for scope in SCOPES)
-    assert not any(NOBODY.may(scope) for scope in SCOPES)
+    assert not any(ANONYMOUS.may(scope) for scope in SCOPES)
 
 
-def test_who_shows_no_token_gets_401_and_who_lacks_a_scope_403() -> None:
-    check_scope(NOBODY, None)
+def test_a_caller_without_a_token_gets_401_and_one_without_the_scope_403() -> None:
+    check_scope(ANONYMOUS, None)
     check_scope(LOCAL, "admin")
     with pytest.raises(ProblemError) as caught:
-        check_scope(NOBODY, "read")
+        check_scope(ANONYMOUS, "read")
     assert caught.value.problem.status == 401
     with pytest.raises(ProblemError) as caught:
-        check_scope(Who("x", frozenset({"read"}), "id"), "enqueue")
+        check_scope(Identity("x", frozenset({"read"}), "id"), "enqueue")
     assert caught.value.problem.status == 403
     assert caught.value.problem.scope == "enqueue"
 
@@ -166,9 +166,9 @@ def test_who_shows_no_token_gets_401_and_who_lacks_a_scope_403() -> None:
 async def test_a_revoked_token_is_refused_within_five_seconds(store: Store) -> None:
     token, text = await made(store)
     time = Time()
-    book = Book(store, ManualClock(NOW), time)
+    book = TokenCache(store, ManualClock(NOW), time)
     await book.refresh()
-    assert book.recognise(text.encode()) == token.who
+    assert book.recognise(text.encode()) == token.identity
     await tokens.revoke(store, token.id)
     time.now += KNOWN_FOR
     await book.refresh()
@@ -179,7 +179,7 @@ async def test_a_revoked_token_is_refused_within_five_seconds(store: Store) -> N
 async def test_a_token_that_expires_is_refused_though_it_was_recognised_before(store: Store) -> None:
     _, text = await made(store, expires_at=NOW + 1000)
     clock = ManualClock(NOW)
-    book = Book(store, clock, Time())
+    book = TokenCache(store, clock, Time())
     await book.refresh()
     assert book.recognise(text.encode()) is not None
     clock.advance(1.0)
@@ -187,7 +187,7 @@ async def test_a_token_that_expires_is_refused_though_it_was_recognised_before(s
     await book.close()
 
 
-async def test_the_tokens_are_read_once_for_all_who_wait_and_beside_those_who_need_not(store: Store) -> None:
+async def test_the_tokens_are_read_once_for_all_requests_that_need_them_and_hold_up_no_others(store: Store) -> None:
     reads = 0
 
     class Counting:
@@ -198,7 +198,7 @@ async def test_the_tokens_are_read_once_for_all_who_wait_and_beside_those_who_ne
             return await store.documents(prefix)
 
     time = Time()
-    book = Book(Counting(), ManualClock(NOW), time)  # type: ignore[arg-type]
+    book = TokenCache(Counting(), ManualClock(NOW), time)  # type: ignore[arg-type]
     await asyncio.gather(*(book.refresh() for _ in range(50)))
     assert reads == 1
     time.now += 3.0
@@ -210,7 +210,7 @@ async def test_the_tokens_are_read_once_for_all_who_wait_and_beside_those_who_ne
     assert reads == 2
 
 
-async def test_a_client_who_goes_away_does_not_end_the_read_that_others_wait_for(store: Store) -> None:
+async def test_a_client_that_goes_away_does_not_end_the_read_that_others_wait_for(store: Store) -> None:
     go_on = asyncio.Event()
 
     class Slow:
@@ -219,7 +219,7 @@ async def test_a_client_who_goes_away_does_not_end_the_read_that_others_wait_for
             return await store.documents(prefix)
 
     time = Time()
-    book = Book(Slow(), ManualClock(NOW), time)  # type: ignore[arg-type]
+    book = TokenCache(Slow(), ManualClock(NOW), time)  # type: ignore[arg-type]
     first, second = (asyncio.ensure_future(book.refresh()) for _ in range(2))
     await asyncio.sleep(0)
     first.cancel()
@@ -239,7 +239,7 @@ async def test_tokens_that_took_longer_to_read_than_they_are_good_for_are_not_us
             return found
 
     with pytest.raises(StorageUnavailable):
-        await Book(Slow(), ManualClock(NOW), time).refresh()  # type: ignore[arg-type]
+        await TokenCache(Slow(), ManualClock(NOW), time).refresh()  # type: ignore[arg-type]
 
 
 async def test_nothing_is_known_of_tokens_while_the_store_is_away(
@@ -255,7 +255,7 @@ async def test_nothing_is_known_of_tokens_while_the_store_is_away(
             return await store.documents(prefix)
 
     time = Time()
-    book = Book(Flaky(), ManualClock(NOW), time)  # type: ignore[arg-type]
+    book = TokenCache(Flaky(), ManualClock(NOW), time)  # type: ignore[arg-type]
     await book.refresh()
     away = True
     time.now += 3.0
@@ -270,7 +270,7 @@ async def test_nothing_is_known_of_tokens_while_the_store_is_away(
 async def test_the_last_use_is_noted_coarsely_and_never_brings_a_revoked_token_back(store: Store) -> None:
     token, text = await made(store)
     clock, time = ManualClock(NOW), Time()
-    book = Book(store, clock, time)
+    book = TokenCache(store, clock, time)
     await book.refresh()
 
     async def used() -> int | None:
@@ -317,7 +317,7 @@ def test_the_command_makes_lists_and_revokes_tokens_and_shows_a_secret_once(tmp_
     assert text.rpartition("_")[2] not in out
     listed = json.loads(accoda_tokens(url, "list", "--json")[1])
     assert listed[0].keys() == {"id", "name", "scopes", "createdAt", "lastUsedAt", "expiresAt"}
-    assert accoda_tokens(url, "revoke", id)[0] == 2  # nobody is there to ask
+    assert accoda_tokens(url, "revoke", id)[0] == 2  # no terminal to ask in
     code, out, err = accoda_tokens(url, "revoke", id, "--yes")
     assert (code, "revoked" in out, "last one" in err) == (0, True, True)
     assert accoda_tokens(url, "revoke", id, "--yes")[0] == 1

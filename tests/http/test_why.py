@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App, Retry
 from accoda.http.options import ServiceOptions
 from accoda.http.security import Security, tokens
-from accoda.testing.service import ServiceRunner
 
 
 @pytest.fixture
@@ -19,7 +19,7 @@ def service() -> Iterator[ServiceRunner]:
     @app.handler("cards", secret=("card",))
     async def charge(payload: dict[str, Any]) -> None: ...
 
-    with ServiceRunner(app, ServiceOptions(errands=False)) as running:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False)) as running:
         yield running
 
 
@@ -27,7 +27,7 @@ def test_a_job_that_waits_says_why(service: ServiceRunner) -> None:
     first, second = (service.post("/api/v1/jobs", {"queue": "emails"}).json()["id"] for _ in range(2))
     told = service.get(f"/api/v1/jobs/{second}/why").json()
     assert (told["id"], told["position"], told["state"], told["start"]) == (second, 2, "ready", None)
-    assert told["line"] == "no worker lives"
+    assert told["line"] == "no worker is alive"
     gates = {gate["name"]: gate for gate in told["gates"]}
     assert gates["line"]["facts"]["ahead"] == 1 and gates["paused"]["verdict"] == "open"
     assert isinstance(gates["delayed"]["facts"]["at"], str) and told["at"].endswith("Z")
@@ -68,7 +68,7 @@ def test_a_pause_is_noted_with_the_name_of_the_token() -> None:
         return (await tokens.create(app.storage, "anna", ["admin"], now=0))[1]
 
     headers = {"Authorization": f"Bearer {asyncio.run(prepare())}"}
-    with ServiceRunner(app, ServiceOptions(errands=False, policy=Security(rate=1e6))) as service:
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security(rate=1e6))) as service:
         assert service.request("POST", "/api/v1/queues/emails/pause", {}, headers=headers).status == 200
         told = service.request("GET", "/api/v1/jobs/1/why", None, headers=headers).json()["line"]
     assert told.startswith("queue emails is paused by anna since ")

@@ -11,14 +11,15 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from accoda import App, NewJob
+from accoda import App, ById, NewJob, Revive
 from accoda.clock import ManualClock
-from accoda.envelope import Extras, Hook, wrap
+from accoda.envelope import Hook, JobMetadata, wrap
 from accoda.http.options import ServiceOptions
 from accoda.http.server import Server, configuration
 from accoda.http.service import Service
+from accoda.http.table import operations
 from accoda.http.taking import _take_whole
-from accoda.http.work import OPERATIONS, TakeRequest
+from accoda.http.worker_api import TakeRequest
 from accoda.model import Job
 from accoda.retry import Fixed
 from accoda.storage.protocol import Store
@@ -26,7 +27,7 @@ from accoda.storage.protocol import Store
 NOW = 1_893_456_000_000  # 2030-01-01T00:00:00Z
 
 
-class World:
+class ServedQueues:
     """A service, its store, its clock, and a client."""
 
     def __init__(self, app: App, server: Server, port: int, session: aiohttp.ClientSession, clock: ManualClock) -> None:
@@ -62,10 +63,10 @@ class World:
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
+async def served() -> AsyncIterator[ServedQueues]:
     clock = ManualClock(NOW)
     app = App("memory://", clock=clock)
-    service = Service(app, ServiceOptions(errands=False), OPERATIONS)
+    service = Service(app, ServiceOptions(system_jobs=False), operations())
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
         started = asyncio.Event()
@@ -73,14 +74,14 @@ async def world() -> AsyncIterator[World]:
         serving = asyncio.create_task(server._serve([listener]))  # `serve` would take the test runner's signals
         await started.wait()
         async with aiohttp.ClientSession() as session:
-            yield World(app, server, listener.getsockname()[1], session, clock)
+            yield ServedQueues(app, server, listener.getsockname()[1], session, clock)
         server.should_exit = True
         await serving
 
 
-async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(world: World) -> None:
-    [id] = await world.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3)
-    [job] = await world.take(count=5, lease=30, worker="mailer-1")
+async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(served: ServedQueues) -> None:
+    [id] = await served.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3)
+    [job] = await served.take(count=5, lease=30, worker="mailer-1")
     token = job.pop("lease")
     assert job == {
         "id": id,
@@ -88,6 +89,7 @@ async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(world: Wo
         "name": "Welcome",
         "payload": {"to": "anna"},
         "attempts": 0,
+        "tries": 0,
         "crashes": 0,
         "createdAt": "2030-01-01T00:00:00.000Z",
         "scheduledAt": "2030-01-01T00:00:00.000Z",
@@ -99,183 +101,185 @@ async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(world: Wo
         "tick": None,
         "leaseUntil": "2030-01-01T00:00:30.000Z",
     }
-    info = await world.store.find(id)
+    info = (await served.store.look(ById(id))).job
     assert info is not None and (info.worker, info.lease_until) == ("mailer-1", NOW + 30_000)
-    assert await world.settle({"lease": token, "do": "done"}) == {"refused": []}
-    assert (await world.counts()).done == 1
+    assert await served.settle({"lease": token, "do": "done"}) == {"refused": []}
+    assert (await served.counts()).done == 1
 
 
-async def test_secrets_reach_the_worker_and_bytes_are_marked(world: World) -> None:
+async def test_secrets_reach_the_worker_and_bytes_are_marked(served: ServedQueues) -> None:
     payload = msgspec.msgpack.encode({"card": "4111", "photo": b"hi", 7: float("inf")})
-    await world.store.enqueue([NewJob("emails", wrap(payload, Extras(secret=("card",))))])
-    [job] = await world.take()
+    await served.store.enqueue([NewJob("emails", wrap(payload, JobMetadata(secret=("card",))))])
+    [job] = await served.take()
     assert job["payload"] == {"card": "4111", "photo": {"$bytes": "aGk="}, "7": {"$float": "inf"}}
 
 
-async def test_a_late_outcome_changes_nothing_and_is_given_back(world: World) -> None:
-    [id] = await world.enqueue("a")
-    [first] = await world.take(lease=5)
-    world.clock.advance(5)
-    [second] = await world.take()
+async def test_a_late_outcome_changes_nothing_and_is_given_back(served: ServedQueues) -> None:
+    [id] = await served.enqueue("a")
+    [first] = await served.take(lease=5)
+    served.clock.advance(5)
+    [second] = await served.take()
     assert (second["attempts"], second["crashes"]) == (1, 1)
-    answer = await world.settle({"lease": first["lease"], "do": "done"}, {"lease": second["lease"], "do": "done"})
+    answer = await served.settle({"lease": first["lease"], "do": "done"}, {"lease": second["lease"], "do": "done"})
     assert answer == {"refused": [{"lease": first["lease"], "id": id, "why": "lost"}]}
-    assert (await world.counts()).done == 1
-    again = await world.settle({"lease": second["lease"], "do": "done"})
+    assert (await served.counts()).done == 1
+    again = await served.settle({"lease": second["lease"], "do": "done"})
     assert again["refused"][0]["why"] == "lost"
 
 
-async def test_extend_keeps_what_is_held_and_names_what_is_lost(world: World) -> None:
-    await world.enqueue("a", "b")
-    first, second = await world.take(count=2, lease=5)
-    await world.settle({"lease": first["lease"], "do": "done"})
-    answer = await world.post("emails/extend", {"leases": [first["lease"], second["lease"]], "lease": 60})
+async def test_extend_keeps_what_is_held_and_names_what_is_lost(served: ServedQueues) -> None:
+    await served.enqueue("a", "b")
+    first, second = await served.take(count=2, lease=5)
+    await served.settle({"lease": first["lease"], "do": "done"})
+    answer = await served.post("emails/extend", {"leases": [first["lease"], second["lease"]], "lease": 60})
     assert [one["id"] for one in answer["refused"]] == [first["id"]]
-    world.clock.advance(59)
-    assert await world.take() == []
-    assert await world.settle({"lease": second["lease"], "do": "done"}) == {"refused": []}
+    served.clock.advance(59)
+    assert await served.take() == []
+    assert await served.settle({"lease": second["lease"], "do": "done"}) == {"refused": []}
 
 
-async def test_done_keeps_the_result_and_enqueues_what_follows_in_the_same_step(world: World) -> None:
-    [id] = await world.enqueue("a", keep_for=60)
-    [job] = await world.take()
+async def test_done_keeps_the_result_and_enqueues_what_follows_in_the_same_step(served: ServedQueues) -> None:
+    [id] = await served.enqueue("a", keep_for=60)
+    [job] = await served.take()
     then = [{"queue": "bills", "payload": 1, "priority": "HIGH"}, {"type": "emails", "payload": 2, "delay": 10}]
-    await world.settle({"lease": job["lease"], "do": "done", "result": {"sent": 2}, "then": then})
-    info = await world.store.find(id)
+    await served.settle({"lease": job["lease"], "do": "done", "result": {"sent": 2}, "then": then})
+    info = (await served.store.look(ById(id))).job
     assert info is not None and (info.state, msgspec.msgpack.decode(info.result or b"")) == ("done", {"sent": 2})
-    assert ((await world.counts("bills")).ready, (await world.counts()).delayed) == (1, 1)
+    assert ((await served.counts("bills")).ready, (await served.counts()).delayed) == (1, 1)
     # Refused: nothing follows.
-    await world.settle({"lease": job["lease"], "do": "done", "then": then})
-    assert (await world.counts("bills")).ready == 1
+    await served.settle({"lease": job["lease"], "do": "done", "then": then})
+    assert (await served.counts("bills")).ready == 1
 
 
-async def test_retry_goes_back_as_told_and_bury_keeps_the_reason(world: World) -> None:
-    await world.enqueue("now", "later", "at", "never")
-    leases = [job["lease"] for job in await world.take(count=4)]
-    await world.settle(
+async def test_retry_goes_back_as_told_and_bury_keeps_the_reason(served: ServedQueues) -> None:
+    await served.enqueue("now", "later", "at", "never")
+    leases = [job["lease"] for job in await served.take(count=4)]
+    await served.settle(
         {"lease": leases[0], "do": "retry", "reason": "busy"},
         {"lease": leases[1], "do": "retry", "delay": 30},
         {"lease": leases[2], "do": "retry", "at": "2030-01-01T01:01:00+01:00"},
         {"lease": leases[3], "do": "bury", "reason": "no such address"},
     )
-    assert [job["payload"] for job in await world.take(count=4)] == ["now"]
-    [dead] = await world.store.browse("emails", "dead")
+    [now] = await served.take(count=4)
+    assert (now["payload"], now["attempts"], now["tries"]) == ("now", 1, 0)
+    [dead] = await served.store.browse("emails", "dead")
     assert dead.reason == "no such address"
-    delayed = await world.store.browse("emails", "delayed")
+    delayed = await served.store.browse("emails", "delayed")
     assert [job.start_time - NOW for job in delayed] == [30_000, 60_000]
 
 
-async def test_fail_lets_the_rule_and_the_limits_of_the_queue_decide(world: World) -> None:
+async def test_fail_lets_the_rule_and_the_limits_of_the_queue_decide(served: ServedQueues) -> None:
     seen: list[tuple[int, str]] = []
 
     def rule(tries: int, error: BaseException) -> float:
         seen.append((tries, str(error)))
         return 7.0
 
-    @world.app.handler("emails", retry=rule, max_attempts=2)
+    @served.app.handler("emails", retry=rule, max_attempts=2)
     async def send(to: str) -> None: ...
 
-    [id] = await world.enqueue("anna")
-    [job] = await world.take()
-    await world.settle({"lease": job["lease"], "do": "fail", "error": "TypeError: to is undefined"})
-    info = await world.store.find(id)
+    [id] = await served.enqueue("anna")
+    [job] = await served.take()
+    await served.settle({"lease": job["lease"], "do": "fail", "error": "TypeError: to is undefined"})
+    info = (await served.store.look(ById(id))).job
     assert info is not None and (info.state, info.start_time, info.reason) == (
         "delayed",
         NOW + 7000,
         "TypeError: to is undefined",
     )
-    world.clock.advance(7)
-    [job] = await world.take()
-    await world.settle({"lease": job["lease"], "do": "fail", "error": "again"})
-    info = await world.store.find(id)
+    served.clock.advance(7)
+    [job] = await served.take()
+    assert (job["attempts"], job["tries"]) == (1, 1)
+    await served.settle({"lease": job["lease"], "do": "fail", "error": "again"})
+    info = (await served.store.look(ById(id))).job
     assert info is not None and (info.state, info.reason) == ("dead", "failed 2 times, the last time with again")
     assert seen == [(0, "TypeError: to is undefined")]
 
 
-async def test_a_jobs_own_limit_of_attempts_wins_and_a_revived_job_starts_afresh(world: World) -> None:
-    world.app.handler("emails", retry=Fixed(0), max_attempts=1)(_nothing)
-    [id] = await world.enqueue("anna", max_attempts=2)
+async def test_a_jobs_own_limit_of_attempts_wins_and_a_revived_job_starts_afresh(served: ServedQueues) -> None:
+    served.app.handler("emails", retry=Fixed(0), max_attempts=1)(_nothing)
+    [id] = await served.enqueue("anna", max_attempts=2)
     for _ in range(2):
         for expected in ("ready", "dead"):
-            [job] = await world.take()
-            await world.settle({"lease": job["lease"], "do": "fail", "error": "no"})
-            info = await world.store.find(id)
+            [job] = await served.take()
+            await served.settle({"lease": job["lease"], "do": "fail", "error": "no"})
+            info = (await served.store.look(ById(id))).job
             assert info is not None and info.state == expected
-        assert await world.store.revive([id]) == 1
+        assert await served.store.change([Revive(id)]) == 1
 
 
-async def test_a_call_that_a_job_asked_for_is_stored_in_the_step_in_which_it_ends(world: World) -> None:
+async def test_a_call_that_a_job_asked_for_is_stored_in_the_step_in_which_it_ends(served: ServedQueues) -> None:
     url = "https://example.com/hook"
-    await world.enqueue("done", "failed", "again", webhook=url)
-    await world.enqueue("quiet", webhook=Hook(url, on=("dead",)))
-    await world.store.enqueue([NewJob("emails", wrap(b"\xc1", Extras(hook=Hook(url))))])
-    leases = [job["lease"] for job in await world.take(count=10)]
-    assert (await world.counts("accoda.webhooks")).ready == 1  # of the one that could not be read
-    await world.settle(
+    await served.enqueue("done", "failed", "again", webhook=url)
+    await served.enqueue("quiet", webhook=Hook(url, on=("dead",)))
+    await served.store.enqueue([NewJob("emails", wrap(b"\xc1", JobMetadata(hook=Hook(url))))])
+    leases = [job["lease"] for job in await served.take(count=10)]
+    assert (await served.counts("accoda.webhooks")).ready == 1  # of the one that could not be read
+    await served.settle(
         {"lease": leases[0], "do": "done", "then": [{"queue": "bills"}]},
         {"lease": leases[1], "do": "bury", "reason": "no"},
         {"lease": leases[2], "do": "retry"},
         {"lease": leases[3], "do": "done"},
     )
-    assert (await world.counts("accoda.webhooks")).ready == 3
-    assert (await world.counts("bills")).ready == 1
-    # A lease that was lost calls nobody.
-    await world.settle({"lease": leases[0], "do": "done"}, {"lease": leases[2], "do": "bury", "reason": "late"})
-    assert (await world.counts("accoda.webhooks")).ready == 3
+    assert (await served.counts("accoda.webhooks")).ready == 3
+    assert (await served.counts("bills")).ready == 1
+    # A lost lease makes no call.
+    await served.settle({"lease": leases[0], "do": "done"}, {"lease": leases[2], "do": "bury", "reason": "late"})
+    assert (await served.counts("accoda.webhooks")).ready == 3
 
 
-async def test_a_secret_that_an_error_quotes_is_not_kept(world: World) -> None:
+async def test_a_secret_that_an_error_quotes_is_not_kept(served: ServedQueues) -> None:
     payload = msgspec.msgpack.encode({"card": "4111-2222"})
-    await world.store.enqueue([NewJob("emails", wrap(payload, Extras(secret=("card",))))])
-    await world.store.enqueue([NewJob("emails", payload)])  # its producer did not know the handler
-    world.app.handler("emails", secret=("card",))(_nothing)
-    jobs = await world.take(count=2)
-    await world.settle(*({"lease": job["lease"], "do": "bury", "reason": "card 4111-2222 refused"} for job in jobs))
-    dead = await world.store.browse("emails", "dead")
+    await served.store.enqueue([NewJob("emails", wrap(payload, JobMetadata(secret=("card",))))])
+    await served.store.enqueue([NewJob("emails", payload)])  # its producer did not know the handler
+    served.app.handler("emails", secret=("card",))(_nothing)
+    jobs = await served.take(count=2)
+    await served.settle(*({"lease": job["lease"], "do": "bury", "reason": "card 4111-2222 refused"} for job in jobs))
+    dead = await served.store.browse("emails", "dead")
     assert [job.reason for job in dead] == ["card ••• refused"] * 2
 
 
-async def test_done_with_the_waiters_seen_is_refused_when_more_have_joined(world: World) -> None:
+async def test_done_with_the_waiters_seen_is_refused_when_more_have_joined(served: ServedQueues) -> None:
     def waits(name: bytes) -> NewJob:
         return NewJob("emails", b"\x01", key="k", on_duplicate="attach", waiter=name)
 
-    await world.store.enqueue([waits(b"one")])
-    [job] = await world.take()
-    await world.store.enqueue([waits(b"two")])
-    answer = await world.settle({"lease": job["lease"], "do": "done", "waiters": job["waiters"]})
+    await served.store.enqueue([waits(b"one")])
+    [job] = await served.take()
+    await served.store.enqueue([waits(b"two")])
+    answer = await served.settle({"lease": job["lease"], "do": "done", "waiters": job["waiters"]})
     assert answer["refused"][0]["why"] == "grown"
-    assert await world.settle({"lease": job["lease"], "do": "done", "waiters": 2}) == {"refused": []}
+    assert await served.settle({"lease": job["lease"], "do": "done", "waiters": 2}) == {"refused": []}
 
 
-async def test_what_cannot_be_read_is_buried_alone_and_the_others_are_handed_over(world: World) -> None:
+async def test_what_cannot_be_read_is_buried_alone_and_the_others_are_handed_over(served: ServedQueues) -> None:
     good = msgspec.msgpack.encode("good")
-    await world.store.enqueue([NewJob("emails", data) for data in (b"\xc1junk", good, b"", b"\x93\x01")])
-    assert [job["payload"] for job in await world.take(count=10)] == ["good"]
-    dead = await world.store.browse("emails", "dead")
+    await served.store.enqueue([NewJob("emails", data) for data in (b"\xc1junk", good, b"", b"\x93\x01")])
+    assert [job["payload"] for job in await served.take(count=10)] == ["good"]
+    dead = await served.store.browse("emails", "dead")
     assert len(dead) == 3 and all("UnreadablePayload" in (job.reason or "") for job in dead)
 
 
-async def test_a_take_that_finds_only_what_must_be_buried_looks_further(world: World) -> None:
+async def test_a_take_that_finds_only_what_must_be_buried_looks_further(served: ServedQueues) -> None:
     jobs = [NewJob("emails", b"\xc1")] * 4 + [NewJob("emails", msgspec.msgpack.encode("good"))]
-    await world.store.enqueue(jobs)
-    assert [job["payload"] for job in await world.take(count=2)] == ["good"]
+    await served.store.enqueue(jobs)
+    assert [job["payload"] for job in await served.take(count=2)] == ["good"]
 
 
-async def test_a_job_that_kills_its_workers_is_buried_in_the_end(world: World) -> None:
-    await world.enqueue("poison")
+async def test_a_job_that_kills_its_workers_is_buried_in_the_end(served: ServedQueues) -> None:
+    await served.enqueue("poison")
     for _ in range(5):
-        assert await world.take(lease=1)
-        world.clock.advance(1)
-    assert await world.take() == []
-    [dead] = await world.store.browse("emails", "dead")
+        assert await served.take(lease=1)
+        served.clock.advance(1)
+    assert await served.take() == []
+    [dead] = await served.store.browse("emails", "dead")
     assert (dead.reason or "").startswith("poison: its lease ended 5 times")
 
 
-async def test_bad_input_names_its_place_and_settles_nothing(world: World) -> None:
-    await world.enqueue("a", "b")
-    await world.enqueue("c", queue="bills")
-    first, second = [job["lease"] for job in await world.take(count=2)]
-    [other] = [job["lease"] for job in await world.take("bills")]
+async def test_bad_input_names_its_place_and_settles_nothing(served: ServedQueues) -> None:
+    await served.enqueue("a", "b")
+    await served.enqueue("c", queue="bills")
+    first, second = [job["lease"] for job in await served.take(count=2)]
+    [other] = [job["lease"] for job in await served.take("bills")]
     good = {"lease": first, "do": "done"}
     for bad, field in (
         ({"lease": "nonsense", "do": "done"}, "outcomes[1].lease"),
@@ -290,23 +294,23 @@ async def test_bad_input_names_its_place_and_settles_nothing(world: World) -> No
         ({"lease": second, "do": "done", "result": [[]] * 100_001}, "outcomes[1].result"),
     ):
         status = 413 if field.endswith("result") else 422
-        problem = await world.settle(good, bad, status=status)
+        problem = await served.settle(good, bad, status=status)
         assert problem["field"] == field, problem
-    assert ((await world.counts()).taken, (await world.counts()).done) == (2, 0)
-    problem = await world.post("emails/extend", {"leases": [first, "x"]}, 422)
+    assert ((await served.counts()).taken, (await served.counts()).done) == (2, 0)
+    problem = await served.post("emails/extend", {"leases": [first, "x"]}, 422)
     assert problem["field"] == "leases[1]"
 
 
-async def test_queues_that_only_accoda_itself_can_run_are_refused(world: World) -> None:
-    deals = world.app.demand("deals", fresh_for=1, keep_for=2)
+async def test_queues_that_only_accoda_itself_can_run_are_refused(served: ServedQueues) -> None:
+    deals = served.app.demand("deals", fresh_for=1, keep_for=2)
     deals.fetch(_fetch)
-    world.app.budget("keepa", capacity=20, refill=20, per=60)
-    world.app.handler("calls", budget="keepa", cost=5)(_nothing)
-    assert "is a system queue" in (await world.post("accoda.schedules/take", {}, 409))["detail"]
-    assert "belongs to a demand" in (await world.post("deals/take", {}, 409))["detail"]
-    assert (await world.post("calls/take", {}, 422))["field"] == "maxCost"
-    await world.enqueue("a", "b", queue="calls")
-    assert len(await world.take("calls", count=2, maxCost=5)) == 1
+    served.app.budget("keepa", capacity=20, refill=20, per=60)
+    served.app.handler("calls", budget="keepa", cost=5)(_nothing)
+    assert "is a system queue" in (await served.post("accoda.schedules/take", {}, 409))["detail"]
+    assert "belongs to a demand" in (await served.post("deals/take", {}, 409))["detail"]
+    assert (await served.post("calls/take", {}, 422))["field"] == "maxCost"
+    await served.enqueue("a", "b", queue="calls")
+    assert len(await served.take("calls", count=2, maxCost=5)) == 1
 
 
 @pytest.mark.parametrize(
@@ -314,42 +318,42 @@ async def test_queues_that_only_accoda_itself_can_run_are_refused(world: World) 
     [{"count": 0}, {"count": 1001}, {"lease": 0.5}, {"lease": 86_401}, {"wait": 61}, {"worker": "-x"}, {"cuont": 1}],
     ids=lambda ask: next(iter(ask)),
 )
-async def test_what_is_out_of_bounds_is_refused(world: World, ask: dict[str, Any]) -> None:
-    problem = await world.post("emails/take", ask, 422)
+async def test_what_is_out_of_bounds_is_refused(served: ServedQueues, ask: dict[str, Any]) -> None:
+    problem = await served.post("emails/take", ask, 422)
     assert problem["field"] == next(iter(ask))
 
 
-async def test_a_long_poll_ends_with_the_first_job(world: World) -> None:
-    waiting = asyncio.create_task(world.take(wait=60))
-    await polling(world)
-    await world.enqueue("late")
+async def test_a_long_poll_ends_with_the_first_job(served: ServedQueues) -> None:
+    waiting = asyncio.create_task(served.take(wait=60))
+    await polling(served)
+    await served.enqueue("late")
     assert [job["payload"] for job in await waiting] == ["late"]
 
 
-async def test_a_long_poll_wakes_for_a_start_time(world: World) -> None:
-    await world.enqueue("later", delay=10)
-    waiting = asyncio.create_task(world.take(wait=60))
-    await polling(world)
-    world.clock.advance(10)
+async def test_a_long_poll_wakes_for_a_start_time(served: ServedQueues) -> None:
+    await served.enqueue("later", delay=10)
+    waiting = asyncio.create_task(served.take(wait=60))
+    await polling(served)
+    served.clock.advance(10)
     assert [job["payload"] for job in await waiting] == ["later"]
 
 
-async def test_a_client_that_hangs_up_in_the_poll_is_given_nothing(world: World) -> None:
-    waiting = asyncio.create_task(world.take(wait=60))
-    await polling(world)
+async def test_a_client_that_hangs_up_in_the_poll_is_given_nothing(served: ServedQueues) -> None:
+    waiting = asyncio.create_task(served.take(wait=60))
+    await polling(served)
     waiting.cancel()
     await asyncio.wait([waiting])
-    await polling(world, 0)
-    await world.enqueue("a")
-    [job] = await world.take()
-    assert job["attempts"] == 0  # it was never handed to the one who had left
+    await polling(served, 0)
+    await served.enqueue("a")
+    [job] = await served.take()
+    assert job["attempts"] == 0  # it was never handed to the client that had left
 
 
 async def test_a_job_taken_for_a_client_that_has_left_goes_back_at_once(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served: ServedQueues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client hangs up while its take is under way in the store: that is after the last look at the connection."""
-    store = await world.app.connections.get()
+    store = await served.app.connections.get()
     taking, go_on = asyncio.Event(), asyncio.Event()
     take = store.take
 
@@ -360,8 +364,8 @@ async def test_a_job_taken_for_a_client_that_has_left_goes_back_at_once(
         return jobs
 
     monkeypatch.setattr(store, "take", slow_take)
-    [id] = await world.enqueue("a")
-    waiting = asyncio.create_task(world.take(lease=3600))
+    [id] = await served.enqueue("a")
+    waiting = asyncio.create_task(served.take(lease=3600))
     await taking.wait()
     waiting.cancel()
     await asyncio.wait([waiting])
@@ -369,17 +373,17 @@ async def test_a_job_taken_for_a_client_that_has_left_goes_back_at_once(
     go_on.set()
     async with asyncio.timeout(10):
         await store.wait(["emails"], 10)
-    info = await store.find(id)
-    assert info is not None and (info.state, info.attempts) == ("ready", 1)
+    info = (await store.look(ById(id))).job
+    assert info is not None and (info.state, info.attempts, info.tries) == ("ready", 1, 0)
     assert (info.reason or "").startswith("given back")
 
 
 async def test_a_client_that_hangs_up_in_the_very_moment_of_the_take_is_noticed(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served: ServedQueues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = await world.app.connections.get()
+    store = await served.app.connections.get()
     take = store.take
-    client = socket.create_connection(("127.0.0.1", world.port))
+    client = socket.create_connection(("127.0.0.1", served.port))
 
     async def take_and_lose(*args: Any, **kwargs: Any) -> list[Job]:
         jobs = await take(*args, **kwargs)
@@ -387,20 +391,20 @@ async def test_a_client_that_hangs_up_in_the_very_moment_of_the_take_is_noticed(
         return jobs
 
     monkeypatch.setattr(store, "take", take_and_lose)
-    [id] = await world.enqueue("a")
+    [id] = await served.enqueue("a")
     head = b"POST /api/v1/queues/emails/take HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
     client.sendall(head + b'Content-Length: 16\r\n\r\n{"lease":3600.0}')
     async with asyncio.timeout(10):
-        while (info := await store.find(id)) is None or info.attempts == 0:
+        while (info := (await store.look(ById(id))).job) is None or info.attempts == 0:
             await asyncio.sleep(0.001)
     assert (info.state, (info.reason or "")[:10]) == ("ready", "given back")
 
 
 async def test_a_take_that_is_cancelled_half_way_gives_back_what_it_got(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    served: ServedQueues, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when the server's time for open requests is up while the store is slow."""
-    store = await world.app.connections.get()
+    store = await served.app.connections.get()
     taking, go_on = asyncio.Event(), asyncio.Event()
     take = store.take
 
@@ -411,27 +415,29 @@ async def test_a_take_that_is_cancelled_half_way_gives_back_what_it_got(
         return jobs
 
     monkeypatch.setattr(store, "take", slow_take)
-    [id] = await world.enqueue("a")
+    [id] = await served.enqueue("a")
     cancelled = asyncio.create_task(_take_whole(store, TakeRequest(lease=3600.0), "emails", ""))
     await taking.wait()
     cancelled.cancel()
     go_on.set()
     await asyncio.wait([cancelled])
     assert cancelled.cancelled()
-    info = await store.find(id)
-    assert info is not None and (info.state, info.attempts) == ("ready", 1)
+    info = (await store.look(ById(id))).job
+    assert info is not None and (info.state, info.attempts, info.tries) == ("ready", 1, 0)
 
 
-async def test_a_service_that_stops_lets_go_of_its_polls_at_once(world: World) -> None:
-    waiting = asyncio.create_task(world.take(wait=60))
-    await polling(world)
-    world.server.should_exit = True
+async def test_a_service_that_stops_lets_go_of_its_polls_at_once(served: ServedQueues) -> None:
+    waiting = asyncio.create_task(served.take(wait=60))
+    await polling(served)
+    served.server.should_exit = True
     async with asyncio.timeout(5):
         assert await waiting == []
 
 
-async def test_a_head_that_is_too_dear_does_not_make_a_poll_spin(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = await world.app.connections.get()
+async def test_a_head_that_is_too_dear_does_not_make_a_poll_spin(
+    served: ServedQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = await served.app.connections.get()
     takes = 0
     take = store.take
 
@@ -441,14 +447,14 @@ async def test_a_head_that_is_too_dear_does_not_make_a_poll_spin(world: World, m
         return await take(*args, **kwargs)
 
     monkeypatch.setattr(store, "take", counted)
-    await world.enqueue("dear", cost=10)
-    assert await world.take(maxCost=5, wait=0.5) == []
+    await served.enqueue("dear", cost=10)
+    assert await served.take(maxCost=5, wait=0.5) == []
     assert takes < 100
 
 
-async def polling(world: World, many: int = 1) -> None:
+async def polling(served: ServedQueues, many: int = 1) -> None:
     """Wait until so many polls wait."""
-    polls = world.server.config.app.polls  # type: ignore[union-attr]
+    polls = served.server.config.app.polls  # type: ignore[union-attr]
     async with asyncio.timeout(10):
         while len(polls) != many:
             await asyncio.sleep(0.001)

@@ -5,13 +5,14 @@ import socket
 import sys
 
 from accoda import App
-from accoda.http import ServiceOptions, create_service
+from accoda.http import ServiceOptions
 from accoda.http.server import Server, configuration, leave_of
+from accoda.service import create_service
 
 
 def main() -> None:
     url, port = sys.argv[1], int(sys.argv[2])
-    service = create_service(App(url), ServiceOptions(errands=False))
+    service = create_service(App(url), ServiceOptions(system_jobs=False))
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(("127.0.0.1", port))

@@ -4,10 +4,11 @@ import msgspec
 import pytest
 
 from accoda import App, Batch, BuryJob, ManualClock, RetryLater, Worker, WorkerOptions
-from accoda.admin import jobs, runs
-from accoda.admin.requests import NewJobRequest
 from accoda.errors import InvalidInput, JobNotFound, StorageUnavailable
-from accoda.runtime.attempts import A_SECOND, LINE, LONGEST, MOST, PREFIX, read_attempts, trace_of
+from accoda.model import ById
+from accoda.operations import jobs
+from accoda.operations.new_jobs import NewJobRequest
+from accoda.runtime.attempts import A_SECOND, BUFFER, LONGEST, MOST, PREFIX, read_attempts, trace_of
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ async def test_a_failed_run_is_noted_with_its_traceback(app, clock):
 
     made = await a.enqueue({"n": 7})
     await app.run_until_idle()
-    [run] = await runs.list(app, made.id)
+    [run] = await jobs.failed_runs(app, made.id)
     assert (run.attempt, run.outcome, run.error) == (0, "retry", "ValueError: no user 7")
     assert run.worker and run.started_at <= run.ended_at and run.ran_for >= 0
     assert run.traceback.startswith("Traceback") and "in deep" in run.traceback
@@ -47,7 +48,7 @@ async def test_the_last_ten_runs_are_kept(app, clock):
     for _ in range(13):
         await app.run_until_idle()
         clock.advance(2)
-    found = await runs.list(app, made.id)
+    found = await jobs.failed_runs(app, made.id)
     assert [run.attempt for run in found] == list(range(3, 13)) and len(found) == MOST
     assert [run.outcome for run in found] == ["retry"] * 9 + ["bury"]
     assert found[-1].error.startswith("failed 13 times")
@@ -59,7 +60,7 @@ async def test_a_job_that_is_done_leaves_no_note(app):
 
     made = await a.enqueue(keep_for=60)
     await app.run_until_idle()
-    assert await runs.list(app, made.id) == [] == await app.storage.documents(PREFIX)
+    assert await jobs.failed_runs(app, made.id) == [] == await app.storage.documents(PREFIX)
 
 
 async def test_what_was_said_and_not_raised_has_no_traceback(app):
@@ -73,7 +74,7 @@ async def test_what_was_said_and_not_raised_has_no_traceback(app):
 
     first, second = await app.enqueue("a"), await app.enqueue("b")
     await app.run_until_idle()
-    [said], [raised] = await runs.list(app, first.id), await runs.list(app, second.id)
+    [said], [raised] = await jobs.failed_runs(app, first.id), await jobs.failed_runs(app, second.id)
     assert (said.outcome, said.error, said.traceback) == ("bury", "of no use", "")
     assert raised.outcome == "retry" and "RetryLater" in raised.traceback
 
@@ -98,7 +99,7 @@ async def test_nothing_secret_is_noted(app):
     await app.run_until_idle()
     stored = b"".join([document.value for document in await app.storage.documents(PREFIX)])
     assert b"4111" not in stored and b"sesame" not in stored and b"98765" in stored
-    [run], [second] = await runs.list(app, made.id), await runs.list(app, other.id)
+    [run], [second] = await jobs.failed_runs(app, made.id), await jobs.failed_runs(app, other.id)
     assert "card ••• with 98765" in run.traceback and "key ••• refused" in second.error
 
 
@@ -107,11 +108,10 @@ async def test_a_storm_of_failures_is_cut_short(app, clock):
     async def a() -> None:
         raise ValueError("no")
 
-    await app.enqueue_many("a", [None] * (LINE + 500))
+    await app.enqueue_many("a", [None] * (BUFFER + 500))
     worker = Worker(app, WorkerOptions(burst=True, managed=False))
     await worker.run()
-    notes = worker._in_room().attempts
-    assert notes.dropped >= 500 - 3 * A_SECOND
+    assert worker._ready_context().attempts.dropped >= 500 - 3 * A_SECOND
     assert A_SECOND <= len(await app.storage.documents(PREFIX)) <= 5 * A_SECOND
 
 
@@ -122,7 +122,7 @@ async def test_a_very_long_error_is_cut(app):
 
     made = await a.enqueue()
     await app.run_until_idle()
-    [long] = await runs.list(app, made.id)
+    [long] = await jobs.failed_runs(app, made.id)
     assert len(long.traceback) == LONGEST and len(long.error) <= LONGEST
 
 
@@ -154,7 +154,7 @@ async def test_a_store_that_is_away_drops_notes_and_stops_nothing(app, monkeypat
     store.write = away
     await app.run_until_idle()
     store.write = write
-    job = await store.find(made.id)
+    job = (await store.look(ById(made.id))).job
     assert job is not None and job.state == "delayed" and await read_attempts(store, made.id) == []
 
 
@@ -166,17 +166,17 @@ async def test_runs_of_a_job_that_is_gone_are_still_there(app):
     made = await a.enqueue()
     await app.run_until_idle()
     await jobs.delete(app, made.id)
-    assert len(await runs.list(app, made.id)) == 1
+    assert len(await jobs.failed_runs(app, made.id)) == 1
     with pytest.raises(JobNotFound):
-        await runs.list(app, 999)
+        await jobs.failed_runs(app, 999)
     with pytest.raises(InvalidInput):
-        await runs.list(app, -1)
+        await jobs.failed_runs(app, -1)
 
 
 async def test_damaged_notes_are_none(app):
     made = await app.enqueue("a")
     await app.storage.write(f"{PREFIX}{made.id}", b"\xff{")
-    assert await runs.list(app, made.id) == []
+    assert await jobs.failed_runs(app, made.id) == []
 
 
 def test_a_secret_at_the_cut_is_not_half_shown():

@@ -1,4 +1,4 @@
-"""Budgets in a worker: what is taken, what is held, what goes back, with a clock that tests move."""
+"""Budgets in a worker: what is taken, what waits, what goes back, with a clock that tests move."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,6 @@ from accoda import App, Batch, InvalidInput, ManualClock, NewJob, Priority, Stor
 from accoda.budget import Observation
 from accoda.connections import Connections
 from accoda.errors import RateLimited, RetryLater
-from accoda.runtime.desk import Desk
 from accoda.settings import Settings
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.observed import Call, Observed
@@ -32,7 +31,7 @@ class Fixed(Connections):
     async def put_back(self, store: Store) -> None: ...
 
 
-class House:
+class BudgetedApp:
     """An app in memory with one budget, a clock, and a record of the calls of the store."""
 
     def __init__(self, **budget: Any) -> None:
@@ -50,14 +49,14 @@ class House:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def budgeted() -> BudgetedApp:
+    return BudgetedApp()
 
 
 @asynccontextmanager
 async def running(app: App, **overrides: Any) -> AsyncIterator[Worker]:
     settings = Settings.load(environ={}, overrides=overrides)
-    worker = Worker(app, WorkerOptions(settings=settings, managed=False, errands=False))
+    worker = Worker(app, WorkerOptions(settings=settings, managed=False, system_jobs=False))
     await worker.init()
     task = asyncio.create_task(worker.run())
     try:
@@ -77,290 +76,290 @@ async def until(true: Callable[[], object]) -> None:
 # -- what is taken
 
 
-async def test_jobs_run_as_far_as_the_tokens_go_and_the_rest_after_the_refill(house: House) -> None:
+async def test_jobs_run_as_far_as_the_tokens_go_and_the_rest_after_the_refill(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=5)
+    @budgeted.app.handler("deals", budget="keepa", cost=5)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue_many(range(6))
-    assert await house.idle() == 4
-    assert (await house.view()).left == 0
-    house.clock.advance(15)
-    assert await house.idle() == 1
-    house.clock.advance(14)
-    assert await house.idle() == 0
-    house.clock.advance(1)
-    assert await house.idle() == 1
+    assert await budgeted.idle() == 4
+    assert (await budgeted.view()).left == 0
+    budgeted.clock.advance(15)
+    assert await budgeted.idle() == 1
+    budgeted.clock.advance(14)
+    assert await budgeted.idle() == 0
+    budgeted.clock.advance(1)
+    assert await budgeted.idle() == 1
     assert ran == list(range(6))
 
 
 async def test_a_budget_of_jobs_and_one_of_tokens_are_reserved_together() -> None:
-    house = House()
-    house.app.budget("requests", capacity=3, refill=3, per=60, counts="jobs")
+    budgeted = BudgetedApp()
+    budgeted.app.budget("requests", capacity=3, refill=3, per=60, counts="jobs")
     ran: list[int] = []
 
-    @house.app.handler("deals", budget=("requests", "keepa"), cost=1)
+    @budgeted.app.handler("deals", budget=("requests", "keepa"), cost=1)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue_many(range(5))
-    assert await house.idle() == 3
-    assert ((await house.view()).left, (await house.view("requests")).left) == (17, 0)
+    assert await budgeted.idle() == 3
+    assert ((await budgeted.view()).left, (await budgeted.view("requests")).left) == (17, 0)
     await fetch.enqueue(9, cost=18, priority=Priority.HIGH)
-    house.clock.advance(20)  # a request came in, and the 18 tokens of the head that were missing one
-    assert await house.idle() == 1
+    budgeted.clock.advance(20)  # a request came in, and the 18 tokens of the head that were missing one
+    assert await budgeted.idle() == 1
     assert ran == [0, 1, 2, 9]
 
 
 async def test_a_budget_that_counts_jobs_limits_their_number() -> None:
-    house = House(capacity=3, refill=3, counts="jobs")
+    budgeted = BudgetedApp(capacity=3, refill=3, counts="jobs")
 
-    @house.app.handler("deals", budget="keepa", cost=100)
+    @budgeted.app.handler("deals", budget="keepa", cost=100)
     async def fetch(n: int) -> None: ...
 
     await fetch.enqueue_many(range(5))
-    assert await house.idle() == 3
-    house.clock.advance(20)
-    assert await house.idle() == 1
+    assert await budgeted.idle() == 3
+    budgeted.clock.advance(20)
+    assert await budgeted.idle() == 1
 
 
-async def test_a_job_that_is_never_begun_costs_nothing(house: House) -> None:
-    @house.app.handler("deals", budget="keepa")
+async def test_a_job_that_is_never_begun_costs_nothing(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa")
     async def fetch(n: int) -> None: ...
 
-    await house.app.storage.enqueue([NewJob("deals", b"\xc1", cost=5)])  # no payload: buried unrun
+    await budgeted.app.storage.enqueue([NewJob("deals", b"\xc1", cost=5)])  # no payload: buried unrun
     await fetch.enqueue(1, cost=2)
-    assert await house.idle() == 1
-    assert (await house.app.storage.stats()).queues["deals"].dead == 1
-    view = await house.view()
+    assert await budgeted.idle() == 1
+    assert (await budgeted.app.storage.stats()).queues["deals"].dead == 1
+    view = await budgeted.view()
     assert (view.used_today, view.reserved, view.left) == (2, 0, 18)
-    assert len(await house.app.spending("deals")) == 1
+    assert len(await budgeted.app.spending("deals")) == 1
 
 
-async def test_an_expensive_head_is_served_as_soon_as_it_is_affordable_among_cheap_ones(house: House) -> None:
+async def test_an_expensive_head_is_served_as_soon_as_it_is_affordable_among_cheap_ones(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=1, batch=5)
+    @budgeted.app.handler("deals", budget="keepa", cost=1, batch=5)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue_many(range(18))
     await fetch.enqueue(100, cost=15)
     await fetch.enqueue_many(range(20, 60))
-    assert await house.idle() == 18
+    assert await budgeted.idle() == 18
     for _ in range(38):  # 2 tokens are left, 13 come in within 39 s; the cheap ones behind it must not eat them
-        house.clock.advance(1)
-        assert await house.idle() == 0
-    house.clock.advance(1)
-    assert await house.idle() == 1
+        budgeted.clock.advance(1)
+        assert await budgeted.idle() == 0
+    budgeted.clock.advance(1)
+    assert await budgeted.idle() == 1
     assert ran[-1] == 100
 
 
-async def test_an_expensive_head_is_not_starved_by_another_queue_of_the_same_budget(house: House) -> None:
+async def test_an_expensive_head_is_not_starved_by_another_queue_of_the_same_budget(budgeted: BudgetedApp) -> None:
     ran: list[str] = []
 
-    @house.app.handler("cheap", budget="keepa", cost=1)
+    @budgeted.app.handler("cheap", budget="keepa", cost=1)
     async def cheap(n: int) -> None:
         ran.append("cheap")
 
-    @house.app.handler("dear", budget="keepa", cost=15)
+    @budgeted.app.handler("dear", budget="keepa", cost=15)
     async def dear(n: int) -> None:
         ran.append("dear")
 
     await cheap.enqueue_many(range(20))
-    await house.idle()
+    await budgeted.idle()
     await dear.enqueue(1)
     await cheap.enqueue_many(range(200))
     seconds = 0
     while "dear" not in ran:
-        house.clock.advance(1)
+        budgeted.clock.advance(1)
         seconds += 1
-        await house.idle()
+        await budgeted.idle()
     assert seconds == 48  # 15 tokens at 20 a minute, after the one cheap job that had waited before it
     assert ran.count("cheap") == 21
 
 
 async def test_the_last_share_is_kept_for_urgent_work() -> None:
-    house = House(headroom=0.25)
+    budgeted = BudgetedApp(headroom=0.25)
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=5, batch=10)
+    @budgeted.app.handler("deals", budget="keepa", cost=5, batch=10)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue_many(range(4))
-    assert await house.idle() == 3
+    assert await budgeted.idle() == 3
     await fetch.enqueue(7, priority=Priority.HIGH)
-    assert await house.idle() == 1
+    assert await budgeted.idle() == 1
     assert ran == [0, 1, 2, 7]
 
 
-async def test_what_counts_as_urgent_can_be_said(house: House) -> None:
-    @house.app.handler("plain", budget="keepa")
+async def test_what_counts_as_urgent_can_be_said(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("plain", budget="keepa")
     async def plain(n: int) -> None: ...
-    @house.app.handler("told", budget="keepa", urgent=0.0)
+    @budgeted.app.handler("told", budget="keepa", urgent=0.0)
     async def told(n: int) -> None: ...
-    @house.app.handler("aging", budget="keepa", policy="aging")
+    @budgeted.app.handler("aging", budget="keepa", policy="aging")
     async def aging(n: int) -> None: ...
 
-    worker = Worker(house.app)
+    worker = Worker(budgeted.app)
     await worker.init()
-    desks = worker._in_room().desks
+    services = worker._services
     for name, urgent in {"plain": [0, 1], "told": [0], "aging": [0, 1]}.items():
         for level in Priority:
-            job = await house.app.enqueue(name, 1, priority=level, delay=60)
-            found = await house.app.find(job.id)
+            job = await budgeted.app.enqueue(name, 1, priority=level, delay=60)
+            found = await budgeted.app.find(job.id)
             assert found is not None
-            assert desks[name].is_urgent(found) is (level in urgent)
+            assert services[name].is_urgent(found) is (level in urgent)
     await worker._leave()
 
 
-async def test_a_head_that_can_never_be_paid_is_buried_with_the_reason(house: House) -> None:
+async def test_a_head_that_can_never_be_paid_is_buried_with_the_reason(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=1)
+    @budgeted.app.handler("deals", budget="keepa", cost=1)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue(1, cost=21)
     await fetch.enqueue(2)
-    assert await house.idle() == 1
-    (dead,) = await house.app.storage.browse("deals", "dead")
+    assert await budgeted.idle() == 1
+    (dead,) = await budgeted.app.storage.browse("deals", "dead")
     assert dead.reason == "costs 21, and budget 'keepa' holds 20 at most"
     assert ran == [2]
-    assert (await house.view()).left == 19
+    assert (await budgeted.view()).left == 19
 
 
-async def test_a_job_that_comes_before_one_that_can_never_be_paid_is_paid_for_itself(house: House) -> None:
+async def test_a_job_that_comes_before_one_that_can_never_be_paid_is_paid_for_itself(budgeted: BudgetedApp) -> None:
     class Racing(MemoryStorage):
         raced = False
 
         async def take(self, queue: str, count: int, **options: Any) -> Any:
             if not self.raced:
                 self.raced = True
-                await house.app.enqueue("deals", 3, priority=Priority.CRITICAL, cost=4)
+                await budgeted.app.enqueue("deals", 3, priority=Priority.CRITICAL, cost=4)
             return await super().take(queue, count, **options)
 
-    house.app.connections = Fixed(Racing(house.clock), house.clock)
+    budgeted.app.connections = Fixed(Racing(budgeted.clock), budgeted.clock)
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=1)
+    @budgeted.app.handler("deals", budget="keepa", cost=1)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue(1, cost=21)
-    await house.idle()
+    await budgeted.idle()
     assert ran == [3]
-    assert (await house.app.storage.stats()).queues["deals"].dead == 1
-    assert (await house.view()).left == 16
+    assert (await budgeted.app.storage.stats()).queues["deals"].dead == 1
+    assert (await budgeted.view()).left == 16
 
 
-async def test_queues_without_budgets_take_as_ever(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=1)
+async def test_queues_without_budgets_take_as_ever(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=1)
     async def fetch(n: int) -> None: ...
-    @house.app.handler("plain")
+    @budgeted.app.handler("plain")
     async def plain(n: int) -> None: ...
 
     await plain.enqueue_many(range(30))
-    house.calls.clear()
-    assert await house.idle() == 30
-    assert "peek" not in {call.verb for call in house.calls if call.queue == "plain"}
-    assert "write" not in {call.verb for call in house.calls}
+    budgeted.calls.clear()
+    assert await budgeted.idle() == 30
+    assert "look" not in {call.verb for call in budgeted.calls if call.queue == "plain"}
+    assert "write" not in {call.verb for call in budgeted.calls}
 
 
-# -- what is held
+# -- what is blocked
 
 
-async def test_an_empty_budget_delays_no_other_queue_of_the_worker(house: House) -> None:
+async def test_an_empty_budget_delays_no_other_queue_of_the_worker(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=20)
+    @budgeted.app.handler("deals", budget="keepa", cost=20)
     async def fetch(n: int) -> None: ...
-    @house.app.handler("plain")
+    @budgeted.app.handler("plain")
     async def plain(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue_many(range(10))
-    async with running(house.app) as worker:
-        await until(lambda: "deals" in worker._in_room().rotation.held())
+    async with running(budgeted.app) as worker:
+        await until(lambda: "deals" in worker._ready_context().rotation.blocked())
         for n in range(50):
             await plain.enqueue(n)
             await until(lambda n=n: ran[-1:] == [n])  # type: ignore[misc]
-        assert worker._in_room().rotation.held() == ["deals"]
+        assert worker._ready_context().rotation.blocked() == ["deals"]
 
 
-async def test_a_queue_that_waits_for_tokens_calls_the_store_once_in_five_seconds(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=20)
+async def test_a_queue_that_waits_for_tokens_calls_the_store_once_in_five_seconds(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=20)
     async def fetch(n: int) -> None: ...
 
     await fetch.enqueue_many(range(3))
-    async with running(house.app, max_processors=4) as worker:
-        rotation = worker._in_room().rotation
-        await until(lambda: rotation.held() and not rotation.busy("deals"))
-        house.calls.clear()
+    async with running(budgeted.app, max_processors=4) as worker:
+        rotation = worker._ready_context().rotation
+        await until(lambda: rotation.blocked() and not rotation.busy("deals"))
+        budgeted.calls.clear()
         await asyncio.sleep(0.3)
-        assert {call.verb for call in house.calls} <= {"stats", "write"}  # the heartbeat
-        assert not [call for call in house.calls if call.verb == "peek"]
+        assert {call.verb for call in budgeted.calls} <= {"stats", "write"}  # the heartbeat
+        assert not [call for call in budgeted.calls if call.verb == "look"]
         for look in range(1, 4):
-            house.clock.advance(5)
-            await until(lambda n=look: sum(call.verb == "peek" for call in house.calls) == n)  # type: ignore[misc]
-            await until(lambda: rotation.held() == ["deals"])
+            budgeted.clock.advance(5)
+            await until(lambda n=look: sum(call.verb == "look" for call in budgeted.calls) == n)  # type: ignore[misc]
+            await until(lambda: rotation.blocked() == ["deals"])
         await asyncio.sleep(0.1)
-        assert sum(call.verb == "peek" for call in house.calls) == 3
-        assert not [call for call in house.calls if call.verb == "take"]
+        assert sum(call.verb == "look" for call in budgeted.calls) == 3
+        assert not [call for call in budgeted.calls if call.verb == "take"]
 
 
-async def test_tokens_that_come_back_in_this_process_wake_a_held_queue_at_once(house: House) -> None:
+async def test_tokens_that_come_back_in_this_process_wake_a_held_queue_at_once(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
     go = asyncio.Event()
 
-    @house.app.handler("slow", budget="keepa", cost=20)
+    @budgeted.app.handler("slow", budget="keepa", cost=20)
     async def slow(n: int) -> None:
         await go.wait()
-        house.app.current.budget.spent(3)
+        budgeted.app.current.budget.spent(3)
 
-    @house.app.handler("quick", budget="keepa", cost=10)
+    @budgeted.app.handler("quick", budget="keepa", cost=10)
     async def quick(n: int) -> None:
         ran.append(n)
 
     await slow.enqueue(1)
-    async with running(house.app, max_processors=2) as worker:
-        await until(lambda: worker._in_room().rotation.busy("slow"))
+    async with running(budgeted.app, max_processors=2) as worker:
+        await until(lambda: worker._ready_context().rotation.busy("slow"))
         await quick.enqueue(1)
-        await until(lambda: worker._in_room().rotation.held() == ["quick"])
+        await until(lambda: worker._ready_context().rotation.blocked() == ["quick"])
         assert ran == []
         go.set()
         await until(lambda: ran == [1])  # the clock stands still: no timer did it
-    assert (await house.view()).left == 7
+    assert (await budgeted.view()).left == 7
 
 
-async def test_a_budget_that_is_opened_or_observed_by_hand_wakes_a_held_queue_at_once(house: House) -> None:
+async def test_a_budget_that_is_opened_or_observed_by_hand_wakes_a_held_queue_at_once(budgeted: BudgetedApp) -> None:
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=20)
+    @budgeted.app.handler("deals", budget="keepa", cost=20)
     async def fetch(n: int) -> None:
         ran.append(n)
 
-    await house.app.books.close(["keepa"], house.clock.now() + 3_600_000)
+    await budgeted.app.books.close(["keepa"], budgeted.clock.now() + 3_600_000)
     await fetch.enqueue_many([1, 2])
-    async with running(house.app) as worker:
-        await until(lambda: worker._in_room().rotation.held())
-        await house.app.books.reopen(["keepa"])
+    async with running(budgeted.app) as worker:
+        await until(lambda: worker._ready_context().rotation.blocked())
+        await budgeted.app.books.reopen(["keepa"])
         await until(lambda: ran == [1])
-        await until(lambda: worker._in_room().rotation.held())
-        await house.app.books.observe(Observation("keepa", 20, house.clock.now()))
+        await until(lambda: worker._ready_context().rotation.blocked())
+        await budgeted.app.books.observe(Observation("keepa", 20, budgeted.clock.now()))
         await until(lambda: ran == [1, 2])
 
 
-async def test_a_held_queue_is_no_stall(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=20)
+async def test_a_held_queue_is_no_stall(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=20)
     async def fetch(n: int) -> None: ...
 
     await fetch.enqueue_many(range(3))
-    async with running(house.app, heartbeat=0.02, stall_after=0.1) as worker:
-        await until(lambda: worker._in_room().rotation.held())
+    async with running(budgeted.app, heartbeat=0.02, stall_after=0.1) as worker:
+        await until(lambda: worker._ready_context().rotation.blocked())
         await asyncio.sleep(0.4)
         assert worker.problem == ""
 
@@ -368,186 +367,186 @@ async def test_a_held_queue_is_no_stall(house: House) -> None:
 # -- what it cost
 
 
-async def test_the_real_cost_counts_and_the_rest_comes_back(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=8)
+async def test_the_real_cost_counts_and_the_rest_comes_back(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=8)
     async def fetch(n: int) -> None:
-        house.app.current.budget.spent(n)
+        budgeted.app.current.budget.spent(n)
 
     await fetch.enqueue_many([3, 0])
-    assert await house.idle() == 2
-    view = await house.view()
+    assert await budgeted.idle() == 2
+    view = await budgeted.view()
     assert (view.left, view.reserved, view.used_today) == (17, 0, 3)
 
 
-async def test_a_batch_says_what_each_job_cost(house: House) -> None:
-    house.app.budget("requests", capacity=10, refill=10, per=60, counts="jobs")
+async def test_a_batch_says_what_each_job_cost(budgeted: BudgetedApp) -> None:
+    budgeted.app.budget("requests", capacity=10, refill=10, per=60, counts="jobs")
 
-    @house.app.handler("deals", budget=("keepa", "requests"), cost=5)
+    @budgeted.app.handler("deals", budget=("keepa", "requests"), cost=5)
     async def fetch(batch: Batch[int]) -> None:
         batch.budget.spent(batch[0], 1)
         batch.budget.spent(batch[1], 7)
         batch.budget.spent(batch[1], 0)
 
     await fetch.enqueue_many(range(3))
-    assert await house.idle() == 3
-    assert ((await house.view()).used_today, (await house.view("requests")).used_today) == (6, 2)
+    assert await budgeted.idle() == 3
+    assert ((await budgeted.view()).used_today, (await budgeted.view("requests")).used_today) == (6, 2)
 
 
-async def test_jobs_of_one_take_that_run_apart_are_settled_together(house: House) -> None:
+async def test_jobs_of_one_take_that_run_apart_are_settled_together(budgeted: BudgetedApp) -> None:
     batches: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=3)
+    @budgeted.app.handler("deals", budget="keepa", cost=3)
     async def fetch(batch: Batch[int]) -> None:
         batches.append(len(batch))
         batch.budget.observe(left=18 - 3 * sum(batches))
 
     await fetch.enqueue_many(range(3))
-    await house.app.storage.take("deals", 1, lease=1)
-    house.clock.advance(1)  # its worker died: it runs apart from those that lost no lease
-    assert await house.idle() == 3
+    await budgeted.app.storage.take("deals", 1, lease=1)
+    budgeted.clock.advance(1)  # its worker died: it runs apart from those that lost no lease
+    assert await budgeted.idle() == 3
     assert batches == [2, 1]
-    view = await house.view()
+    view = await budgeted.view()
     assert (view.used_today, view.reserved, view.left) == (9, 0, 9)
 
 
-async def test_jobs_that_are_finished_early_are_logged_early_and_paid_once(house: House) -> None:
+async def test_jobs_that_are_finished_early_are_logged_early_and_paid_once(budgeted: BudgetedApp) -> None:
     go = asyncio.Event()
 
-    @house.app.handler("deals", budget="keepa", cost=4)
+    @budgeted.app.handler("deals", budget="keepa", cost=4)
     async def fetch(n: int) -> None:
         if n:
             await go.wait()
 
     await fetch.enqueue_many([0, 1])
-    async with running(house.app) as worker:
-        await until(lambda: worker._in_room().rotation.busy("deals"))
+    async with running(budgeted.app) as worker:
+        await until(lambda: worker._ready_context().rotation.busy("deals"))
         async with asyncio.timeout(5):
-            while not await house.app.spending("deals"):
+            while not await budgeted.app.spending("deals"):
                 await worker._flush()
                 await asyncio.sleep(0)  # in memory nothing else would let the worker go on
-        assert (await house.view()).reserved == 8
+        assert (await budgeted.view()).reserved == 8
         go.set()
-    assert len(await house.app.spending("deals")) == 2
-    view = await house.view()
+    assert len(await budgeted.app.spending("deals")) == 2
+    view = await budgeted.view()
     assert (view.reserved, view.used_today) == (0, 8)
 
 
-async def test_a_failed_run_costs_what_the_job_costs(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=5, retry=3600)
+async def test_a_failed_run_costs_what_the_job_costs(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=5, retry=3600)
     async def fetch(n: int) -> None:
         raise ValueError("no")
 
     await fetch.enqueue(1)
-    await house.idle()
-    assert (await house.view()).left == 15
+    await budgeted.idle()
+    assert (await budgeted.view()).left == 15
 
 
-async def test_the_apis_own_numbers_override_the_estimate(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=1, batch=1)
+async def test_the_apis_own_numbers_override_the_estimate(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=1, batch=1)
     async def fetch(left: int) -> None:
-        house.app.current.budget.observe(left=left, refill_in=30)
+        budgeted.app.current.budget.observe(left=left, refill_in=30)
 
     await fetch.enqueue_many([7, 2])
-    assert await house.idle() == 2
-    view = await house.view()
-    assert (view.left, view.observed_left, view.next_refill) == (2, 2, house.clock.now() + 30_000)
-    house.clock.advance(29.9)
-    assert (await house.view()).left == 2
-    house.clock.advance(0.1)
-    assert (await house.view()).left == 20
+    assert await budgeted.idle() == 2
+    view = await budgeted.view()
+    assert (view.left, view.observed_left, view.next_refill) == (2, 2, budgeted.clock.now() + 30_000)
+    budgeted.clock.advance(29.9)
+    assert (await budgeted.view()).left == 2
+    budgeted.clock.advance(0.1)
+    assert (await budgeted.view()).left == 20
 
 
-async def test_a_job_whose_answer_told_nothing_is_taken_off_what_the_others_were_told(house: House) -> None:
+async def test_a_job_whose_answer_told_nothing_is_taken_off_what_the_others_were_told(budgeted: BudgetedApp) -> None:
     """The API charges all four; the answer of the last could not be read."""
 
-    @house.app.handler("deals", budget="keepa", cost=5)
+    @budgeted.app.handler("deals", budget="keepa", cost=5)
     async def fetch(left: int | None) -> None:
         if left is None:
             raise ValueError("broken JSON")
-        house.app.current.budget.observe(left=left, refill_in=30)
+        budgeted.app.current.budget.observe(left=left, refill_in=30)
 
     await fetch.enqueue_many([15, 10, 5, None])
-    assert await house.idle() == 4
-    assert (await house.view()).left == 0
+    assert await budgeted.idle() == 4
+    assert (await budgeted.view()).left == 0
 
 
 @pytest.mark.parametrize("where", ["loop", "thread"])
-async def test_notes_may_come_from_threads(house: House, where: str) -> None:
+async def test_notes_may_come_from_threads(budgeted: BudgetedApp, where: str) -> None:
     def say() -> None:
-        house.app.current.budget.observe(left=12, reset_at=house.clock.now() + 90_000)
-        house.app.current.budget.spent(2)
+        budgeted.app.current.budget.observe(left=12, reset_at=budgeted.clock.now() + 90_000)
+        budgeted.app.current.budget.spent(2)
 
-    @house.app.handler("a", budget="keepa", cost=1)
+    @budgeted.app.handler("a", budget="keepa", cost=1)
     async def on_loop(n: int) -> None:
         await asyncio.to_thread(say)
 
-    @house.app.handler("b", budget="keepa", cost=1)
+    @budgeted.app.handler("b", budget="keepa", cost=1)
     def in_thread(n: int) -> None:
         say()
 
-    await house.app.enqueue("a" if where == "loop" else "b", 1)
-    assert await house.idle() == 1
-    view = await house.view()
-    assert (view.left, view.used_today, view.next_refill) == (12, 2, house.clock.now() + 90_000)
+    await budgeted.app.enqueue("a" if where == "loop" else "b", 1)
+    assert await budgeted.idle() == 1
+    view = await budgeted.view()
+    assert (view.left, view.used_today, view.next_refill) == (12, 2, budgeted.clock.now() + 90_000)
 
 
-async def test_a_closed_budget_gives_nothing_until_its_moment(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=1, batch=1)
+async def test_a_closed_budget_gives_nothing_until_its_moment(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=1, batch=1)
     async def fetch(batch: Batch[int]) -> None:
         batch.budget.close(seconds=timedelta(seconds=90))
 
     await fetch.enqueue_many([1, 2])
-    assert await house.idle() == 1
-    house.clock.advance(89.999)
-    assert await house.idle() == 0
-    house.clock.advance(0.001)
-    assert await house.idle() == 1
-    view = await house.view()
-    assert (view.refused_today, view.closed_until) == (2, house.clock.now() + 90_000)
+    assert await budgeted.idle() == 1
+    budgeted.clock.advance(89.999)
+    assert await budgeted.idle() == 0
+    budgeted.clock.advance(0.001)
+    assert await budgeted.idle() == 1
+    view = await budgeted.view()
+    assert (view.refused_today, view.closed_until) == (2, budgeted.clock.now() + 90_000)
 
 
-async def test_rate_limited_closes_the_budgets_and_the_job_comes_back_then_however_often(house: House) -> None:
+async def test_rate_limited_closes_the_budgets_and_the_job_comes_back_then_however_often(budgeted: BudgetedApp) -> None:
     attempts: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=5, max_attempts=2, batch=1)
+    @budgeted.app.handler("deals", budget="keepa", cost=5, max_attempts=2, batch=1)
     async def fetch(n: int) -> None:
-        attempts.append(house.app.current.attempts)
+        attempts.append(budgeted.app.current.attempts)
         if len(attempts) < 5:
             raise RateLimited(retry_after=40)
 
     await fetch.enqueue_many([1, 2])
     for _ in range(4):
-        assert await house.idle() == 1
-        view = await house.view()
-        assert (view.used_today, view.closed_until) == (0, house.clock.now() + 40_000)
-        house.clock.advance(40)
-    assert await house.idle() == 2
-    assert (await house.app.storage.stats()).queues["deals"].dead == 0
-    assert (await house.view()).refused_today == 4
+        assert await budgeted.idle() == 1
+        view = await budgeted.view()
+        assert (view.used_today, view.closed_until) == (0, budgeted.clock.now() + 40_000)
+        budgeted.clock.advance(40)
+    assert await budgeted.idle() == 2
+    assert (await budgeted.app.storage.stats()).queues["deals"].dead == 0
+    assert (await budgeted.view()).refused_today == 4
 
 
-async def test_one_of_several_budgets_may_be_the_limited_one(house: House) -> None:
-    house.app.budget("project", capacity=100, refill=100, per=60)
+async def test_one_of_several_budgets_may_be_the_limited_one(budgeted: BudgetedApp) -> None:
+    budgeted.app.budget("project", capacity=100, refill=100, per=60)
 
-    @house.app.handler("deals", budget=("keepa", "project"), cost=1)
+    @budgeted.app.handler("deals", budget=("keepa", "project"), cost=1)
     async def fetch(n: int) -> None:
-        raise RateLimited(at=house.clock.now() + 5000, budget="project")
+        raise RateLimited(at=budgeted.clock.now() + 5000, budget="project")
 
     await fetch.enqueue(1)
-    await house.idle()
-    assert (await house.view()).closed_until is None
-    assert (await house.view("project")).closed_until == house.clock.now() + 5000
+    await budgeted.idle()
+    assert (await budgeted.view()).closed_until is None
+    assert (await budgeted.view("project")).closed_until == budgeted.clock.now() + 5000
 
 
-async def test_rate_limited_without_a_budget_is_a_retry(house: House) -> None:
-    @house.app.handler("plain")
+async def test_rate_limited_without_a_budget_is_a_retry(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("plain")
     async def plain(n: int) -> None:
         raise RateLimited(7)
 
     await plain.enqueue(1)
-    await house.idle()
-    (job,) = await house.app.storage.browse("plain", "delayed")
-    assert job.start_time == house.clock.now() + 7000
+    await budgeted.idle()
+    (job,) = await budgeted.app.storage.browse("plain", "delayed")
+    assert job.start_time == budgeted.clock.now() + 7000
     with pytest.raises(InvalidInput, match="retry_after"):
         RateLimited()
     assert isinstance(RateLimited(1), RetryLater)
@@ -556,11 +555,11 @@ async def test_rate_limited_without_a_budget_is_a_retry(house: House) -> None:
 # -- mistakes
 
 
-async def test_mistakes_in_what_a_handler_says_are_named(house: House) -> None:
-    house.app.budget("project", capacity=100, refill=100, per=60)
+async def test_mistakes_in_what_a_handler_says_are_named(budgeted: BudgetedApp) -> None:
+    budgeted.app.budget("project", capacity=100, refill=100, per=60)
     seen: list[str] = []
 
-    @house.app.handler("two", budget=["keepa", "project"], cost=1)
+    @budgeted.app.handler("two", budget=["keepa", "project"], cost=1)
     async def two(batch: Batch[int]) -> None:
         tries: list[Callable[[], None]] = [
             lambda: batch.budget.observe(left=3),
@@ -575,38 +574,38 @@ async def test_mistakes_in_what_a_handler_says_are_named(house: House) -> None:
                 one()
             seen.append(caught.value.field)
 
-    @house.app.handler("none")
+    @budgeted.app.handler("none")
     async def none(n: int) -> None:
         with pytest.raises(InvalidInput, match="the queue none has none"):
-            house.app.current.budget.observe(left=1)
+            budgeted.app.current.budget.observe(left=1)
         seen.append("none")
 
     await two.enqueue(1)
     await none.enqueue(1)
-    assert await house.idle() == 2
+    assert await budgeted.idle() == 2
     assert seen == ["budget", "budget", "left", "reset_at", "cost", "until", "none"]
-    assert (await house.view()).left == 19
+    assert (await budgeted.view()).left == 19
 
 
-async def test_mistakes_in_what_is_declared_are_named(house: House) -> None:
+async def test_mistakes_in_what_is_declared_are_named(budgeted: BudgetedApp) -> None:
     with pytest.raises(InvalidInput, match="declared already"):
-        house.app.budget("keepa", capacity=1, refill=1, per=1)
+        budgeted.app.budget("keepa", capacity=1, refill=1, per=1)
     with pytest.raises(InvalidInput, match="each budget once"):
-        house.app.handler("a", budget=("keepa", "keepa"))(lambda n: None)
+        budgeted.app.handler("a", budget=("keepa", "keepa"))(lambda n: None)
     with pytest.raises(InvalidInput, match="the name of a budget"):
-        house.app.handler("b", budget=7)(lambda n: None)  # type: ignore[call-overload]
+        budgeted.app.handler("b", budget=7)(lambda n: None)  # type: ignore[call-overload]
 
-    @house.app.handler("deals", budget="keeper", cost=1)
+    @budgeted.app.handler("deals", budget="keeper", cost=1)
     async def fetch(n: int) -> None: ...
 
     with pytest.raises(InvalidInput, match=r"'keeper' of deals is not declared.*there is keepa"):
-        Worker(house.app)
+        Worker(budgeted.app)
 
 
 # -- what goes back
 
 
-async def test_a_take_that_fails_gives_its_tokens_back(house: House) -> None:
+async def test_a_take_that_fails_gives_its_tokens_back(budgeted: BudgetedApp) -> None:
     class Failing(MemoryStorage):
         fails = True
 
@@ -616,140 +615,138 @@ async def test_a_take_that_fails_gives_its_tokens_back(house: House) -> None:
                 raise StorageUnavailable("away")
             return await super().take(queue, count, **options)
 
-    house.app.connections = Fixed(Failing(house.clock), house.clock)
+    budgeted.app.connections = Fixed(Failing(budgeted.clock), budgeted.clock)
     ran: list[int] = []
 
-    @house.app.handler("deals", budget="keepa", cost=20)
+    @budgeted.app.handler("deals", budget="keepa", cost=20)
     async def fetch(n: int) -> None:
         ran.append(n)
 
     await fetch.enqueue(1)
-    assert await house.idle() == 1
+    assert await budgeted.idle() == 1
     assert ran == [1]
 
 
-async def test_a_worker_that_stops_gives_back_what_it_did_not_begin(house: House) -> None:
+async def test_a_worker_that_stops_gives_back_what_it_did_not_begin(budgeted: BudgetedApp) -> None:
     began = asyncio.Event()
 
-    @house.app.handler("deals", budget="keepa", cost=5, batch=2)
+    @budgeted.app.handler("deals", budget="keepa", cost=5, batch=2)
     async def fetch(n: int) -> None:
         began.set()
         await asyncio.sleep(3600)
 
     await fetch.enqueue_many(range(2))
     settings = Settings.load(environ={}, overrides={})
-    worker = Worker(house.app, WorkerOptions(settings=settings, managed=False))
+    worker = Worker(budgeted.app, WorkerOptions(settings=settings, managed=False))
     task = asyncio.create_task(worker.run())
     await began.wait()
-    assert (await house.view()).reserved == 10
+    assert (await budgeted.view()).reserved == 10
     assert not await worker.graceful_stop(0.01)
     await task
-    view = await house.view()
+    view = await budgeted.view()
     assert (view.reserved, view.used_today) == (0, 10)  # both had begun
 
 
-async def test_reservations_last_while_the_batch_runs(house: House) -> None:
+async def test_reservations_last_while_the_batch_runs(budgeted: BudgetedApp) -> None:
     began, go = asyncio.Event(), asyncio.Event()
 
-    @house.app.handler("deals", budget="keepa", cost=20, lease=0.8)
+    @budgeted.app.handler("deals", budget="keepa", cost=20, lease=0.8)
     async def fetch(n: int) -> None:
         began.set()
         await go.wait()
 
     await fetch.enqueue(1)
-    async with running(house.app) as worker:
+    async with running(budgeted.app) as worker:
         await began.wait()
-        purse = worker._in_room().purse
-        assert purse is not None
+        wallet = worker._wallet
+        assert wallet is not None
         for _ in range(20):  # far beyond the lease and its grace
-            house.clock.advance(0.5)
-            await purse.renew()
-        assert (await house.view()).reserved == 20
+            budgeted.clock.advance(0.5)
+            await wallet.renew()
+        assert (await budgeted.view()).reserved == 20
         go.set()
-    assert (await house.view()).reserved == 0
+    assert (await budgeted.view()).reserved == 0
 
 
-async def test_the_worker_renews_again_and_again_in_a_burst_too(house: House) -> None:
+async def test_the_worker_renews_again_and_again_in_a_burst_too(budgeted: BudgetedApp) -> None:
     go = asyncio.Event()
 
-    @house.app.handler("deals", budget="keepa", cost=20, lease=0.2)
+    @budgeted.app.handler("deals", budget="keepa", cost=20, lease=0.2)
     async def fetch(n: int) -> None:
         await go.wait()
 
     await fetch.enqueue(1)
     for burst in (False, True):
-        house.clock.advance(60)
-        worker = Worker(house.app, WorkerOptions(managed=False, burst=burst))
+        budgeted.clock.advance(60)
+        worker = Worker(budgeted.app, WorkerOptions(managed=False, burst=burst))
         await worker.init()
-        purse = worker._in_room().purse
-        assert purse is not None
+        wallet = worker._wallet
+        assert wallet is not None
         looks: list[int] = []
-        renew = purse.renew
+        renew = wallet.renew
 
         async def counted(looks: list[int] = looks, renew: Callable[[], Any] = renew) -> None:
             await renew()
             looks.append(1)
 
-        purse.renew = counted  # type: ignore[method-assign]
+        wallet.renew = counted  # type: ignore[method-assign]
         task = asyncio.create_task(worker.run())
         await until(lambda looks=looks: len(looks) >= 3)  # type: ignore[misc]
         await worker.graceful_stop(0)
         await task
 
 
-async def test_what_was_taken_and_never_begun_costs_nothing_when_the_worker_leaves(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=5)
+async def test_what_was_taken_and_never_begun_costs_nothing_when_the_worker_leaves(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=5)
     async def fetch(n: int) -> None: ...
 
     await fetch.enqueue_many(range(2))
-    worker = Worker(house.app)
+    worker = Worker(budgeted.app)
     await worker.init()
-    room = worker._in_room()
-    assert room.purse is not None
-    assert len((await room.purse.take(room.desks["deals"])).jobs) == 2
-    assert (await house.view()).reserved == 10
+    assert len((await worker._services["deals"].access.take(10)).jobs) == 2
+    assert (await budgeted.view()).reserved == 10
     await worker._leave()
-    view = await house.view()
+    view = await budgeted.view()
     assert (view.reserved, view.left, view.used_today) == (0, 20, 0)
 
 
 async def test_a_mistake_of_ours_renews_no_reservation_for_ever(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    budgeted: BudgetedApp, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    @house.app.handler("deals", budget="keepa", cost=5, lease=30)
+    @budgeted.app.handler("deals", budget="keepa", cost=5, lease=30)
     async def fetch(n: int) -> None: ...
 
-    def broken(self: Desk, jobs: object) -> Any:
+    def broken(owner: object, jobs: object) -> Any:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr(Desk, "open_batches", broken)
+    monkeypatch.setattr("accoda.runtime.processor.open_batches", broken)
     await fetch.enqueue(1)
-    async with running(house.app) as worker:
+    async with running(budgeted.app) as worker:
         await until(lambda: "a mistake of ours" in caplog.text)
-        purse = worker._in_room().purse
-        assert purse is not None
+        wallet = worker._wallet
+        assert wallet is not None
         for _ in range(4):
-            house.clock.advance(12)
-            await purse.renew()
-        assert (await house.view()).reserved == 0
+            budgeted.clock.advance(12)
+            await wallet.renew()
+        assert (await budgeted.view()).reserved == 0
 
 
-async def test_reservations_of_the_dead_come_back_with_their_lease(house: House) -> None:
+async def test_reservations_of_the_dead_come_back_with_their_lease(budgeted: BudgetedApp) -> None:
     began = asyncio.Event()
 
-    @house.app.handler("deals", budget="keepa", cost=20, lease=30)
+    @budgeted.app.handler("deals", budget="keepa", cost=20, lease=30)
     async def fetch(n: int) -> None:
         began.set()
         await asyncio.sleep(3600)
 
     await fetch.enqueue(1)
-    worker = Worker(house.app, WorkerOptions(managed=False))
+    worker = Worker(budgeted.app, WorkerOptions(managed=False))
     task = asyncio.create_task(worker.run())
     await began.wait()
-    house.clock.advance(29)
-    assert (await house.view()).reserved == 20  # nobody renews it: the loop of this worker is as good as dead
-    house.clock.advance(7)
-    view = await house.view()
+    budgeted.clock.advance(29)
+    assert (await budgeted.view()).reserved == 20  # it is not renewed: the loop of this worker is as good as dead
+    budgeted.clock.advance(7)
+    view = await budgeted.view()
     assert (view.reserved, view.left) == (0, 20)
     await worker.graceful_stop(0)
     await task
@@ -758,65 +755,65 @@ async def test_reservations_of_the_dead_come_back_with_their_lease(house: House)
 # -- the log
 
 
-async def test_every_run_leaves_a_line_in_the_log(house: House) -> None:
-    house.app.budget("requests", capacity=50, refill=10, per=60, counts="jobs")
+async def test_every_run_leaves_a_line_in_the_log(budgeted: BudgetedApp) -> None:
+    budgeted.app.budget("requests", capacity=50, refill=10, per=60, counts="jobs")
 
-    @house.app.handler("deals", budget=("keepa", "requests"), cost=2, retry=3600, batch=1)
+    @budgeted.app.handler("deals", budget=("keepa", "requests"), cost=2, retry=3600, batch=1)
     async def fetch(n: int) -> None:
-        house.clock.advance(1.5)
-        house.app.current.budget.spent(n)
+        budgeted.clock.advance(1.5)
+        budgeted.app.current.budget.spent(n)
         if n == 3:
             raise ValueError("no")
 
     first = await fetch.enqueue(1, key="Informatica")
     await fetch.enqueue(3)
-    middle = house.clock.now() + 2000
-    await house.idle()
-    one, two = await house.app.spending("deals")
+    middle = budgeted.clock.now() + 2000
+    await budgeted.idle()
+    one, two = await budgeted.app.spending("deals")
     assert (one.operation, one.cost, one.key, one.job) == ("deals", 1, "Informatica", first.id)
     assert (one.success, one.duration, one.at) == (True, 1.5, two.at - 1500)
     assert (one.costs, one.budgets) == ({"keepa": 1, "requests": 1}, ("keepa", "requests"))
-    assert (two.success, two.cost, two.at) == (False, 3, house.clock.now())
-    assert await house.app.spending("deals", limit=1) == [one]
-    assert await house.app.spending("deals", after=one.id) == [two]
-    assert await house.app.spending("deals", since=middle) == [two]
-    assert await house.app.spending("other") == []
+    assert (two.success, two.cost, two.at) == (False, 3, budgeted.clock.now())
+    assert await budgeted.app.spending("deals", limit=1) == [one]
+    assert await budgeted.app.spending("deals", after=one.id) == [two]
+    assert await budgeted.app.spending("deals", since=middle) == [two]
+    assert await budgeted.app.spending("other") == []
 
 
-async def test_the_log_is_kept_for_a_time(house: House) -> None:
-    @house.app.handler("deals", budget="keepa", cost=1, log_for=timedelta(days=1))
+async def test_the_log_is_kept_for_a_time(budgeted: BudgetedApp) -> None:
+    @budgeted.app.handler("deals", budget="keepa", cost=1, log_for=timedelta(days=1))
     async def fetch(n: int) -> None: ...
-    @house.app.handler("silent", budget="keepa", cost=1, log_for=0)
+    @budgeted.app.handler("silent", budget="keepa", cost=1, log_for=0)
     async def silent(n: int) -> None: ...
 
     await fetch.enqueue_many(range(3))
     await silent.enqueue(1)
-    await house.idle()
-    house.clock.advance(86_400)
+    await budgeted.idle()
+    budgeted.clock.advance(86_400)
     await fetch.enqueue(1)
-    await house.idle()
-    assert len(await house.app.spending("deals")) == 4
-    assert await house.app.spending("silent") == []
-    house.clock.advance(1)
-    worker = Worker(house.app)
+    await budgeted.idle()
+    assert len(await budgeted.app.spending("deals")) == 4
+    assert await budgeted.app.spending("silent") == []
+    budgeted.clock.advance(1)
+    worker = Worker(budgeted.app)
     await worker.init()
     await worker._forget_dead()
     await worker._leave()
-    assert len(await house.app.spending("deals")) == 1
+    assert len(await budgeted.app.spending("deals")) == 1
 
 
-async def test_since_is_found_in_a_long_log_without_reading_it(house: House) -> None:
-    from accoda.runtime.usage import Usage, line_of
+async def test_since_is_found_in_a_long_log_without_reading_it(budgeted: BudgetedApp) -> None:
+    from accoda.budget.usage import Usage, line_of
 
-    store = house.app.storage
+    store = budgeted.app.storage
     moments = []
     for n in range(300):
-        house.clock.advance(10)
-        await store.enqueue([line_of(Usage(at=house.clock.now(), operation="deals", job=n))])
-        moments.append(house.clock.now())
+        budgeted.clock.advance(10)
+        await store.enqueue([line_of(Usage(at=budgeted.clock.now(), operation="deals", job=n))])
+        moments.append(budgeted.clock.now())
     for n in (0, 1, 150, 299):
-        house.calls.clear()
-        found = await house.app.spending("deals", since=moments[n], limit=2)
+        budgeted.calls.clear()
+        found = await budgeted.app.spending("deals", since=moments[n], limit=2)
         assert [line.job for line in found] == [n, n + 1][: 300 - n]
-        assert len(house.calls) < 40
-    assert await house.app.spending("deals", since=moments[-1] + 1) == []
+        assert len(budgeted.calls) < 40
+    assert await budgeted.app.spending("deals", since=moments[-1] + 1) == []

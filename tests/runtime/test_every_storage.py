@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
 
 from accoda import App, Worker, WorkerOptions
 from accoda.settings import Settings
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 
 SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
 

@@ -22,6 +22,7 @@ from accoda.model import NewJob
 from accoda.payload import encode
 
 HERE = Path(__file__).parent
+PATH = os.pathsep.join((str(HERE), *sys.path))
 
 
 class Line(NamedTuple):
@@ -32,7 +33,7 @@ class Line(NamedTuple):
     at: float
 
 
-class Stage:
+class Workers:
     """A store, worker processes on it, and the file in which every run is noted."""
 
     def __init__(self, folder: Path, url: str, store: Store) -> None:
@@ -44,7 +45,7 @@ class Stage:
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "accoda", "worker", "fire_jobs:app", "--no-manager", *words]
-        environment = {**os.environ, "ACCODA_URL": self.url, "FIRE_LOG": str(self.log), "PYTHONPATH": str(HERE)}
+        environment = {**os.environ, "ACCODA_URL": self.url, "FIRE_LOG": str(self.log), "PYTHONPATH": PATH}
         with (self.folder / "worker.err").open("ab") as errors:
             worker = subprocess.Popen(command, cwd=self.folder, env=environment, stderr=errors)
         self.workers.append(worker)
@@ -76,7 +77,7 @@ class Stage:
         return stats
 
     def freeze(self, worker: subprocess.Popen[bytes]) -> None:
-        """SIGSTOP, but not in the middle of a commit: that would lock the file for everybody, by SQLite's nature."""
+        """SIGSTOP, but not in the middle of a commit: that would lock the file for all processes."""
         while True:
             worker.send_signal(signal.SIGSTOP)
             probe = apsw.Connection(str(self.folder / "jobs.db"))
@@ -101,35 +102,35 @@ class Stage:
 
 
 @pytest_asyncio.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
+async def workers(tmp_path: Path) -> AsyncIterator[Workers]:
     url = f"sqlite:///{tmp_path}/jobs.db"
     async with await open_storage(url) as store:
-        made = Stage(tmp_path, url, store)
+        made = Workers(tmp_path, url, store)
         try:
             yield made
         finally:
             made.end()
 
 
-async def test_twenty_kills_lose_nothing(stage: Stage) -> None:
+async def test_twenty_kills_lose_nothing(workers: Workers) -> None:
     """10,000 jobs, two worker processes, leases of two seconds, one of the two killed by SIGKILL twenty times."""
-    ids = await stage.enqueue("short", [0.0] * 10_000)
+    ids = await workers.enqueue("short", [0.0] * 10_000)
     chance = random.Random(7)
-    pair = [stage.start("-q", "short", "-c", "4") for _ in range(2)]
+    pair = [workers.start("-q", "short", "-c", "4") for _ in range(2)]
     for kill in range(20):
-        before = len(stage.lines("end"))
-        await stage.until(lambda before=before: len(stage.lines("end")) > before + 20)
+        before = len(workers.lines("end"))
+        await workers.until(lambda before=before: len(workers.lines("end")) > before + 20)
         victim = kill % 2
         pair[victim].kill()
         pair[victim].wait()
-        pair[victim] = stage.start("-q", "short", "-c", "4")
+        pair[victim] = workers.start("-q", "short", "-c", "4")
         await asyncio.sleep(chance.uniform(0, 0.2))
-    assert (await stage.stats("short")).done < 10_000, "too fast: the kills came when all was done"
-    stats = await stage.until_done("short", 10_000)
+    assert (await workers.stats("short")).done < 10_000, "too fast: the kills came when all was done"
+    stats = await workers.until_done("short", 10_000)
     assert (stats.done, stats.total, stats.dead) == (10_000, 0, 0)
 
     runs = defaultdict(list)
-    for line in stage.lines("start"):
+    for line in workers.lines("start"):
         runs[line.id].append(line.attempts)
     assert sorted(runs) == sorted(ids)  # every job ran, and nothing else did
     twice = {id: attempts for id, attempts in runs.items() if len(attempts) > 1}
@@ -139,101 +140,101 @@ async def test_twenty_kills_lose_nothing(stage: Stage) -> None:
     sys.stdout.write(f"{len(twice)} of {len(runs)} jobs ran more than once; {stats.expired} leases ended\n")
 
 
-async def test_a_blocked_event_loop_keeps_its_jobs(stage: Stage) -> None:
+async def test_a_blocked_event_loop_keeps_its_jobs(workers: Workers) -> None:
     """The handler blocks the loop for more than two leases, with another worker eager to take the jobs over."""
-    ids = await stage.enqueue("block", [3.5, 0.0])
-    stage.start("-q", "block")
-    await stage.until(lambda: stage.lines("start"))
-    stage.start("-q", "block")
-    stats = await stage.until_done("block", 2)
-    assert [(line.id, line.attempts) for line in stage.lines("start")] == [(id, 0) for id in ids]
+    ids = await workers.enqueue("block", [3.5, 0.0])
+    workers.start("-q", "block")
+    await workers.until(lambda: workers.lines("start"))
+    workers.start("-q", "block")
+    stats = await workers.until_done("block", 2)
+    assert [(line.id, line.attempts) for line in workers.lines("start")] == [(id, 0) for id in ids]
     assert (stats.expired, stats.retried) == (0, 0)
 
 
-async def test_a_stopped_process_loses_its_jobs_and_its_late_outcome_is_refused(stage: Stage) -> None:
+async def test_a_stopped_process_loses_its_jobs_and_its_late_outcome_is_refused(workers: Workers) -> None:
     """SIGSTOP for longer than its lease: another runs the job, and what the first one says later does not count."""
-    await stage.enqueue("nap", [2.0])
-    first = stage.start("-q", "nap", "--metrics-port", "0")
-    await stage.until(lambda: stage.lines("start"))
-    stage.freeze(first)
-    assert stage.lines("end") == []
-    stage.start("-q", "nap")
-    stats = await stage.until_done("nap", 1)
+    await workers.enqueue("nap", [2.0])
+    first = workers.start("-q", "nap", "--metrics-port", "0")
+    await workers.until(lambda: workers.lines("start"))
+    workers.freeze(first)
+    assert workers.lines("end") == []
+    workers.start("-q", "nap")
+    stats = await workers.until_done("nap", 1)
     assert stats.expired == 1
     first.send_signal(signal.SIGCONT)
-    await stage.until(lambda: "lost" in stage.errors())
-    assert [line.attempts for line in stage.lines("start")] == [0, 1]
-    port = stage.errors().split("metrics at http://127.0.0.1:")[1].split("/")[0]
+    await workers.until(lambda: "lost" in workers.errors())
+    assert [line.attempts for line in workers.lines("start")] == [0, 1]
+    port = workers.errors().split("metrics at http://127.0.0.1:")[1].split("/")[0]
     page = await asyncio.to_thread(lambda: urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics").read().decode())
     assert 'queue_lost_leases_total{queue="nap",queue_num=""} 1.0' in page
-    assert (await stage.stats("nap")).done == 1
+    assert (await workers.stats("nap")).done == 1
 
 
-async def test_sigterm_under_load_leaves_cleanly_and_a_new_worker_takes_over_without_a_gap(stage: Stage) -> None:
-    await stage.enqueue("short", [0.0] * 3_000)
-    old = stage.start("-q", "short", "-c", "2")
-    await stage.until(lambda: len(stage.lines("end")) > 100)
-    new = stage.start("-q", "short", "-c", "2")
-    await stage.until(lambda: any(line.pid == new.pid for line in stage.lines("start")))
+async def test_sigterm_under_load_leaves_cleanly_and_a_new_worker_takes_over_without_a_gap(workers: Workers) -> None:
+    await workers.enqueue("short", [0.0] * 3_000)
+    old = workers.start("-q", "short", "-c", "2")
+    await workers.until(lambda: len(workers.lines("end")) > 100)
+    new = workers.start("-q", "short", "-c", "2")
+    await workers.until(lambda: any(line.pid == new.pid for line in workers.lines("start")))
     old.send_signal(signal.SIGTERM)  # the new one works already: the old one may go
     assert await asyncio.to_thread(old.wait, 30) == 0
-    stats = await stage.stats("short")
+    stats = await workers.stats("short")
     assert (stats.retried, stats.expired) == (0, 0)
     assert stats.ready > 0, "too fast: all was done before the old worker left"
-    ended_by_old = [line for line in stage.lines("end") if line.pid == old.pid]
-    assert len(ended_by_old) == len([line for line in stage.lines("start") if line.pid == old.pid])
-    stats = await stage.until_done("short", 3_000)
+    ended_by_old = [line for line in workers.lines("end") if line.pid == old.pid]
+    assert len(ended_by_old) == len([line for line in workers.lines("start") if line.pid == old.pid])
+    stats = await workers.until_done("short", 3_000)
     assert (stats.done, stats.retried, stats.expired, stats.total) == (3_000, 0, 0, 0)
-    assert len(stage.lines("start")) == 3_000  # nothing that was finished ran again
+    assert len(workers.lines("start")) == 3_000  # nothing that was finished ran again
     new.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(new.wait, 30) == 0
 
 
-async def test_a_second_sigterm_gives_the_jobs_back_at_once(stage: Stage) -> None:
-    await stage.enqueue("endless", [1])
-    worker = stage.start("-q", "endless")
-    await stage.until(lambda: stage.lines("start"))
+async def test_a_second_sigterm_gives_the_jobs_back_at_once(workers: Workers) -> None:
+    await workers.enqueue("endless", [1])
+    worker = workers.start("-q", "endless")
+    await workers.until(lambda: workers.lines("start"))
     worker.send_signal(signal.SIGTERM)
-    await stage.until(lambda: "asked to stop" in stage.errors())
-    await asyncio.sleep(0.2)  # two signals at the same moment would be one wish
+    await workers.until(lambda: "asked to stop" in workers.errors())
+    await asyncio.sleep(0.2)  # two signals at the same moment would be one request
     worker.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait, 30) == 1
-    stats = await stage.stats("endless")
+    stats = await workers.stats("endless")
     assert (stats.ready, stats.taken) == (1, 0)  # of a lease of a minute
 
 
-async def test_two_signals_at_the_same_moment_are_one_wish(stage: Stage) -> None:
+async def test_two_signals_at_the_same_moment_are_one_wish(workers: Workers) -> None:
     """`timeout`, for one, signals the process and its group. The second must neither force nor block the first."""
-    await stage.enqueue("short", [0.0] * 50)
+    await workers.enqueue("short", [0.0] * 50)
     for _ in range(5):
-        worker = stage.start("-q", "short")
-        before = len(stage.lines("start"))
-        await stage.enqueue("short", [0.0] * 20)
-        await stage.until(lambda before=before: len(stage.lines("start")) > before)
+        worker = workers.start("-q", "short")
+        before = len(workers.lines("start"))
+        await workers.enqueue("short", [0.0] * 20)
+        await workers.until(lambda before=before: len(workers.lines("start")) > before)
         for _ in range(3):
             worker.send_signal(signal.SIGTERM)
         assert await asyncio.to_thread(worker.wait, 30) == 0
 
 
-async def test_when_the_grace_is_over_even_a_blocked_loop_gives_its_jobs_back(stage: Stage) -> None:
-    await stage.enqueue("block", [600.0])
-    worker = stage.start("-q", "block", "--grace", "0.2")
-    await stage.until(lambda: stage.lines("start"))
+async def test_when_the_grace_is_over_even_a_blocked_loop_gives_its_jobs_back(workers: Workers) -> None:
+    await workers.enqueue("block", [600.0])
+    worker = workers.start("-q", "block", "--grace", "0.2")
+    await workers.until(lambda: workers.lines("start"))
     worker.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait, 30) == 1
-    stats = await stage.stats("block")
+    stats = await workers.stats("block")
     assert (stats.ready, stats.taken, stats.expired) == (1, 0, 0)
 
 
-async def test_a_job_that_kills_its_worker_is_buried_and_takes_nobody_with_it(stage: Stage) -> None:
-    ids = await stage.enqueue("poison", [1, 2, 0, 3, 4])
-    supervisor = stage.start("-q", "poison", "--processes", "2")
-    stats = await stage.until_done("poison", 4)
+async def test_a_job_that_kills_its_worker_is_buried_and_takes_no_other_with_it(workers: Workers) -> None:
+    ids = await workers.enqueue("poison", [1, 2, 0, 3, 4])
+    supervisor = workers.start("-q", "poison", "--processes", "2")
+    stats = await workers.until_done("poison", 4)
     async with asyncio.timeout(60):
-        while not (stats := await stage.stats("poison")).dead:
+        while not (stats := await workers.stats("poison")).dead:
             await asyncio.sleep(0.05)
     assert (stats.done, stats.dead) == (4, 1)
-    [dead] = await stage.store.browse("poison", "dead")
+    [dead] = await workers.store.browse("poison", "dead")
     assert dead.id == ids[2]
     assert "poison: its lease ended 3 times" in (dead.reason or "")
     supervisor.send_signal(signal.SIGTERM)
@@ -248,22 +249,22 @@ def alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().split(") ")[1][0] != "Z" if Path("/proc").exists() else True
 
 
-async def test_children_leave_when_their_supervisor_is_killed(stage: Stage) -> None:
-    await stage.enqueue("short", [0.0] * 500)
-    supervisor = stage.start("-q", "short", "--processes", "2")
-    await stage.until(lambda: len({line.pid for line in stage.lines()}) == 2)
-    pids = {line.pid for line in stage.lines()}
+async def test_children_leave_when_their_supervisor_is_killed(workers: Workers) -> None:
+    await workers.enqueue("short", [0.0] * 500)
+    supervisor = workers.start("-q", "short", "--processes", "2")
+    await workers.until(lambda: len({line.pid for line in workers.lines()}) == 2)
+    pids = {line.pid for line in workers.lines()}
     supervisor.kill()
-    await stage.until(lambda: not any(alive(pid) for pid in pids), 30)
-    stats = await stage.stats("short")
+    await workers.until(lambda: not any(alive(pid) for pid in pids), 30)
+    stats = await workers.stats("short")
     assert stats.taken == 0  # they finished what they had
 
 
-async def test_processes_share_one_metrics_page(stage: Stage) -> None:
-    await stage.enqueue("counted", [1, 2, 3, -1])
-    supervisor = stage.start("-q", "counted", "--processes", "2", "--metrics-port", "0")
-    await stage.until_done("counted", 3)
-    port = stage.errors().split("metrics at http://127.0.0.1:")[1].split("/")[0]
+async def test_processes_share_one_metrics_page(workers: Workers) -> None:
+    await workers.enqueue("counted", [1, 2, 3, -1])
+    supervisor = workers.start("-q", "counted", "--processes", "2", "--metrics-port", "0")
+    await workers.until_done("counted", 3)
+    port = workers.errors().split("metrics at http://127.0.0.1:")[1].split("/")[0]
 
     def read(path: str) -> str:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
@@ -274,7 +275,7 @@ async def test_processes_share_one_metrics_page(stage: Stage) -> None:
     while 'outcome="done",queue="counted",queue_num="7"} 3.0' not in page and time.monotonic() < deadline:
         page = await asyncio.to_thread(read, "/metrics")
         await asyncio.sleep(0.1)
-    await stage.until(lambda: len(set(re.findall(r"worker \S+ serves", stage.errors()))) == 2)
+    await workers.until(lambda: len(set(re.findall(r"worker \S+ serves", workers.errors()))) == 2)
     page = await asyncio.to_thread(read, "/metrics")
     assert "queue_running_workers 2.0" in page
     assert 'queue_job_processor_cycle_duration_seconds_count{queue="counted",queue_num="7"}' in page
@@ -283,23 +284,23 @@ async def test_processes_share_one_metrics_page(stage: Stage) -> None:
     assert await asyncio.to_thread(supervisor.wait, 30) == 0
 
 
-async def test_code_that_changes_is_loaded_anew(stage: Stage) -> None:
-    module = stage.folder / "changing.py"
+async def test_code_that_changes_is_loaded_anew(workers: Workers) -> None:
+    module = workers.folder / "changing.py"
     code = "from accoda import App\napp = App()\n\n"
     code += "@app.handler('v')\ndef v(n: int) -> None: open('seen', 'a').write('{}')\n"
     module.write_text(code.format("one "))
-    seen = stage.folder / "seen"
+    seen = workers.folder / "seen"
     command = [sys.executable, "-m", "accoda", "worker", "changing:app", "--watch"]
-    environment = {**os.environ, "ACCODA_URL": stage.url, "PYTHONDONTWRITEBYTECODE": "1"}
-    with (stage.folder / "worker.err").open("ab") as errors:
-        worker = subprocess.Popen(command, cwd=stage.folder, env=environment, stderr=errors)
-    stage.workers.append(worker)
-    await stage.enqueue("v", [1])
-    await stage.until(lambda: seen.exists() and seen.read_text() == "one ")
+    environment = {**os.environ, "ACCODA_URL": workers.url, "PYTHONDONTWRITEBYTECODE": "1"}
+    with (workers.folder / "worker.err").open("ab") as errors:
+        worker = subprocess.Popen(command, cwd=workers.folder, env=environment, stderr=errors)
+    workers.workers.append(worker)
+    await workers.enqueue("v", [1])
+    await workers.until(lambda: seen.exists() and seen.read_text() == "one ")
     module.write_text(code.format("two "))
-    await stage.until(lambda: "code has changed" in stage.errors())
-    await stage.enqueue("v", [2])
-    await stage.until(lambda: seen.read_text() == "one two ", 30)
+    await workers.until(lambda: "code has changed" in workers.errors())
+    await workers.enqueue("v", [2])
+    await workers.until(lambda: seen.read_text() == "one two ", 30)
     worker.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(worker.wait, 30) == 0
 

@@ -7,7 +7,7 @@ import pytest
 from accoda.model import QueueStats, Stats
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, QueueRate
 from accoda.runtime.manager import Plan
-from accoda.runtime.manager.learning import UNKNOWN_SERVICE, Known, Look, learn, remember, situation
+from accoda.runtime.manager.learning import UNKNOWN_SERVICE, FleetView, Known, learn, remember, situation
 
 
 def beat(id: str = "w1", **fields: Any) -> Heartbeat:
@@ -15,8 +15,8 @@ def beat(id: str = "w1", **fields: Any) -> Heartbeat:
     return Heartbeat(id=id, name="default", host="h", pid=1, **{**defaults, **fields})
 
 
-def look(*workers: Heartbeat, at: int = 0, **counts: Any) -> Look:
-    return Look(Stats({"q": QueueStats(**counts)}), workers or (beat(),), at)
+def look(*workers: Heartbeat, at: int = 0, **counts: Any) -> FleetView:
+    return FleetView(Stats({"q": QueueStats(**counts)}), workers or (beat(),), at)
 
 
 def service(*workers: Heartbeat, known: float | None = None) -> float:
@@ -24,7 +24,7 @@ def service(*workers: Heartbeat, known: float | None = None) -> float:
 
 
 class TestServiceTime:
-    def test_is_a_stated_default_while_nobody_has_run_a_job(self) -> None:
+    def test_is_a_stated_default_until_a_job_has_run(self) -> None:
         assert service() == UNKNOWN_SERVICE
 
     def test_is_known_after_a_few_jobs(self) -> None:

@@ -1,4 +1,4 @@
-"""The manager's rule: who gets how many processors, and where."""
+"""The manager's rule: how many processors each queue gets, and where."""
 
 import doctest
 import random
@@ -6,7 +6,7 @@ from itertools import chain, combinations, product
 from math import ceil
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from accoda.runtime.manager import Assignment, QueueView, Rule, Situation, WorkerView, assign, limits, rule
@@ -66,14 +66,14 @@ def test_a_queue_gets_no_more_processors_than_it_has_jobs() -> None:
     assert given_to({"a": busy(2, service=100.0), "b": busy(5)}, worker(processors=8))["a"] == 2
 
 
-def test_what_drains_soon_leaves_processors_to_everybody() -> None:
+def test_queues_that_drain_soon_leave_processors_to_the_others() -> None:
     assert given_to({"a": busy(10, service=0.1)}, worker()) == {"a": 1}
 
 
 def test_a_cap_holds_in_each_worker() -> None:
     queues = {"a": busy(1000), "b": busy(10)}
-    word = assign(Situation(queues, (worker("w1", a=1), worker("w2", a=2))))
-    assert (word.workers["w1"]["a"], word.workers["w2"]["a"]) == (1, 2)
+    assignment = assign(Situation(queues, (worker("w1", a=1), worker("w2", a=2))))
+    assert (assignment.workers["w1"]["a"], assignment.workers["w2"]["a"]) == (1, 2)
 
 
 def test_a_queue_stuck_at_its_cap_does_not_hide_what_others_could_gain() -> None:
@@ -85,42 +85,42 @@ def test_a_queue_stuck_at_its_cap_does_not_hide_what_others_could_gain() -> None
 
 def test_one_queue_moves_aside_for_another_that_has_no_other_place() -> None:
     anywhere, here_only = worker("w1", 2, ("a", "b")), worker("w2", 2, ("a",))
-    word = assign(Situation({"a": busy(100), "b": busy(90)}, (anywhere, here_only)))
-    assert word.workers == {"w1": {"b": 2}, "w2": {"a": 2}}
+    assignment = assign(Situation({"a": busy(100), "b": busy(90)}, (anywhere, here_only)))
+    assert assignment.workers == {"w1": {"b": 2}, "w2": {"a": 2}}
 
 
-def test_queues_that_nobody_serves_and_workers_without_processors_are_left_out() -> None:
-    word = assign(Situation({"x": busy(100), "a": busy(100)}, (worker("w1", 1), worker("w2", 0))))
-    assert word.workers == {"w1": {"a": 1}, "w2": {}}
-    assert word.plans["x"].drain is None
+def test_queues_without_a_worker_and_workers_without_processors_are_left_out() -> None:
+    assignment = assign(Situation({"x": busy(100), "a": busy(100)}, (worker("w1", 1), worker("w2", 0))))
+    assert assignment.workers == {"w1": {"a": 1}, "w2": {}}
+    assert assignment.plans["x"].drain is None
     assert assign(Situation({"a": busy(1)}, ())).workers == {}
 
 
 def test_noise_around_equality_changes_nothing() -> None:
     chance = random.Random(1)
     workers = (worker("w1", 20), worker("w2", 20))
-    first = word = assign(Situation({"a": busy(1000), "b": busy(1000)}, workers))
+    first = assignment = assign(Situation({"a": busy(1000), "b": busy(1000)}, workers))
     ideal = set()
     for _ in range(200):
         now = Situation({name: busy(round(1000 * chance.uniform(0.9, 1.1))) for name in ("a", "b")}, workers)
-        word = assign(now, word)
-        assert word.workers == first.workers
+        assignment = assign(now, assignment)
+        assert assignment.workers == first.workers
         ideal.add(totals(assign(now).workers)["a"])
     assert len(ideal) > 1  # without a memory it would have moved
 
 
 def test_a_nearly_idle_system_is_left_alone() -> None:
     workers = (worker(),)
-    word = assign(Situation({"a": busy(2, 0.1), "b": busy(1, 0.1)}, workers))
-    again = assign(Situation({"a": busy(1, 0.1), "b": busy(15, 0.1)}, workers), word)
-    assert again.workers == word.workers
+    assignment = assign(Situation({"a": busy(2, 0.1), "b": busy(1, 0.1)}, workers))
+    again = assign(Situation({"a": busy(1, 0.1), "b": busy(15, 0.1)}, workers), assignment)
+    assert again.workers == assignment.workers
 
 
 def test_a_change_that_is_worth_it_is_made() -> None:
     workers = (worker("w1"), worker("w2"))
-    word = assign(Situation({"a": busy(1000), "b": busy(1000)}, workers))
-    word = assign(Situation({"a": busy(3000), "b": busy(1000)}, workers), word)
-    assert totals(word.workers) == {"a": 6, "b": 2}
+    assignment = assign(Situation({"a": busy(1000), "b": busy(1000)}, workers))
+    assignment = assign(Situation({"a": busy(3000), "b": busy(1000)}, workers), assignment)
+    assert totals(assignment.workers) == {"a": 6, "b": 2}
 
 
 def test_a_queue_that_gets_work_gets_a_processor_at_once() -> None:
@@ -157,30 +157,30 @@ def test_processors_stay_where_they_were() -> None:
 
 def test_a_smaller_cap_is_obeyed_at_once() -> None:
     queues = {"a": busy(1000), "b": busy(1000)}
-    word = assign(Situation(queues, (worker(),)))
-    word = assign(Situation(queues, (worker(a=1),)), word)
-    assert word.workers == {"w1": {"a": 1, "b": 3}}
+    assignment = assign(Situation(queues, (worker(),)))
+    assignment = assign(Situation(queues, (worker(a=1),)), assignment)
+    assert assignment.workers == {"w1": {"a": 1, "b": 3}}
 
 
 def test_a_queue_is_spread_evenly() -> None:
-    word = assign(Situation({"a": busy(1000), "b": busy(1000)}, (worker("w1"), worker("w2"))))
-    assert word.workers == {"w1": {"a": 2, "b": 2}, "w2": {"a": 2, "b": 2}}
+    assignment = assign(Situation({"a": busy(1000), "b": busy(1000)}, (worker("w1"), worker("w2"))))
+    assert assignment.workers == {"w1": {"a": 2, "b": 2}, "w2": {"a": 2, "b": 2}}
 
 
 class TestLimits:
-    word = Assignment({"w1": {"a": 3, "b": 1}})
+    assignment = Assignment({"w1": {"a": 3, "b": 1}})
 
     def test_a_queue_may_have_what_it_was_given_and_others_one(self) -> None:
-        assert limits(self.word, "w1", ["a", "b", "c"], 4) == {"a": 3, "b": 1, "c": 1}
+        assert limits(self.assignment, "w1", ["a", "b", "c"], 4) == {"a": 3, "b": 1, "c": 1}
 
-    def test_what_was_given_to_nobody_is_there_for_all(self) -> None:
-        assert limits(self.word, "w1", ["a", "b", "c"], 6) == {"a": 5, "b": 3, "c": 2}
+    def test_processors_that_no_queue_was_given_are_there_for_all(self) -> None:
+        assert limits(self.assignment, "w1", ["a", "b", "c"], 6) == {"a": 5, "b": 3, "c": 2}
 
     def test_a_worker_that_is_not_named_goes_on_as_before(self) -> None:
-        assert limits(self.word, "w9", ["a", "b"], 4) == {"a": 4, "b": 4}
+        assert limits(self.assignment, "w9", ["a", "b"], 4) == {"a": 4, "b": 4}
 
     def test_a_worker_that_has_shrunk_since_gets_no_negative_number(self) -> None:
-        assert limits(self.word, "w1", ["a", "c"], 2) == {"a": 3, "c": 1}
+        assert limits(self.assignment, "w1", ["a", "c"], 2) == {"a": 3, "c": 1}
 
 
 def test_the_examples_in_the_docstrings_hold() -> None:
@@ -190,6 +190,7 @@ def test_the_examples_in_the_docstrings_hold() -> None:
 
 # -- any situation at all
 
+patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # whatever else the machine does
 names = st.sampled_from(QUEUES)
 views = st.builds(
     QueueView,
@@ -226,31 +227,31 @@ def fits(demand: dict[str, int], workers: tuple[WorkerView, ...]) -> bool:
     )
 
 
-@settings(deadline=None)
+@patient
 @given(situations, st.none() | situations)
 def test_no_worker_is_given_more_than_it_has_or_may(now: Situation, before: Situation | None) -> None:
-    word = assign(now, assign(before) if before else None)
-    assert word.workers.keys() == {w.id for w in now.workers}
+    assignment = assign(now, assign(before) if before else None)
+    assert assignment.workers.keys() == {w.id for w in now.workers}
     for w in now.workers:
-        row = word.workers[w.id]
+        row = assignment.workers[w.id]
         assert sum(row.values()) <= w.max_processors
         assert all(0 < count <= w.most(queue) for queue, count in row.items())
 
 
-@settings(deadline=None)
+@patient
 @given(situations, st.none() | situations)
 def test_every_queue_with_jobs_has_a_processor_where_there_are_enough(now: Situation, before: Situation | None) -> None:
     needy = {name: 1 for name, view in now.queues.items() if has_jobs(view)}
-    word = assign(now, assign(before) if before else None)
+    assignment = assign(now, assign(before) if before else None)
     if fits(needy, now.workers):
-        assert needy.keys() <= totals(word.workers).keys()
+        assert needy.keys() <= totals(assignment.workers).keys()
 
 
-@settings(deadline=None)
+@patient
 @given(situations, st.none() | situations)
 def test_an_unchanged_situation_changes_nothing(now: Situation, before: Situation | None) -> None:
-    word = assign(now, assign(before) if before else None)
-    assert assign(now, word) == word == assign(now, assign(before) if before else None)
+    assignment = assign(now, assign(before) if before else None)
+    assert assign(now, assignment) == assignment == assign(now, assign(before) if before else None)
 
 
 small = st.builds(
@@ -260,15 +261,15 @@ small = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(patient, max_examples=60)
 @given(small)
 def test_no_other_arrangement_has_a_shorter_longest_drain_time(now: Situation) -> None:
     greedy = Rule(enough=0.0)
     loads = {name: work(view, greedy) for name, view in now.queues.items()}
     if not fits(dict.fromkeys(loads, 1), now.workers):
         return
-    room = sum(w.max_processors for w in now.workers)
-    choices = [range(1, min(room, ceil(load)) + 1) for load in loads.values()]
+    total = sum(w.max_processors for w in now.workers)
+    choices = [range(1, min(total, ceil(load)) + 1) for load in loads.values()]
     shortest = min(
         max(load / count for load, count in zip(loads.values(), counts, strict=True))
         for counts in product(*choices)

@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from accoda import Bury, Done, Lease, QueueStats, Retry
 from accoda.budget import BudgetView
+from accoda.budget.wallet import Tally
 from accoda.model import Stats
 from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.metrics import FAMILIES, Metrics
-from accoda.runtime.purse import Tally
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 OURS = {family.name for family in FAMILIES}
@@ -136,9 +136,9 @@ def test_depths_are_those_of_the_store(metrics: Metrics) -> None:
 
 
 def test_only_queues_that_the_worker_serves_become_series(metrics: Metrics) -> None:
-    others = {f"of-somebody-{n}": QueueStats(ready=1) for n in range(100)}
+    others = {f"of-another-app-{n}": QueueStats(ready=1) for n in range(100)}
     metrics.depths(Stats(others), {"emails": 1})
-    assert b"of-somebody" not in metrics.page()
+    assert b"of-another-app" not in metrics.page()
     # A queue that never had a job is not in the store's statistics; it is served, and empty.
     assert value(metrics, "queue_jobs", queue="emails", queue_num="1", state="ready") == 0
 
@@ -253,7 +253,7 @@ def test_a_budget_shows_its_account_and_what_this_worker_counts(metrics: Metrics
         claims={},
     )
     tally = Tally(used=8.0, refused=1, waits=2)
-    metrics.budgets({"keepa": view, "of-somebody": view}, {"keepa": tally})
+    metrics.budgets({"keepa": view, "of-another-app": view}, {"keepa": tally})
     tally.used, tally.waits = 11.0, 3
     metrics.budgets({"keepa": view}, {"keepa": tally})
     names = ("tokens_capacity", "tokens_available", "tokens_reserved", "tokens_used_today", "utilisation", "closed")
@@ -261,4 +261,4 @@ def test_a_budget_shows_its_account_and_what_this_worker_counts(metrics: Metrics
     assert shown == [20, 3, 5, 40, 0.5, 1]
     counted = [f"queue_budget_{name}_total" for name in ("tokens_used", "refusals", "waits")]
     assert [value(metrics, name, budget="keepa") for name in counted] == [11, 1, 3]
-    assert b"of-somebody" not in metrics.page()
+    assert b"of-another-app" not in metrics.page()

@@ -140,7 +140,7 @@ def test_children_that_die_again_and_again_leave_no_pile_of_files(shared: Shared
         assert outcome(shared, "done") == 10 * n
         left.append(sorted(file.name for file in folder.iterdir()))
     assert left[0] == left[1] == left[2] == ["counter_dead.db", "histogram_dead.db"]
-    assert ready(shared) is None  # nobody is left who knows
+    assert ready(shared) is None  # none is left to tell
 
 
 def test_a_process_killed_while_it_made_its_file_does_not_spoil_the_page(
@@ -155,7 +155,7 @@ def test_a_process_killed_while_it_made_its_file_does_not_spoil_the_page(
     assert outcome(shared, "done") == 10
 
 
-def test_whoever_reads_while_dead_children_are_added_up_sees_each_count_once(shared: SharedMetrics) -> None:
+def test_a_reader_sees_each_count_once_while_dead_children_are_added_up(shared: SharedMetrics) -> None:
     child = Child(shared)
     child.tell("batch emails 10 0.5")
     child.kill()

@@ -4,7 +4,7 @@ import asyncio
 from datetime import timedelta
 
 from accoda import App, Bury, ManualClock, NewJob, Worker, WorkerOptions
-from accoda.runtime.retention import PIECE, clock_of, forget_dead
+from accoda.runtime.retention import PIECE, forget_dead
 from accoda.settings import Settings
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.observed import Call, Observed
@@ -43,11 +43,6 @@ async def test_many_are_deleted_piece_by_piece() -> None:
     clock.advance(DAY)
     assert await forget_dead(store, {"a": 60}) == 2 * PIECE + 1
     assert [call.verb for call in calls].count("purge") == 4
-
-
-async def test_the_storages_clock_decides() -> None:
-    clock = ManualClock(123_456_789)
-    assert await clock_of(MemoryStorage(clock)) == 123_456_789
 
 
 async def test_a_queue_that_says_nothing_costs_nothing() -> None:

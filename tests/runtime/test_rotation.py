@@ -20,7 +20,7 @@ def turns(rotation: Rotation, count: int, *, full: bool = True) -> list[str | No
         last = rotation.pick(last)
         found.append(last)
         if last is not None:
-            rotation.report(last, 10, 10 if full else 0)
+            rotation.report(last, more=full, found=full)
     return found
 
 
@@ -30,36 +30,36 @@ async def test_queues_take_turns() -> None:
 
 async def test_a_queue_that_had_less_than_was_asked_for_sleeps() -> None:
     rotation = Rotation("ab")
-    rotation.report("a", 10, 3)
+    rotation.report("a", more=False, found=True)
     assert turns(rotation, 3) == ["b", "b", "b"]
     assert rotation.asleep() == ["a"]
     rotation.wake(["a"])
     assert turns(rotation, 2) == ["a", "b"]
 
 
-async def test_all_asleep_gives_nobody_a_turn() -> None:
+async def test_there_is_no_turn_while_all_queues_sleep() -> None:
     rotation = Rotation("ab")
     assert turns(rotation, 3, full=False) == ["a", "b", None]
     assert rotation.idle
 
 
-async def test_who_carries_outcomes_looks_into_its_queue_again() -> None:
+async def test_a_processor_with_outcomes_looks_into_its_queue_again() -> None:
     rotation = Rotation("ab")
     assert turns(rotation, 2, full=False) == ["a", "b"]
-    assert rotation.pick("b", carries=True) == "b"
-    assert rotation.pick("b", carries=False) is None
+    assert rotation.pick("b", returns=True) == "b"
+    assert rotation.pick("b", returns=False) is None
 
 
 async def test_a_woken_queue_is_probed_by_one_processor_first() -> None:
     rotation = Rotation("a")
     assert rotation.pick() == "a"
     assert rotation.pick() is None
-    rotation.report("a", 10, 10)  # there is more: everybody may come
+    rotation.report("a", more=True, found=True)  # there is more: all may come
     assert rotation.pick() == "a"
     assert rotation.pick() == "a"
 
 
-async def test_for_each_woken_queue_one_of_those_who_rest_is_called() -> None:
+async def test_one_resting_processor_is_called_for_each_woken_queue() -> None:
     rotation = Rotation("abc")
     assert turns(rotation, 4, full=False)[-1] is None
     resting = [asyncio.create_task(rotation.rest()) for _ in range(4)]
@@ -67,7 +67,7 @@ async def test_for_each_woken_queue_one_of_those_who_rest_is_called() -> None:
     rotation.wake(["a", "c"])
     await asyncio.sleep(0)
     assert [each.done() for each in resting] == [True, True, False, False]
-    rotation.ring()
+    rotation.call_all()
     await asyncio.gather(*resting)
 
 
@@ -86,7 +86,7 @@ async def test_one_that_was_called_and_cancelled_before_it_came_is_replaced_by_a
 async def test_a_limit_holds_and_is_never_less_than_one() -> None:
     rotation = Rotation("ab")
     for queue in "ab":
-        rotation.report(queue, 10, 10)
+        rotation.report(queue, more=True, found=True)
     rotation.limit({"a": 2, "b": 0})
     assert [rotation.pick() for _ in range(5)] == ["a", "b", "a", None, None]
     rotation.limit({})
@@ -101,7 +101,7 @@ async def test_fifty_empty_queues_wait_in_one_call() -> None:
     store = Observed(MemoryStorage(), calls.append)
     rotation = Rotation(names)
     for name in names:
-        rotation.report(name, 10, 0)
+        rotation.report(name, more=False, found=False)
     sleeper = asyncio.create_task(Sleeper(rotation, store).run())
     await asyncio.sleep(0.05)
     assert calls == []  # one call is under way, and none has ended
@@ -127,7 +127,7 @@ async def test_a_job_for_one_of_a_thousand_queues_disturbs_only_those_that_sleep
     names = [f"q{n}" for n in range(1000)]
     store, rotation = Watched(), Rotation(names)
     for name in names:
-        rotation.report(name, 10, 0)
+        rotation.report(name, more=False, found=False)
     sleeper = asyncio.create_task(Sleeper(rotation, store).run())
     await asyncio.sleep(0.05)
     assert sorted(waited, key=lambda each: names.index(each[0])) == [names[n : n + 64] for n in range(0, 1000, 64)]
@@ -137,14 +137,14 @@ async def test_a_job_for_one_of_a_thousand_queues_disturbs_only_those_that_sleep
         await rotation.rest()
     assert rotation.pick() == "q70" and rotation.pick() is None
     await store.take("q70", 1)
-    rotation.report("q70", 10, 0)
+    rotation.report("q70", more=False, found=False)
     await asyncio.sleep(0.05)
     assert {name for each in waited for name in each} == set(names[64:128])
     sleeper.cancel()
     await asyncio.gather(sleeper, return_exceptions=True)
 
 
-async def test_where_somebody_was_faster_nobody_is_woken_and_the_next_job_is_heard() -> None:
+async def test_a_job_that_another_worker_took_wakes_no_queue_and_the_next_job_does() -> None:
     class Slow(MemoryStorage):
         """Another worker takes the job as soon as the wait has ended."""
 
@@ -156,7 +156,7 @@ async def test_where_somebody_was_faster_nobody_is_woken_and_the_next_job_is_hea
 
     store, rotation = Slow(), Rotation("abc")
     for name in "abc":
-        rotation.report(name, 10, 0)
+        rotation.report(name, more=False, found=False)
     sleeper = asyncio.create_task(Sleeper(rotation, store).run())
     await asyncio.sleep(0.01)
     await store.enqueue([NewJob("a")])
@@ -173,10 +173,10 @@ async def test_where_somebody_was_faster_nobody_is_woken_and_the_next_job_is_hea
 async def test_a_queue_that_falls_asleep_joins_the_wait() -> None:
     store = MemoryStorage()
     rotation = Rotation("ab")
-    rotation.report("a", 10, 0)
+    rotation.report("a", more=False, found=False)
     sleeper = asyncio.create_task(Sleeper(rotation, store).run())
     await asyncio.sleep(0.01)
-    rotation.report("b", 10, 0)
+    rotation.report("b", more=False, found=False)
     await asyncio.sleep(0.01)
     await store.enqueue([NewJob("b")])
     async with asyncio.timeout(5):
@@ -192,43 +192,43 @@ async def test_a_store_that_cannot_wait_is_asked_again_later(caplog: pytest.LogC
             raise StorageUnavailable("away")
 
     rotation = Rotation("a")
-    rotation.report("a", 10, 0)
-    await Sleeper(rotation, Broken()).run_once(rotation.dormitories[0])
+    rotation.report("a", more=False, found=False)
+    await Sleeper(rotation, Broken()).run_once(rotation.groups[0])
     assert "trying again soon: away" in caplog.text
     assert rotation.pick() == "a"
 
 
-async def test_a_held_queue_has_no_turn_until_its_moment_and_delays_nobody() -> None:
+async def test_a_blocked_queue_has_no_turn_until_its_moment_and_delays_no_other() -> None:
     clock, rotation = ManualClock(), Rotation("ab")
-    rotation.hold("a", clock.now() + 3000, clock)
+    rotation.block("a", clock.now() + 3000, clock)
     assert turns(rotation, 3) == ["b", "b", "b"]
-    assert rotation.held() == ["a"]
+    assert rotation.blocked() == ["a"]
     assert rotation.asleep() == []  # it has jobs: a wait for it would come back at once
     clock.advance(2.999)
     await asyncio.sleep(0)
-    assert rotation.held() == ["a"]
+    assert rotation.blocked() == ["a"]
     clock.advance(0.001)
     async with asyncio.timeout(5):
         await rotation.rest()
-    assert rotation.held() == []
+    assert rotation.blocked() == []
     assert "a" in turns(rotation, 2)
 
 
 async def test_a_held_queue_can_be_released_and_its_timer_then_means_nothing() -> None:
     clock, rotation = ManualClock(), Rotation("a")
-    rotation.hold("a", clock.now() + 3000, clock)
-    rotation.release(["a", "stranger"])
+    rotation.block("a", clock.now() + 3000, clock)
+    rotation.unblock(["a", "stranger"])
     assert rotation.pick() == "a"
-    rotation.hold("a", clock.now() + 9000, clock)
+    rotation.block("a", clock.now() + 9000, clock)
     clock.advance(3)
     await asyncio.sleep(0)
-    assert rotation.held() == ["a"]
+    assert rotation.blocked() == ["a"]
 
 
 async def test_a_queue_that_waits_for_tokens_is_idle_and_waking_it_needs_tokens() -> None:
     clock, rotation = ManualClock(), Rotation("ab")
     assert turns(rotation, 3, full=False)[2] is None
-    rotation.hold("a", clock.now() + 3000, clock)
+    rotation.block("a", clock.now() + 3000, clock)
     assert rotation.idle
     rotation.wake(["a"])  # an enqueue does not make it affordable
     assert rotation.pick() is None
@@ -236,9 +236,26 @@ async def test_a_queue_that_waits_for_tokens_is_idle_and_waking_it_needs_tokens(
 
 async def test_a_moment_in_the_past_does_not_make_it_spin() -> None:
     clock, rotation = ManualClock(), Rotation("a")
-    rotation.hold("a", clock.now() - 1000, clock)
+    rotation.block("a", clock.now() - 1000, clock)
     await asyncio.sleep(0)
-    assert rotation.held() == ["a"]
+    assert rotation.blocked() == ["a"]
     clock.advance(0.005)
     await asyncio.sleep(0)
-    assert rotation.held() == []
+    assert rotation.blocked() == []
+
+
+async def test_the_processors_of_the_only_queue_with_jobs_stay_with_it_until_another_wakes() -> None:
+    rotation = Rotation(["a", "b"])
+    for name in ("a", "b"):
+        assert rotation.pick() == name
+    rotation.report("b", more=False, found=False)
+    rotation.report("a", more=True, found=True)
+    assert rotation.only == "a"
+    rotation.wake(["b"])
+    assert rotation.only is None
+    assert {rotation.pick("a"), rotation.pick("b")} == {"a", "b"}
+    rotation.report("b", more=False, found=True)
+    rotation.report("a", more=True, found=True)
+    assert rotation.only == "a"
+    rotation.report("a", more=False, found=True)
+    assert rotation.only is None

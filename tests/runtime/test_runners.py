@@ -9,41 +9,36 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.runtime.batches import batch_of, run
 
 from accoda.app import App
 from accoda.errors import BuryJob, HandlerTimeout, LeaseLost, WorkerStopped
-from accoda.model import Job, Lease
 from accoda.payload import decode
 from accoda.retry import Failed, Finished
-from accoda.runtime.batch import Batch, current
+from accoda.runtime.batch import Batch, Runner, current
 from accoda.runtime.middleware import Middleware, Run
 from accoda.runtime.runners import make_runner
-from accoda.runtime.runners.base import BaseRunner, Runner
+from accoda.runtime.runners.layers import LayeredRunner
 
-Make = Callable[..., BaseRunner[Any]]
+Make = Callable[..., Any]
 
 
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
     """Makes runners that lose patience soon, and closes them."""
-    runners: list[BaseRunner[Any]] = []
+    runners: list[Any] = []
 
-    def make(function: Callable[..., Any], *middleware: Middleware, grace: float = 0.1) -> BaseRunner[Any]:
+    def make(function: Callable[..., Any], *middleware: Middleware, grace: float = 0.1) -> Any:
         handler = App("memory://").handler("q")(function)
         runner = make_runner(handler, middleware)
-        assert isinstance(runner, BaseRunner)
-        runner.grace = grace
+        bare: Any = runner._inner if isinstance(runner, LayeredRunner) else runner
+        bare.grace = grace
         runners.append(runner)
         return runner
 
     yield make
     for runner in runners:
         await runner.close()
-
-
-def batch_of(*payloads: Any) -> Batch[Any]:
-    jobs = [Job(n, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n in range(len(payloads))]
-    return Batch("q", jobs, payloads, App("memory://").new_job)
 
 
 def error_of(batch: Batch[Any], index: int) -> BaseException:
@@ -89,7 +84,7 @@ WHOLE = [loop_batch, thread_batch]
 @pytest.mark.parametrize("function", SINGLE + WHOLE)
 async def test_what_a_handler_returns_is_the_result(make: Make, function: Callable[..., Any]) -> None:
     batch = batch_of(None, 7, {"a": [1, 2]})
-    await make(function).run(batch, None)
+    await run(make(function), batch)
     results = [batch.results[n] for n in range(3)]
     assert [decode(r.result) if isinstance(r, Finished) and r.result else r for r in results] == [
         Finished(),
@@ -104,7 +99,7 @@ async def test_what_a_single_handler_raises_fails_its_job_alone(
     make: Make, function: Callable[..., Any], kind: type[BaseException]
 ) -> None:
     batch = batch_of(1, kind("no"), 3)
-    await make(function).run(batch, None)
+    await run(make(function), batch)
     assert isinstance(error_of(batch, 1), kind)
     assert isinstance(batch.results[0], Finished)
     assert isinstance(batch.results[2], Finished)
@@ -116,7 +111,7 @@ async def test_what_a_batch_handler_raises_fails_the_jobs_of_which_nothing_was_s
     make: Make, function: Callable[..., Any], kind: type[BaseException]
 ) -> None:
     batch = batch_of(1, kind("no"), 3)
-    await make(function).run(batch, None)
+    await run(make(function), batch)
     assert isinstance(batch.results[0], Finished)
     assert isinstance(error_of(batch, 1), kind)
     assert isinstance(error_of(batch, 2), kind)
@@ -127,7 +122,7 @@ async def test_a_result_that_cannot_be_kept_buries_the_job_and_says_why(
     make: Make, function: Callable[..., Any]
 ) -> None:
     batch = batch_of(object())
-    await make(function).run(batch, None)
+    await run(make(function), batch)
     assert isinstance(error_of(batch, 0), BuryJob)
     assert "result: the handler returned a object, which cannot be stored" in str(error_of(batch, 0))
 
@@ -137,7 +132,7 @@ async def test_a_handler_without_a_payload_is_called_without(make: Make) -> None
         return 5
 
     batch = batch_of(None, None)
-    await make(bare).run(batch, None)
+    await run(make(bare), batch)
     assert batch.results[1] == Finished(b"\x05")
 
 
@@ -169,7 +164,7 @@ async def test_each_job_has_a_context_of_its_own_which_begins_with_that_of_the_m
         await run(batch)
 
     batch = batch_of("a", "b")
-    await make(function, outside).run(batch, None)
+    await run(make(function, outside), batch)
     seen = [decode(r.result) for r in batch.results.values() if isinstance(r, Finished) and r.result]
     assert seen == [["from outside", "a", 0], ["from outside", "b", 1]]
     assert VAR.get() == "nothing"
@@ -193,7 +188,7 @@ async def test_what_the_handler_itself_says_of_its_job_counts_more_than_how_it_e
         return "fine"
 
     batch = batch_of("a")
-    await make(loop_says if function is loop_single else thread_says).run(batch, None)
+    await run(make(loop_says if function is loop_single else thread_says), batch)
     assert isinstance(error_of(batch, 0), BuryJob)
 
 
@@ -214,7 +209,7 @@ async def test_middleware_goes_around_the_whole_batch_the_first_outermost(
 
         return around
 
-    await make(function, layer("outer"), layer("inner")).run(batch_of(1, 2), None)
+    await run(make(function, layer("outer"), layer("inner")), batch_of(1, 2))
     assert seen == [("outer", 0), ("inner", 0), ("inner", 2), ("outer", 2)]
 
 
@@ -225,7 +220,7 @@ async def test_a_job_of_which_a_middleware_has_spoken_is_not_run(make: Make, fun
         await run(batch)
 
     batch = batch_of(ValueError("was run"), 2)
-    await make(function, refuse_first).run(batch, None)
+    await run(make(function, refuse_first), batch)
     assert isinstance(error_of(batch, 0), BuryJob)
     assert isinstance(batch.results[1], Finished)
 
@@ -240,7 +235,7 @@ async def test_what_a_middleware_raises_fails_the_jobs_of_which_nothing_was_said
         raise kind("no")
 
     batch = batch_of(1, 2)
-    await make(function, broken).run(batch, None)
+    await run(make(function, broken), batch)
     assert batch.results[0] == Finished()
     assert isinstance(error_of(batch, 1), kind)
 
@@ -258,7 +253,7 @@ async def test_a_middleware_sees_what_a_batch_handler_raised_and_may_swallow_it(
             seen.append(error)
 
     batch = batch_of(1, ValueError("no"))
-    await make(function, swallow).run(batch, None)
+    await run(make(function, swallow), batch)
     assert [str(error) for error in seen] == ["no"]
     assert batch.results[1] == Finished()
 
@@ -268,7 +263,7 @@ async def test_a_middleware_that_passes_on_another_batch_is_told(make: Make) -> 
         await run(batch_of(1))
 
     batch = batch_of(1)
-    await make(loop_single, other).run(batch, None)
+    await run(make(loop_single, other), batch)
     assert "passes on the batch that it was given" in str(error_of(batch, 0))
 
 
@@ -288,7 +283,7 @@ async def test_a_middleware_that_hangs_does_not_hold_a_batch_that_was_stopped(ma
     released: list[bool] = []
     runner = make(loop_single, hang, grace=0.02)
     batch = batch_of(1, 2)
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await inside.wait()
     runner.stop(batch, [0, 1], WorkerStopped("bye"))
     await running
@@ -305,7 +300,7 @@ async def test_a_middleware_that_waits_before_the_handler_is_stopped_at_once(mak
 
     runner = make(loop_single, wait, grace=30)
     batch = batch_of(1)
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await inside.wait()
     runner.stop(batch, [0], WorkerStopped("bye"))
     await running
@@ -360,7 +355,7 @@ def pair() -> Pair:
 @pytest.mark.parametrize("where", ["on_loop", "in_thread"])
 async def test_a_job_over_its_time_fails_and_the_others_do_not(make: Make, pair: Pair, where: str) -> None:
     batch = batch_of("a", "slow", "b")
-    await make(getattr(pair, where)).run(batch, 0.05)
+    await run(make(getattr(pair, where)), batch, 0.05)
     assert isinstance(error_of(batch, 1), HandlerTimeout)
     assert "ran longer than its timeout of 0.05 s" in str(error_of(batch, 1))
     assert isinstance(batch.results[0], Finished)
@@ -371,7 +366,7 @@ async def test_a_job_over_its_time_fails_and_the_others_do_not(make: Make, pair:
 @pytest.mark.parametrize("where", ["batch_on_loop", "batch_in_thread"])
 async def test_a_batch_over_its_time_keeps_what_was_said_and_fails_the_rest(make: Make, pair: Pair, where: str) -> None:
     batch = batch_of("a", "slow", "b")
-    await make(getattr(pair, where)).run(batch, 0.05)
+    await run(make(getattr(pair, where)), batch, 0.05)
     assert isinstance(batch.results[0], Finished)
     assert isinstance(error_of(batch, 1), HandlerTimeout)
     assert isinstance(error_of(batch, 2), HandlerTimeout)
@@ -381,7 +376,7 @@ async def test_a_batch_over_its_time_keeps_what_was_said_and_fails_the_rest(make
 @pytest.mark.parametrize("where", ["on_loop", "in_thread"])
 async def test_a_job_that_is_stopped_fails_with_the_error_given(make: Make, pair: Pair, where: str) -> None:
     runner, batch = make(getattr(pair, where)), batch_of("a", "slow", "b")
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(pair.begun)
     runner.stop(batch, [1], LeaseLost("gone"))
     assert isinstance(error_of(batch, 1), LeaseLost)
@@ -394,7 +389,7 @@ async def test_a_job_that_is_stopped_fails_with_the_error_given(make: Make, pair
 @pytest.mark.parametrize("where", ["on_loop", "in_thread"])
 async def test_a_stop_of_everything_ends_what_runs_and_begins_nothing_more(make: Make, pair: Pair, where: str) -> None:
     runner, batch = make(getattr(pair, where)), batch_of("slow", "slow", "slow")
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(pair.begun)
     runner.stop(batch, [0, 1, 2], WorkerStopped("bye"))
     await running
@@ -404,7 +399,7 @@ async def test_a_stop_of_everything_ends_what_runs_and_begins_nothing_more(make:
 @pytest.mark.parametrize("where", ["batch_on_loop", "batch_in_thread"])
 async def test_a_batch_handler_goes_on_while_a_job_is_left_to_it(make: Make, pair: Pair, where: str) -> None:
     runner, batch = make(getattr(pair, where)), batch_of("slow", "b")
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(pair.begun)
     runner.stop(batch, [0], LeaseLost("gone"))
     assert not pair.ended.is_set()
@@ -417,7 +412,7 @@ async def test_a_batch_handler_goes_on_while_a_job_is_left_to_it(make: Make, pai
 @pytest.mark.parametrize("where", ["batch_on_loop", "batch_in_thread"])
 async def test_a_batch_handler_is_stopped_when_no_job_is_left_to_it(make: Make, pair: Pair, where: str) -> None:
     runner, batch = make(getattr(pair, where)), batch_of("a", "slow", "b")
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(pair.begun)
     runner.stop(batch, [1], LeaseLost("gone"))
     runner.stop(batch, [2], LeaseLost("gone too"))
@@ -437,7 +432,7 @@ async def test_a_run_that_is_cancelled_stops_its_handler_and_leaves_no_task_behi
 
     runner, batch = make(getattr(pair, where), *[through] * layers), batch_of("slow", "slow")
     before = asyncio.all_tasks()
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(pair.begun)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -7,27 +7,26 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.runtime import batches
+from tests.runtime.batches import run
 
 from accoda.app import App
 from accoda.errors import LeaseLost
-from accoda.model import Job, Lease
 from accoda.retry import PLAIN, Failed
-from accoda.runtime.batch import Batch, current
+from accoda.runtime.batch import BatchRun, current
 from accoda.runtime.runners import make_runner
-from accoda.runtime.runners.base import BaseRunner
 
-Make = Callable[[Callable[..., Any]], BaseRunner[Any]]
+Make = Callable[[Callable[..., Any]], Any]
 
 word: ContextVar[str] = ContextVar("word", default="none")
 
 
 @pytest_asyncio.fixture
 async def make() -> AsyncIterator[Make]:
-    runners: list[BaseRunner[Any]] = []
+    runners: list[Any] = []
 
-    def make(function: Callable[..., Any]) -> BaseRunner[Any]:
-        runner = make_runner(App("memory://").handler("q")(function), ())
-        assert isinstance(runner, BaseRunner)
+    def make(function: Callable[..., Any]) -> Any:
+        runner: Any = make_runner(App("memory://").handler("q")(function), ())
         runner.grace = 0.1
         runners.append(runner)
         return runner
@@ -37,9 +36,8 @@ async def make() -> AsyncIterator[Make]:
         await runner.close()
 
 
-def batch_of(count: int) -> Batch[Any]:
-    jobs = [Job(n, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n in range(count)]
-    return Batch("q", jobs, range(count), App("memory://").new_job)
+def batch_of(count: int) -> BatchRun:
+    return batches.batch_of(*range(count))
 
 
 async def test_jobs_that_never_wait_share_a_task_and_are_run_in_order(make: Make) -> None:
@@ -51,7 +49,7 @@ async def test_jobs_that_never_wait_share_a_task_and_are_run_in_order(make: Make
         tasks.add(asyncio.current_task())
 
     batch = batch_of(20)
-    await make(handle).run(batch, None)
+    await run(make(handle), batch)
     assert seen == list(range(20))
     assert len(tasks) == 1 and tasks != {asyncio.current_task()}
     assert batch.results == dict.fromkeys(range(20), PLAIN)
@@ -65,13 +63,13 @@ async def test_jobs_that_wait_run_together_each_in_a_task_of_its_own(make: Make,
     async def handle(payload: int) -> int:
         tasks[payload] = asyncio.current_task()
         if payload in waits:
-            await together.wait()  # nobody gets past it before the last has come
+            await together.wait()  # none gets past it before the last has come
         assert current.get().id == payload  # type: ignore[union-attr]
         assert asyncio.current_task() is tasks[payload]
         return payload
 
     batch = batch_of(20)
-    await make(handle).run(batch, 5)
+    await run(make(handle), batch, 5)
     assert not any(isinstance(result, Failed) for result in batch.results.values())
     assert len(batch.results) == 20
     waiting = [tasks[payload] for payload in waits]
@@ -86,7 +84,7 @@ async def test_a_task_in_which_a_job_has_waited_runs_no_other_after_it(make: Mak
         if payload % 5 == 4:
             await asyncio.sleep(0)
 
-    await make(handle).run(batch_of(20), None)
+    await run(make(handle), batch_of(20))
     assert all(tasks[waited] is not tasks[later] for waited in range(4, 20, 5) for later in range(waited + 1, 20))
 
 
@@ -98,7 +96,7 @@ async def test_what_a_job_puts_into_its_context_is_not_seen_by_the_next(make: Ma
         if payload % 3 == 0:
             word.set(f"of job {payload}")
 
-    await make(handle).run(batch_of(20), None)
+    await run(make(handle), batch_of(20))
     assert seen == ["none"] * 20
 
 
@@ -117,7 +115,7 @@ async def test_values_that_cannot_be_compared_do_no_harm_in_a_context(make: Make
         odd.set(Odd())
 
     batch = batch_of(10)
-    await make(handle).run(batch, None)
+    await run(make(handle), batch)
     assert seen == [None] * 10
     assert batch.results == dict.fromkeys(range(10), PLAIN)
 
@@ -132,7 +130,7 @@ async def test_a_job_that_cancels_its_own_task_does_not_cancel_the_next(make: Ma
             await asyncio.sleep(0)
 
     batch = batch_of(8)
-    await make(handle).run(batch, None)
+    await run(make(handle), batch)
     assert batch.results == dict.fromkeys(range(8), PLAIN)
 
 
@@ -142,7 +140,7 @@ async def test_what_one_job_raises_is_its_own(make: Make) -> None:
             raise ValueError(payload)
 
     batch = batch_of(9)
-    await make(handle).run(batch, None)
+    await run(make(handle), batch)
     failed = {id: str(result.error) for id, result in batch.results.items() if isinstance(result, Failed)}
     assert failed == {1: "1", 3: "3", 5: "5", 7: "7"}
 
@@ -154,12 +152,12 @@ async def test_a_timeout_of_a_job_s_own_ends_that_job_alone(make: Make) -> None:
                 await asyncio.Event().wait()
 
     batch = batch_of(12)
-    await make(handle).run(batch, None)
+    await run(make(handle), batch)
     failed = {id: type(result.error) for id, result in batch.results.items() if isinstance(result, Failed)}
     assert failed == {6: TimeoutError}
 
 
-async def test_a_stop_between_the_first_step_of_a_task_and_the_next_of_its_runner_is_heard(make: Make) -> None:
+async def test_a_stop_between_the_first_step_of_a_task_and_the_next_of_its_runner_stops_it(make: Make) -> None:
     """Another thread may call in at that moment. Here the loop's maker of tasks does, so that it happens each time."""
     ended: list[int] = []
 
@@ -179,7 +177,7 @@ async def test_a_stop_between_the_first_step_of_a_task_and_the_next_of_its_runne
             loop.call_soon(runner.stop, *stop)
         return task
 
-    running = loop.create_task(runner.run(batch, None))
+    running = loop.create_task(run(runner, batch))
     loop.set_task_factory(factory)
     try:
         await asyncio.wait([running], timeout=5)

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.runtime import batches
+from tests.runtime.batches import run
 
-from accoda.app import App
 from accoda.errors import (
     BuryJob,
     HandlerTimeout,
@@ -29,11 +30,11 @@ from accoda.errors import (
     WorkerStopped,
 )
 from accoda.limits import as_told, set_limits
-from accoda.model import Job, Lease
 from accoda.payload import decode, encode
 from accoda.retry import Failed, Finished, describe
-from accoda.runtime.batch import Batch
+from accoda.runtime.batch import Batch, BatchRun
 from accoda.runtime.middleware import Run
+from accoda.runtime.runners.layers import LayeredRunner
 from accoda.runtime.runners.process import ProcessRunner
 
 MODULE = """
@@ -199,11 +200,8 @@ async def make_new(work: ModuleType) -> AsyncIterator[Make]:
         assert not runner._children
 
 
-def batch_of(*orders: list[Any]) -> Batch[Any]:
-    jobs = [
-        Job(n, "q", encode(order), 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n, order in enumerate(orders)
-    ]
-    return Batch("q", jobs, orders, App("memory://").new_job)
+def batch_of(*orders: list[Any]) -> BatchRun:
+    return batches.batch_of(*orders, data=[encode(order) for order in orders])
 
 
 def error_of(batch: Batch[Any], index: int) -> BaseException:
@@ -225,7 +223,7 @@ async def until(path: Path) -> None:
 
 async def test_results_and_errors_come_back(make: Make) -> None:
     batch = batch_of(["echo", {"a": b"b"}], ["raise", "no"], ["later", 9], ["exit", 3], ["echo", None], ["bury"])
-    await make().run(batch, None)
+    await run(make(), batch)
     assert value_of(batch, 0) == {"a": b"b"}
     assert isinstance(error_of(batch, 1), ValueError)
     assert "in act" in str(error_of(batch, 1).__cause__), "the traceback of the child is kept"
@@ -239,7 +237,7 @@ async def test_results_and_errors_come_back(make: Make) -> None:
 
 async def test_an_error_of_the_users_own_comes_as_one_of_the_same_name(make: Make) -> None:
     batch = batch_of(["odd"])
-    await make().run(batch, None)
+    await run(make(), batch)
     error = error_of(batch, 0)
     assert describe(error) == "Odd: 1 and 2"
     assert isinstance(error, RemoteError)
@@ -249,7 +247,7 @@ async def test_an_error_of_the_users_own_comes_as_one_of_the_same_name(make: Mak
 
 async def test_a_child_that_talks_nonsense_is_ended_and_takes_only_its_job_with_it(make: Make) -> None:
     batch = batch_of(["pid"], ["garble"], ["pid"])
-    await make().run(batch, None)
+    await run(make(), batch)
     assert isinstance(error_of(batch, 1), ProcessDied)
     assert "the process was ended: what it said cannot be understood" in str(error_of(batch, 1))
     assert value_of(batch, 0) != value_of(batch, 2)
@@ -257,7 +255,7 @@ async def test_a_child_that_talks_nonsense_is_ended_and_takes_only_its_job_with_
 
 async def test_the_limits_of_the_worker_hold_in_its_children(make: Make) -> None:
     batch = batch_of(["echo", "x"], ["big"])
-    await make().run(batch, None)
+    await run(make(), batch)
     error = error_of(batch, 1)
     assert isinstance(error, BuryJob)
     assert "the handler returned a str, which has 1,500,005 bytes, and at most 1,048,576 are allowed" in str(error)
@@ -266,8 +264,8 @@ async def test_the_limits_of_the_worker_hold_in_its_children(make: Make) -> None
 async def test_a_child_is_used_again_and_there_is_one_for_each_batch_that_runs(make: Make) -> None:
     runner = make()
     first, second = batch_of(["pid"], ["pid"]), batch_of(["pid"])
-    await runner.run(first, None)
-    await runner.run(second, None)
+    await run(runner, first)
+    await run(runner, second)
     pids = {value_of(first, 0), value_of(first, 1), value_of(second, 0)}
     assert len(pids) == 1
     assert os.getpid() not in pids
@@ -277,7 +275,7 @@ async def test_batches_that_run_at_once_have_a_child_each_up_to_the_limit(make_n
     runner = make_new(processes=2)
     gate = tmp_path / "gate"
     batches = [batch_of(["wait for", str(tmp_path / f"gate{n}")], ["pid"]) for n in range(3)]
-    running = [asyncio.create_task(runner.run(batch, None)) for batch in batches]
+    running = [asyncio.create_task(run(runner, batch)) for batch in batches]
     await until(tmp_path / "gate0.begun")
     await until(tmp_path / "gate1.begun")
     assert len(runner._children) == 2
@@ -290,7 +288,7 @@ async def test_batches_that_run_at_once_have_a_child_each_up_to_the_limit(make_n
 async def test_an_async_handler_runs_on_one_loop_of_the_child(make: Make) -> None:
     runner = make("asynchronous")
     batch = batch_of(["pid"], ["exit", 2], ["pid"])
-    await runner.run(batch, None)
+    await run(runner, batch)
     assert value_of(batch, 0) == value_of(batch, 2)
     assert isinstance(error_of(batch, 1), SystemExit)
 
@@ -308,7 +306,7 @@ async def test_a_child_that_dies_takes_only_the_job_with_it_that_it_ran(
     make: Make, order: list[Any], words: str
 ) -> None:
     batch = batch_of(["pid"], order, ["pid"], ["echo", 4])
-    await make().run(batch, None)
+    await run(make(), batch)
     assert isinstance(error_of(batch, 1), ProcessDied)
     assert str(error_of(batch, 1)) == words
     assert value_of(batch, 0) != value_of(batch, 2)
@@ -318,16 +316,16 @@ async def test_a_child_that_dies_takes_only_the_job_with_it_that_it_ran(
 async def test_a_child_that_died_while_it_was_idle_is_nobodys_fault(make: Make) -> None:
     runner = make()
     batch = batch_of(["pid"])
-    await runner.run(batch, None)
+    await run(runner, batch)
     os.kill(value_of(batch, 0), signal.SIGKILL)
     again = batch_of(["pid"])
-    await runner.run(again, None)
+    await run(runner, again)
     assert value_of(again, 0) != value_of(batch, 0)
 
 
 async def test_a_batch_handler_that_dies_fails_the_jobs_of_which_nothing_was_said(make: Make) -> None:
     batch = batch_of(["echo", 1], ["nothing"], ["retry"], ["leave", 3], ["echo", 2])
-    await make("whole").run(batch, None)
+    await run(make("whole"), batch)
     assert value_of(batch, 0) == 1
     assert isinstance(error_of(batch, 2), RetryLater)
     for n in (1, 3, 4):
@@ -336,8 +334,8 @@ async def test_a_batch_handler_that_dies_fails_the_jobs_of_which_nothing_was_sai
 
 async def test_a_batch_handler_speaks_and_enqueues_from_its_child(make: Make) -> None:
     batch = batch_of(["nothing"], ["follow"], ["follow silently"], ["loose"], ["retry"])
-    await make("whole").run(batch, None)
-    results = [batch.result_of(job) for job in batch]
+    await run(make("whole"), batch)
+    results = [batch.result_of(job.id) for job in batch]
     assert results[0] == Finished()
     assert [decode(job.data) for job in results[1].then] == [1, 2]  # type: ignore[union-attr]
     assert [decode(job.data) for job in results[2].then] == [3]  # type: ignore[union-attr]
@@ -349,20 +347,20 @@ async def test_a_batch_handler_speaks_and_enqueues_from_its_child(make: Make) ->
 
 async def test_a_batch_handler_that_raises_or_is_async_does_so_in_its_child(make: Make) -> None:
     batch = batch_of(["echo", 1], ["raise", "no"], ["echo", 2])
-    await make("whole").run(batch, None)
+    await run(make("whole"), batch)
     assert value_of(batch, 0) == 1
     assert isinstance(error_of(batch, 1), ValueError)
     assert isinstance(error_of(batch, 2), ValueError)
     batch = batch_of(["echo", 1], ["echo", 2])
-    await make("whole_async").run(batch, None)
+    await run(make("whole_async"), batch)
     assert isinstance(error_of(batch, 0), BuryJob)
     assert batch.results[1] == Finished()
 
 
 async def test_follow_ups_of_single_jobs_travel_with_them(make: Make) -> None:
     batch = batch_of(["follow", "a"])
-    await make().run(batch, None)
-    result = batch.result_of(batch[0])
+    await run(make(), batch)
+    result = batch.result_of(batch[0].id)
     assert isinstance(result, Finished)
     assert [(job.queue, decode(job.data), job.delay) for job in result.then] == [
         ("next", "a", None),
@@ -373,26 +371,26 @@ async def test_follow_ups_of_single_jobs_travel_with_them(make: Make) -> None:
 async def test_middleware_stays_in_the_worker(make_new: Make) -> None:
     seen = []
 
-    async def look(batch: Batch[Any], run: Run) -> None:
-        await run(batch)
+    async def look(batch: Batch[Any], inner: Run) -> None:
+        await inner(batch)
         seen.append(os.getpid())
 
-    await make_new([look]).run(batch_of(["pid"]), None)
+    await run(LayeredRunner(make_new(), [look]), batch_of(["pid"]))
     assert seen == [os.getpid()]
 
 
 async def test_a_job_over_its_time_is_killed_and_the_others_go_on(make: Make, tmp_path: Path) -> None:
     runner = make()
-    await runner.run(batch_of(["pid"]), None)
+    await run(runner, batch_of(["pid"]))
     batch = batch_of(["pid"], ["wait for", str(tmp_path / "never")], ["pid"])
-    await runner.run(batch, 0.5)
+    await run(runner, batch, 0.5)
     assert isinstance(error_of(batch, 1), HandlerTimeout)
     assert value_of(batch, 0) != value_of(batch, 2)
 
 
 async def test_a_batch_over_its_time_is_killed(make: Make, tmp_path: Path) -> None:
     batch = batch_of(["echo", 1], ["wait for", str(tmp_path / "never")], ["echo", 2])
-    await make("whole").run(batch, 0.5)
+    await run(make("whole"), batch, 0.5)
     assert value_of(batch, 0) == 1
     assert isinstance(error_of(batch, 1), HandlerTimeout)
     assert isinstance(error_of(batch, 2), HandlerTimeout)
@@ -401,7 +399,7 @@ async def test_a_batch_over_its_time_is_killed(make: Make, tmp_path: Path) -> No
 async def test_a_job_that_is_stopped_before_it_began_is_skipped(make: Make, tmp_path: Path) -> None:
     runner, begun = make(), tmp_path / "b.begun"
     batch = batch_of(["until news", str(tmp_path / "a")], ["wait for", str(tmp_path / "b")], ["echo", 3])
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(tmp_path / "a.begun")
     runner.stop(batch, [1], LeaseLost("gone"))
     await running
@@ -414,7 +412,7 @@ async def test_a_job_that_is_stopped_before_it_began_is_skipped(make: Make, tmp_
 async def test_a_job_that_is_stopped_while_it_runs_is_killed_and_the_others_go_on(make: Make, tmp_path: Path) -> None:
     runner = make()
     batch = batch_of(["wait for", str(tmp_path / "a")], ["echo", 2])
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(tmp_path / "a.begun")
     runner.stop(batch, [0], LeaseLost("gone"))
     await running
@@ -425,7 +423,7 @@ async def test_a_job_that_is_stopped_while_it_runs_is_killed_and_the_others_go_o
 async def test_a_stop_of_everything_kills_the_child_at_once(make_new: Make, tmp_path: Path) -> None:
     runner = make_new()
     batch = batch_of(["wait for", str(tmp_path / "a")], ["echo", 2])
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(tmp_path / "a.begun")
     runner.stop(batch, [0, 1], WorkerStopped("bye"))
     await running
@@ -437,7 +435,7 @@ async def test_a_stop_of_everything_kills_the_child_at_once(make_new: Make, tmp_
 async def test_a_run_that_is_cancelled_kills_its_child(make_new: Make, tmp_path: Path) -> None:
     runner = make_new()
     batch = batch_of(["wait for", str(tmp_path / "a")])
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(tmp_path / "a.begun")
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -448,18 +446,18 @@ async def test_a_run_that_is_cancelled_kills_its_child(make_new: Make, tmp_path:
 
 async def test_a_child_learns_that_the_worker_stops(make: Make) -> None:
     batch = batch_of(["stopping?"])
-    running = asyncio.create_task(make("whole").run(batch, None))
+    running = asyncio.create_task(run(make("whole"), batch))
     batch.stopping = True
     await running
     assert batch.results[0] == Finished()
 
 
-async def test_signals_that_go_to_everybody_do_not_end_a_child(make: Make, tmp_path: Path) -> None:
+async def test_signals_to_the_whole_group_do_not_end_a_child(make: Make, tmp_path: Path) -> None:
     runner = make()
     first = batch_of(["pid"])
-    await runner.run(first, None)
+    await run(runner, first)
     batch = batch_of(["wait for", str(tmp_path / "a")], ["pid"])
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     await until(tmp_path / "a.begun")
     os.kill(value_of(first, 0), signal.SIGINT)
     os.kill(value_of(first, 0), signal.SIGTERM)
@@ -478,7 +476,7 @@ def roomy() -> Iterator[None]:
 
 async def test_large_payloads_and_results_do_not_block_the_loop(roomy: None, make_new: Make) -> None:
     runner = make_new()
-    await runner.run(batch_of(["pid"]), None)
+    await run(runner, batch_of(["pid"]))
     batch = batch_of(*(["echo", bytes(4_000_000)] for _ in range(5)))
     ticks = 0
 
@@ -489,7 +487,7 @@ async def test_large_payloads_and_results_do_not_block_the_loop(roomy: None, mak
             ticks += 1
 
     ticking = asyncio.create_task(tick())
-    await runner.run(batch, None)
+    await run(runner, batch)
     ticking.cancel()
     assert len(value_of(batch, 4)) == 4_000_000
     assert ticks > 20
@@ -497,7 +495,7 @@ async def test_large_payloads_and_results_do_not_block_the_loop(roomy: None, mak
 
 async def test_a_handler_that_was_registered_under_another_name_is_found(make: Make) -> None:
     batch = batch_of(["echo", 1])
-    await make("registered").run(batch, None)
+    await run(make("registered"), batch)
     assert value_of(batch, 0) == 1
 
 
@@ -537,7 +535,7 @@ async def test_a_module_that_breaks_in_the_child_fails_the_jobs_with_its_error(
     monkeypatch.setenv("GOOD", str(os.getpid()))
     runner = ProcessRunner(importlib.import_module("breaks").job)
     batch = batch_of(["a"], ["b"])
-    await runner.run(batch, None)
+    await run(runner, batch)
     assert "the process cannot load the handler" in str(error_of(batch, 0))
     assert "ZeroDivisionError" in str(error_of(batch, 1))
     await runner.close()
@@ -545,20 +543,17 @@ async def test_a_module_that_breaks_in_the_child_fails_the_jobs_with_its_error(
 
 PARENT = """
 import asyncio, sys
-from accoda.app import App
-from accoda.model import Job, Lease
 from accoda.payload import encode
-from accoda.runtime.batch import Batch
+from tests.runtime.batches import batch_of, run
 from accoda.runtime.runners.process import ProcessRunner
 import process_work
 
 orders = [["pid"], ["wait for", sys.argv[1]]]
-jobs = [Job(n, "q", encode(o), 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n, o in enumerate(orders)]
-batch = Batch("q", jobs, orders, App("memory://").new_job)
+batch = batch_of(*orders, data=[encode(order) for order in orders])
 
 async def main():
     runner = ProcessRunner(process_work.single)
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     while 0 not in batch.results:
         await asyncio.sleep(0.01)
     print(int.from_bytes(batch.results[0].result[1:], "big"), flush=True)
@@ -573,7 +568,7 @@ def test_a_child_ends_when_its_worker_is_killed(work: ModuleType, tmp_path: Path
     parent = subprocess.Popen(
         [sys.executable, "-c", PARENT, str(tmp_path / "never")],
         stdout=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": folder},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((folder, *sys.path))},
         text=True,
     )
     assert parent.stdout is not None
@@ -590,7 +585,7 @@ def test_a_child_ends_when_its_worker_is_killed(work: ModuleType, tmp_path: Path
 
 
 def _lives(pid: int) -> bool:
-    """A zombie that nobody waits for does not count."""
+    """A zombie does not count."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except FileNotFoundError:

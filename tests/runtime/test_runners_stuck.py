@@ -1,8 +1,9 @@
-"""Handlers that do not end when they are told to: nobody waits for them for ever, and nobody else is hit."""
+"""Handlers that do not end when they are told to: their batch goes on without them, and no other is hit."""
 
 import asyncio
 import contextlib
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -10,20 +11,15 @@ import time
 from typing import Any
 
 import pytest
+from tests.runtime.batches import batch_of, run
 
 from accoda.app import App
 from accoda.errors import HandlerTimeout, WorkerStopped
-from accoda.model import Job, Lease
 from accoda.retry import Failed, Finished
 from accoda.runtime.batch import Batch
 from accoda.runtime.runners.interrupt import HandlerStopped, Turn, _raise_in, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.loop import LoopRunner
 from accoda.runtime.runners.thread import ThreadRunner
-
-
-def batch_of(*payloads: Any) -> Batch[Any]:
-    jobs = [Job(n, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0)) for n in range(len(payloads))]
-    return Batch("q", jobs, payloads, App("memory://").new_job)
 
 
 def is_timeout(batch: Batch[Any], index: int) -> bool:
@@ -46,7 +42,7 @@ async def test_an_async_handler_that_swallows_its_cancellation_is_left_behind(
     runner.grace = 0.05
     batch = batch_of("slow", "a")
     with caplog.at_level(logging.WARNING, "accoda.runners"):
-        await runner.run(batch, 0.05)
+        await run(runner, batch, 0.05)
     assert is_timeout(batch, 0)
     assert isinstance(batch.results[1], Finished)
     assert "job 0 of <handler stubborn of queue q> was stopped but does not end" in caplog.text
@@ -66,7 +62,7 @@ async def test_a_batch_handler_that_speaks_after_it_was_stopped_is_too_late() ->
 
     runner = LoopRunner(App("memory://").handler("q")(late))
     batch = batch_of(1, 2)
-    await runner.run(batch, 0.02)
+    await run(runner, batch, 0.02)
     assert is_timeout(batch, 0)
     assert is_timeout(batch, 1)
 
@@ -79,7 +75,7 @@ async def test_a_job_that_is_stopped_before_its_first_step_never_begins() -> Non
 
     runner = LoopRunner(App("memory://").handler("q")(handler))
     batch = batch_of(1, 2)
-    running = asyncio.create_task(runner.run(batch, None))
+    running = asyncio.create_task(run(runner, batch))
     asyncio.get_running_loop().call_soon(runner.stop, batch, [0], WorkerStopped("bye"))
     await running
     assert ran == [2]
@@ -102,13 +98,13 @@ async def test_a_thread_that_is_stuck_is_given_up_and_another_does_the_rest(
     runner.grace = 0.05
     batch = batch_of("a", "slow", "b", "slow", "c")
     with caplog.at_level(logging.WARNING, "accoda.runners"):
-        await runner.run(batch, 0.05)
+        await run(runner, batch, 0.05)
     assert [is_timeout(batch, n) for n in range(5)] == [False, True, False, True, False]
     assert threads[0] is threads[1]
     assert len(set(threads)) == 3
     assert caplog.text.count("its thread is given up") == 2
 
-    free.set()  # they come back, and find that nobody waits for them
+    free.set()  # they come back, too late
     await runner.close()
     for thread in set(threads):
         thread.join(5)
@@ -127,7 +123,7 @@ async def test_a_thread_that_was_given_up_takes_no_more_jobs() -> None:
     runner = ThreadRunner(App("memory://").handler("q")(stuck))
     runner.grace = 0.05
     batch = batch_of("a", "b")
-    await runner.run(batch, 0.05)
+    await run(runner, batch, 0.05)
     assert is_timeout(batch, 0)
     assert is_timeout(batch, 1)
     free.set()
@@ -146,7 +142,7 @@ async def test_a_def_handler_that_swallows_the_exception_is_over_its_time_all_th
 
     runner = ThreadRunner(App("memory://").handler("q")(swallow))
     batch = batch_of("slow", "a")
-    await runner.run(batch, 0.05)
+    await run(runner, batch, 0.05)
     assert is_timeout(batch, 0)
     assert isinstance(batch.results[1], Finished)
     await runner.close()
@@ -158,7 +154,7 @@ async def test_each_single_job_has_the_whole_timeout_from_its_own_start() -> Non
 
     runner = ThreadRunner(App("memory://").handler("q")(nap))
     batch = batch_of(1, 2, 3, 4)
-    await runner.run(batch, 0.4)  # 0.6 s in sum
+    await run(runner, batch, 0.4)  # 0.6 s in sum
     assert all(isinstance(result, Finished) for result in batch.results.values())
     await runner.close()
 
@@ -169,7 +165,7 @@ async def test_a_keyboard_interrupt_of_a_def_handler_goes_on_to_the_worker() -> 
 
     runner = ThreadRunner(App("memory://").handler("q")(ctrl_c))
     with pytest.raises(KeyboardInterrupt):
-        await runner.run(batch_of(1), None)
+        await run(runner, batch_of(1))
     await runner.close()
 
 
@@ -178,7 +174,7 @@ def test_a_keyboard_interrupt_of_an_async_handler_ends_the_loop() -> None:
         raise KeyboardInterrupt
 
     async def main() -> None:
-        await LoopRunner(App("memory://").handler("q")(ctrl_c)).run(batch_of(1), None)
+        await run(LoopRunner(App("memory://").handler("q")(ctrl_c)), batch_of(1))
 
     with pytest.raises(KeyboardInterrupt):
         asyncio.run(main())
@@ -188,9 +184,8 @@ def test_a_thread_that_hangs_does_not_keep_the_interpreter() -> None:
     program = """
 import asyncio, time
 from accoda.app import App
-from accoda.model import Job, Lease
-from accoda.runtime.batch import Batch
 from accoda.runtime.runners.thread import ThreadRunner
+from tests.runtime.batches import batch_of, run
 
 app = App("memory://")
 
@@ -201,14 +196,16 @@ def hang(payload: int) -> None:
 async def main():
     runner = ThreadRunner(hang)
     runner.grace = 0.01
-    job = Job(1, "hang", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("hang", 1, 0))
-    await runner.run(Batch("hang", [job], [1], app.new_job), 0.01)
+    await run(runner, batch_of(1), 0.01)
     await runner.close()
     print("over")
 
 asyncio.run(main())
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
+    path = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=path, capture_output=True, text=True, timeout=30, check=True
+    )
     assert done.stdout == "over\n"
 
 
@@ -325,7 +322,7 @@ def test_a_turn_does_not_end_before_the_interruption_that_was_decided_has_come()
     assert came_back(turn)
 
 
-def test_nobody_is_interrupted_whose_turn_is_over() -> None:
+def test_a_turn_that_is_over_is_not_interrupted() -> None:
     class Stage:
         turn: Turn | None = None
 

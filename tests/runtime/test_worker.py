@@ -482,7 +482,7 @@ async def test_a_silent_stall_is_found_and_mended(caplog: pytest.LogCaptureFixtu
     assert "stalled: 1 jobs are ready in a" in caplog.text
 
 
-async def test_the_heartbeat_says_who_it_is_and_what_it_runs() -> None:
+async def test_the_heartbeat_tells_the_worker_and_what_it_runs() -> None:
     app = App("memory://")
     started, gate = asyncio.Event(), asyncio.Event()
 
@@ -504,7 +504,7 @@ async def test_the_heartbeat_says_who_it_is_and_what_it_runs() -> None:
     assert await read_heartbeats(app.storage) == []  # it said goodbye
 
 
-async def test_a_monitor_that_fails_hurts_nobody(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_monitor_that_fails_does_no_harm(caplog: pytest.LogCaptureFixture) -> None:
     class Broken(Listener):
         def batch_ended(self, report: BatchReport) -> None:
             raise ValueError("broken monitor")

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder share `schedule_world`."""
+"""Lets the tests of this folder share `schedule_env`."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -10,9 +10,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[object]:
-    from schedule_world import World
+async def env() -> AsyncIterator[object]:
+    from schedule_env import Env
 
-    made = World()
+    made = Env()
     async with made.app:
         yield made

@@ -1,4 +1,4 @@
-"""`accoda schedules`, as somebody types it."""
+"""`accoda schedules` on the command line."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from schedule_world import START, extras_of, payload_of
+from schedule_env import START, extras_of, payload_of
 
 from accoda import App
 from accoda.cli.commands import accoda
@@ -57,7 +57,7 @@ def test_a_schedule_is_added_listed_and_shown_with_its_next_runs_in_its_own_zone
         "in 18 hours",
     ]
     shown = shell.run("show", "report").stdout
-    assert 'payload       {"year":2030}' in shown and "last run      never" in shown
+    assert 'payload       {"year": 2030}' in shown and "last run      never" in shown
     assert shown.splitlines()[-5:] == [
         "Tue 2026-03-03 07:00:00 CET  in 18 hours",
         "Wed 2026-03-04 07:00:00 CET  in 2 days",
@@ -72,10 +72,10 @@ def test_json_has_the_names_of_the_http_api(shell: Shell) -> None:
     assert (made["name"], made["every"], made["catchUp"], made["maxRetries"]) == ("sweep", 300.0, "all", 2)
     assert made["nextAt"] == "2026-03-02T12:05:00.000Z" and len(made["upcoming"]) == 5
     assert shell.json("show", "sweep") == made
-    assert shell.json("list") == {"items": [made]}
+    assert shell.json("list") == [made]
 
 
-def test_a_name_is_taken_unless_it_shall_be_replaced(shell: Shell) -> None:
+def test_a_name_is_taken_unless_it_is_to_be_replaced(shell: Shell) -> None:
     shell.run(*REPORT)
     again = shell.run(*REPORT)
     assert again.exit_code == 1 and "there is a schedule 'report' already" in again.stderr
@@ -91,13 +91,13 @@ def test_a_name_is_taken_unless_it_shall_be_replaced(shell: Shell) -> None:
         (("--every", "5m", "--cron", "* * * * *"), "--every: give one of the two"),
         (("--cron", "61 * * * *"), "--cron: '61 * * * *': bad minute"),
         (("--every", "5m", "--catch-up", "no"), "--catch-up: must be one of skip, once, all"),
-        (("--every", "5m", "--payload", "{year: 1}"), "payload: must be JSON"),
+        (("--every", "5m", "--payload", "{year: 1}"), "payload: is not JSON"),
         (("--every", "5m", "--starts-at", "tomorrow"), "--starts-at: "),
         (("--every", "5m", "--queue", "accoda.x"), "--queue: names that begin with 'accoda.'"),
         (("--every", "5m", "--webhook-url", "ftp://x"), "--webhook-url: "),
     ],
 )
-def test_what_cannot_be_used_is_named_by_its_option(shell: Shell, words: tuple[str, ...], says: str) -> None:
+def test_an_invalid_value_is_named_by_its_option(shell: Shell, words: tuple[str, ...], says: str) -> None:
     told = shell.run("add", "x", *words)
     assert told.exit_code == 2 and says in told.stderr
     assert not (shell.folder / "jobs.db").exists()
@@ -119,7 +119,7 @@ def test_pause_resume_trigger_delete(shell: Shell) -> None:
     assert gone.exit_code == 1 and "there is no schedule 'sweep'" in gone.stderr
 
 
-def test_a_typo_is_answered_with_what_was_meant(shell: Shell) -> None:
+def test_a_typo_is_answered_with_a_suggestion(shell: Shell) -> None:
     shell.run(*REPORT)
     told = shell.run("show", "raport")
     assert (told.exit_code, told.stderr) == (1, "Error: there is no schedule 'raport'; did you mean report?\n")
@@ -153,7 +153,7 @@ def test_check_needs_no_store(shell: Shell) -> None:
     assert found["words"] == "every day at 00:00, UTC" and found["upcoming"][0] == "2026-03-03T00:00:00.000Z"
 
 
-def test_a_tick_that_nobody_comes_to_is_overdue(shell: Shell) -> None:
+def test_a_tick_that_no_scheduler_does_is_overdue(shell: Shell) -> None:
     shell.run("add", "sweep", "--every", "5m")
     shell.clock.advance(400)
     assert shell.run().stdout.splitlines()[1].endswith("overdue")
@@ -184,7 +184,7 @@ def test_an_empty_list_says_how_to_begin(shell: Shell) -> None:
     assert "accoda schedules add --help" in shell.run().stderr
 
 
-def test_what_the_app_knows_of_the_queue_is_stored_and_its_secrets_are_hidden_without_it(
+def test_the_apps_spec_of_the_queue_is_stored_and_its_secrets_are_hidden_without_it(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (shell.folder / "cli_cards.py").write_text(
@@ -212,7 +212,7 @@ def test_what_the_app_knows_of_the_queue_is_stored_and_its_secrets_are_hidden_wi
     assert refused.exit_code == 2 and "give the value itself" in " ".join(refused.stderr.split())
 
 
-def test_a_queue_of_a_demand_is_refused_where_the_app_is_given(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_of_a_demand_is_refused_if_the_app_is_given(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     (shell.folder / "cli_deals.py").write_text("from accoda import App\napp = App()\napp.demand('deals')\n")
     monkeypatch.syspath_prepend(str(shell.folder))
     app = ("--app", "cli_deals:app")
@@ -222,7 +222,7 @@ def test_a_queue_of_a_demand_is_refused_where_the_app_is_given(shell: Shell, mon
         '[schedules.good]\nevery = "7d"\n[schedules.bad]\nevery = "7d"\nqueue = "deals.deliver"\n'
     )
     assert shell.run("apply", str(shell.folder / "deals.toml"), *app).exit_code == 2
-    assert shell.json("list")["items"] == []
+    assert shell.json("list") == []
     assert shell.run("add", "daily", "--every", "1h", "--queue", "deals").exit_code == 0
     refused = shell.run("trigger", "daily", *app)
     assert refused.exit_code == 1 and "'daily' makes no jobs" in " ".join(refused.stderr.split())

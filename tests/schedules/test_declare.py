@@ -4,12 +4,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from schedule_world import MINUTE, START, World, every, payload_of
+from schedule_env import MINUTE, START, Env, every, payload_of
 
 from accoda import App, Batch, Priority
 from accoda.errors import InvalidInput
 from accoda.schedules import (
-    ScheduledDecorator,
     ScheduledOptions,
     create,
     declare,
@@ -22,7 +21,7 @@ from accoda.schedules import (
 )
 
 
-def on(app: App, when: dict[str, Any], **options: Any) -> ScheduledDecorator:
+def on(app: App, when: dict[str, Any], **options: Any) -> Any:
     made: ScheduledOptions = options  # type: ignore[assignment]
     return declare(app, when, made)
 
@@ -52,7 +51,7 @@ def test_it_stacks_on_a_handler_and_on_itself() -> None:
     assert (app.schedules["morning"].queue, app.schedules["morning"].tz) == ("reports", "Europe/Rome")
 
 
-def test_what_is_wrong_is_said_where_it_is_written_and_leaves_nothing_behind() -> None:
+def test_a_wrong_declaration_is_refused_at_once_and_leaves_nothing_behind() -> None:
     app = App("memory://")
 
     def declared(when: dict[str, Any], **options: Any) -> None:
@@ -88,94 +87,94 @@ def test_a_second_schedule_of_a_handler_needs_a_name_of_its_own() -> None:
     assert set(app.schedules) == {"job", "other"}
 
 
-def declared(world: World, schedule: Any) -> None:
+def declared(env: Env, schedule: Any) -> None:
     from msgspec.structs import replace
 
-    world.app.schedules = {schedule.name: replace(schedule, source="code")}
+    env.app.schedules = {schedule.name: replace(schedule, source="code")}
 
 
-async def test_a_worker_stores_what_is_new_and_leaves_what_is_there(world: World) -> None:
-    declared(world, every(60))
-    await store_declared(world.app, world.store)
-    first = await get(world.store, "report")
-    world.clock.advance(30)
-    await store_declared(world.app, world.store)  # another worker, or a restart
-    again = await get(world.store, "report")
+async def test_a_worker_stores_new_declarations_and_leaves_stored_ones(env: Env) -> None:
+    declared(env, every(60))
+    await store_declared(env.app, env.store)
+    first = await get(env.store, "report")
+    env.clock.advance(30)
+    await store_declared(env.app, env.store)  # another worker, or a restart
+    again = await get(env.store, "report")
     assert (again.id, again.next_at) == (first.id, START + MINUTE)
 
 
-async def test_a_declaration_that_changed_is_stored(world: World) -> None:
-    declared(world, every(60))
-    await store_declared(world.app, world.store)
-    world.clock.advance(10)
-    declared(world, every(60, payload="new"))
-    await store_declared(world.app, world.store)
-    assert (await get(world.store, "report")).next_at == START + MINUTE
-    declared(world, every(20, payload="new"))
-    await store_declared(world.app, world.store)
-    assert (await get(world.store, "report")).next_at == START + 30_000
-    await world.tick(20)
-    assert [payload_of(job) for job in await world.jobs()] == ["new"]
+async def test_a_declaration_that_changed_is_stored(env: Env) -> None:
+    declared(env, every(60))
+    await store_declared(env.app, env.store)
+    env.clock.advance(10)
+    declared(env, every(60, payload="new"))
+    await store_declared(env.app, env.store)
+    assert (await get(env.store, "report")).next_at == START + MINUTE
+    declared(env, every(20, payload="new"))
+    await store_declared(env.app, env.store)
+    assert (await get(env.store, "report")).next_at == START + 30_000
+    await env.tick(20)
+    assert [payload_of(job) for job in await env.jobs()] == ["new"]
 
 
-async def test_a_restart_in_the_middle_of_a_tick_does_not_disturb_it(world: World) -> None:
-    declared(world, every(60))
-    await store_declared(world.app, world.store)
-    world.clock.advance(60)
-    (running,) = await world.store.take("accoda.schedules", 1, lease=30)
-    await store_declared(world.app, world.store)
+async def test_a_restart_in_the_middle_of_a_tick_does_not_disturb_it(env: Env) -> None:
+    declared(env, every(60))
+    await store_declared(env.app, env.store)
+    env.clock.advance(60)
+    (running,) = await env.store.take("accoda.schedules", 1, lease=30)
+    await store_declared(env.app, env.store)
     from accoda.schedules.scheduler import decide
 
-    assert await world.store.settle([decide(running, START + MINUTE, world.app.new_job)]) == []
-    assert await world.ticks() == [60]
+    assert await env.store.settle([decide(running, START + MINUTE, env.app.new_job)]) == []
+    assert await env.ticks() == [60]
 
 
-async def test_what_people_paused_stays_paused_even_if_the_declaration_changes(world: World) -> None:
-    declared(world, every(60))
-    await store_declared(world.app, world.store)
-    await pause(world.store, "report")
-    await store_declared(world.app, world.store)
-    declared(world, every(90))
-    await store_declared(world.app, world.store)
-    view = await get(world.store, "report")
+async def test_a_paused_schedule_stays_paused_even_if_its_declaration_changes(env: Env) -> None:
+    declared(env, every(60))
+    await store_declared(env.app, env.store)
+    await pause(env.store, "report")
+    await store_declared(env.app, env.store)
+    declared(env, every(90))
+    await store_declared(env.app, env.store)
+    view = await get(env.store, "report")
     assert view.state == "paused" and view.schedule is not None and view.schedule.every == 90
 
 
-async def test_what_people_changed_holds_until_the_declaration_changes(world: World) -> None:
-    declared(world, every(60))
-    await store_declared(world.app, world.store)
-    await put(world.store, every(10))
-    await store_declared(world.app, world.store)
-    view = await get(world.store, "report")
+async def test_a_manual_change_holds_until_the_declaration_changes(env: Env) -> None:
+    declared(env, every(60))
+    await store_declared(env.app, env.store)
+    await put(env.store, every(10))
+    await store_declared(env.app, env.store)
+    view = await get(env.store, "report")
     assert view.schedule is not None and view.schedule.every == 10
-    declared(world, every(70))
-    await store_declared(world.app, world.store)
-    view = await get(world.store, "report")
+    declared(env, every(70))
+    await store_declared(env.app, env.store)
+    view = await get(env.store, "report")
     assert view.schedule is not None and (view.schedule.every, view.schedule.source) == (70, "code")
 
 
-async def test_what_the_code_declares_no_more_is_named_with_the_command_that_deletes_it(
-    world: World, caplog: pytest.LogCaptureFixture
+async def test_a_schedule_that_is_no_longer_declared_is_logged_with_the_command_that_deletes_it(
+    env: Env, caplog: pytest.LogCaptureFixture
 ) -> None:
-    declared(world, every(60, name="old"))
-    await store_declared(world.app, world.store)
-    await create(world.store, every(60, name="by-hand"))
-    declared(world, every(60, name="new"))
+    declared(env, every(60, name="old"))
+    await store_declared(env.app, env.store)
+    await create(env.store, every(60, name="by-hand"))
+    declared(env, every(60, name="new"))
     assert "declare it any more" not in caplog.text
-    await store_declared(world.app, world.store)
+    await store_declared(env.app, env.store)
     assert "accoda schedules delete old --yes" in caplog.text and "by-hand" not in caplog.text
-    await delete(world.store, "old")
+    await delete(env.store, "old")
     caplog.clear()
-    await store_declared(world.app, world.store)
+    await store_declared(env.app, env.store)
     assert caplog.text == ""
 
 
-async def test_a_declared_schedule_that_has_ended_stops_nobody(world: World) -> None:
+async def test_a_declared_schedule_that_has_ended_does_not_stop_a_worker(env: Env) -> None:
     from datetime import UTC, datetime
 
     from msgspec.structs import replace
 
     ended = every(60, name="ended", ends_at=datetime(2020, 1, 1, tzinfo=UTC))
-    world.app.schedules = {one.name: replace(one, source="code") for one in (ended, every(60))}
-    await store_declared(world.app, world.store)
-    assert [view.name for view in await list_all(world.store)] == ["report"]
+    env.app.schedules = {one.name: replace(one, source="code") for one in (ended, every(60))}
+    await store_declared(env.app, env.store)
+    assert [view.name for view in await list_all(env.store)] == ["report"]

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from schedule_world import START
+from schedule_env import START
 from test_cron import between
 
 from accoda import App
 from accoda.cli.commands import accoda
 from accoda.cli.draw import Surroundings
 from accoda.clock import ManualClock
-from accoda.runtime.handler import HandlerOptions
+from accoda.handler_options import HandlerOptions
 from accoda.schedules import ScheduledOptions, read_toml
 from accoda.schedules.model import names_on_the_wire
 
@@ -30,13 +30,13 @@ def examples() -> dict[str, Any]:
     return scope
 
 
-def test_the_declarations_declare_what_they_say() -> None:
+def test_the_declarations_work() -> None:
     app: App = examples()["app"]
     assert set(app.schedules) == {"sweep", "report", "reports-weekly", "reports-monthly"}
     assert app.schedules["report"].tz == "Europe/Rome" and app.handlers["report"].options.max_attempts == 3
 
 
-def test_the_example_of_a_test_is_one() -> None:
+def test_the_example_test_passes() -> None:
     examples()["test_the_sweep_runs_every_five_minutes"]()
 
 
@@ -76,13 +76,13 @@ def test_every_option_is_in_the_page() -> None:
         ("0 */2 * * *", ["29 02:00"], ["25 00:00", "25 01:00"]),
     ],
 )
-def test_the_table_of_the_two_nights_is_true(expression: str, march: list[str], october: list[str]) -> None:
+def test_the_table_of_clock_changes_is_true(expression: str, march: list[str], october: list[str]) -> None:
     assert f"| `{expression}` |" in PAGE
     assert between(expression, "Europe/Rome", "2026-03-29T00:00", "2026-03-29T03:00") == march
     assert between(expression, "Europe/Rome", "2026-10-25T00:00", "2026-10-25T02:30") == october
 
 
-@pytest.mark.parametrize("module", ["lengths", "model", "ticks", "words"])
-def test_the_examples_in_the_code_are_right(module: str) -> None:
+@pytest.mark.parametrize("module", ["model", "secrets", "ticks", "words"])
+def test_the_doctests_pass(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"accoda.schedules.{module}"), optionflags=doctest.ELLIPSIS)
     assert found.attempted > 0 and found.failed == 0

@@ -7,19 +7,19 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from schedule_world import every
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
+from proof.servers.redis import ClusterSet, RedisServer
+from proof.servers.tarantool import TarantoolServer
+from schedule_env import every
 
 from accoda import App, NewJob
 from accoda.envelope import unwrap
-from accoda.model import Done
+from accoda.model import Done, Head
 from accoda.schedules import QUEUE, Scheduler, create, delete, get, list_all, pause, put, resume
 from accoda.schedules.scheduler import decide
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import ClusterSet, RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 
 SERVERS: dict[str, Any] = {
     "redis": RedisServer,
@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 
 
 async def ticks_in(store: Store, queue: str) -> list[int]:
-    return sorted(unwrap(job.data)[0].tick or 0 for job in await store.browse(queue, "ready", None, 500))
+    return sorted(unwrap(job.data)[0].tick or 0 for job in await store.browse(queue, "ready", limit=500))
 
 
 async def until_ended(store: Store, name: str) -> None:
@@ -56,7 +56,7 @@ async def until_ended(store: Store, name: str) -> None:
 async def test_several_schedulers_give_each_tick_one_job(url: str) -> None:
     async with AsyncExitStack() as stack:
         stores = [await stack.enter_async_context(await open_storage(url)) for _ in range(3)]
-        first = (await stores[0].peek("ticks")).at + 300
+        first = (await stores[0].look(Head("ticks"))).at + 300
         begin = datetime.fromtimestamp(first / 1000, UTC)
         schedule = every(0.1, queue="ticks", starts_at=begin, ends_at=begin + timedelta(seconds=0.9), catch_up="all")
         await create(stores[0], schedule)
@@ -83,17 +83,17 @@ async def test_changes_and_deletes_meet_a_running_tick(url: str) -> None:
         (running,) = await store.take(QUEUE, 10, lease=30)
         changed = await put(store, every(0.1, name="racing", payload="new", catch_up="all"))
         assert (changed.id, changed.next_at) == (before.id, before.next_at)  # what `change` stands on: the id stays
-        late = decide(running, (await store.peek(QUEUE)).at, make_job)
+        late = decide(running, (await store.look(Head(QUEUE))).at, make_job)
         assert isinstance(late, Done) and [one.why for one in await store.settle([late])] == ["lost"]
         assert (await pause(store, "racing")).state == "paused"
         assert await Scheduler(make_job).run_once(store) == 0
-        now = (await store.peek(QUEUE)).at
+        now = (await store.look(Head(QUEUE))).at
         resumed = await resume(store, "racing")
         assert resumed.next_at is not None and resumed.next_at > now
         await asyncio.sleep(0.15)
         (running,) = await store.take(QUEUE, 10, lease=30)
         assert await delete(store, "racing") and not await delete(store, "racing")
-        assert await store.settle([decide(running, (await store.peek(QUEUE)).at, make_job)]) != []
+        assert await store.settle([decide(running, (await store.look(Head(QUEUE))).at, make_job)]) != []
         assert await list_all(store) == []
 
 

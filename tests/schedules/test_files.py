@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from schedule_world import World, every
+from schedule_env import Env, every
 
 from accoda.errors import SettingsError
 from accoda.schedules import Changes, Schedule, apply, create, get, list_all, pause, put, read_toml
@@ -64,13 +64,13 @@ def test_a_file_is_read(tmp_path: Path) -> None:
         ("x = " + "9" * 5000, "not valid TOML"),
     ],
 )
-def test_a_mistake_is_told_with_file_table_and_key(tmp_path: Path, text: str, says: str) -> None:
+def test_a_mistake_is_reported_with_file_table_and_key(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(SettingsError) as error:
         read_toml(write(tmp_path, text))
     assert says in str(error.value) and "schedules.toml: " in str(error.value)
 
 
-def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(SettingsError) as error:
         read_toml(write(tmp_path, "[schedules.a]\nevery = 0\n[schedules.b]\ncron = 'x'\n[schedules.c]\nevery = 5"))
     assert len(error.value.problems) == 2
@@ -93,37 +93,35 @@ def of_file(*schedules: Schedule) -> list[Schedule]:
     return [replace(schedule, source="file") for schedule in schedules]
 
 
-async def test_applying_a_file_says_what_became_of_each(world: World) -> None:
+async def test_applying_a_file_reports_each_schedule(env: Env) -> None:
     a, b = every(60, name="a"), every(60, name="b")
-    assert await apply(world.store, of_file(a, b)) == Changes(created=("a", "b"))
-    before = (await get(world.store, "a")).id
+    assert await apply(env.store, of_file(a, b)) == Changes(created=("a", "b"))
+    before = (await get(env.store, "a")).id
     b = every(90, name="b")
-    assert await apply(world.store, of_file(a, b)) == Changes(unchanged=("a",), changed=("b",))
-    assert (await get(world.store, "a")).id == before
+    assert await apply(env.store, of_file(a, b)) == Changes(unchanged=("a",), changed=("b",))
+    assert (await get(env.store, "a")).id == before
 
 
-async def test_prune_removes_what_came_from_a_file_and_nothing_else(world: World) -> None:
-    await create(world.store, every(60, name="by-hand"))
-    await apply(world.store, of_file(every(60, name="a"), every(60, name="b")))
-    assert await apply(world.store, of_file(every(60, name="a"))) == Changes(unchanged=("a",))
-    assert await apply(world.store, of_file(every(60, name="a")), prune=True) == Changes(
-        unchanged=("a",), removed=("b",)
-    )
-    assert [view.name for view in await list_all(world.store)] == ["a", "by-hand"]
+async def test_prune_removes_only_schedules_from_files(env: Env) -> None:
+    await create(env.store, every(60, name="by-hand"))
+    await apply(env.store, of_file(every(60, name="a"), every(60, name="b")))
+    assert await apply(env.store, of_file(every(60, name="a"))) == Changes(unchanged=("a",))
+    assert await apply(env.store, of_file(every(60, name="a")), prune=True) == Changes(unchanged=("a",), removed=("b",))
+    assert [view.name for view in await list_all(env.store)] == ["a", "by-hand"]
 
 
-async def test_what_somebody_paused_stays_paused_unless_the_file_says_otherwise(world: World) -> None:
-    await apply(world.store, of_file(every(60)))
-    await pause(world.store, "report")
-    assert await apply(world.store, of_file(every(60))) == Changes(unchanged=("report",))
-    assert await apply(world.store, of_file(every(90))) == Changes(changed=("report",))
-    assert (await get(world.store, "report")).state == "paused"
-    await put(world.store, every(90, source="file"))
-    assert await apply(world.store, of_file(every(90, enabled=False))) == Changes(changed=("report",))
-    assert (await get(world.store, "report")).state == "paused"
+async def test_a_paused_schedule_stays_paused_unless_the_file_says_otherwise(env: Env) -> None:
+    await apply(env.store, of_file(every(60)))
+    await pause(env.store, "report")
+    assert await apply(env.store, of_file(every(60))) == Changes(unchanged=("report",))
+    assert await apply(env.store, of_file(every(90))) == Changes(changed=("report",))
+    assert (await get(env.store, "report")).state == "paused"
+    await put(env.store, every(90, source="file"))
+    assert await apply(env.store, of_file(every(90, enabled=False))) == Changes(changed=("report",))
+    assert (await get(env.store, "report")).state == "paused"
 
 
-async def test_what_somebody_changed_is_put_back(world: World) -> None:
-    await apply(world.store, of_file(every(60)))
-    await put(world.store, every(5))
-    assert await apply(world.store, of_file(every(60))) == Changes(changed=("report",))
+async def test_a_manual_change_is_undone_by_the_file(env: Env) -> None:
+    await apply(env.store, of_file(every(60)))
+    await put(env.store, every(5))
+    assert await apply(env.store, of_file(every(60))) == Changes(changed=("report",))

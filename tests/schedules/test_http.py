@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.http.options import ServiceOptions
 from accoda.schedules import get
-from accoda.testing.service import ServiceRunner
 
 PATH = "/api/v1/schedules/daily"
 CARD = {"number": "4111", "owner": {"phone": "06", "name": "Anna"}}
@@ -30,7 +30,7 @@ def knowing(url: str) -> App:
 def service(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[ServiceRunner]:
     """It has the schedule `daily`, from a service that knows the handler; this one may not."""
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    options = ServiceOptions(errands=False)
+    options = ServiceOptions(system_jobs=False)
     with ServiceRunner(knowing(url), options) as first:
         assert first.post("/api/v1/schedules", {"name": "daily", **DAILY}).json()["payload"] == SHOWN
     with ServiceRunner(knowing(url) if request.param else App(url), options) as service:
@@ -44,7 +44,7 @@ async def stored(service: ServiceRunner) -> Any:
     return view.schedule.payload
 
 
-async def test_what_is_shown_may_be_put_back_whole(service: ServiceRunner) -> None:
+async def test_a_schedule_can_be_sent_back_as_it_is_shown(service: ServiceRunner) -> None:
     view = service.get(PATH).json()
     assert view["payload"] == SHOWN
     mine = {name: view[name] for name in DAILY} | {"cron": "0 8 * * *"}
@@ -53,14 +53,14 @@ async def test_what_is_shown_may_be_put_back_whole(service: ServiceRunner) -> No
     assert await stored(service) == CARD
 
 
-async def test_a_payload_that_does_not_fit_is_refused_where_the_handler_is_known(service: ServiceRunner) -> None:
+async def test_a_payload_that_does_not_fit_is_refused_if_the_handler_is_known(service: ServiceRunner) -> None:
     knows = "cards" in service.app.handlers
     for method, path in (("PUT", PATH), ("PUT", "/api/v1/schedules/new"), ("PATCH", PATH)):
         body = {**DAILY, "payload": [1]} if method == "PUT" else {"payload": [1]}
         assert service.request(method, path, body).status == (422 if knows else 200)
 
 
-async def test_a_change_in_part_keeps_the_secrets_whether_it_names_the_payload_or_not(service: ServiceRunner) -> None:
+async def test_a_partial_change_keeps_the_secrets_with_or_without_a_payload(service: ServiceRunner) -> None:
     assert service.request("PATCH", PATH, {"tz": "Europe/Rome"}).json()["payload"] == SHOWN
     assert await stored(service) == CARD
     owner = {"phone": "•••", "name": "Berta"}
@@ -88,7 +88,7 @@ def test_a_trigger_that_makes_no_new_job_is_200_with_the_old_one() -> None:
             assert second.headers["location"] == first.headers["location"]
 
 
-def test_a_queue_of_a_demand_is_refused_where_the_app_knows_it() -> None:
+def test_a_queue_of_a_demand_is_refused_if_the_app_knows_it() -> None:
     app = App("memory://")
     deals = app.demand("deals")
 

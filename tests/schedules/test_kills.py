@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from chaos.schedules.run import Orders, run
+from proof.chaos.schedules.run import Orders, run
 
 
 async def test_every_tick_gets_one_job_while_schedulers_are_killed(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from accoda.errors import InvalidInput
 from accoda.schedules import Schedule, in_words
-from accoda.schedules.lengths import length_in_words, seconds_of
 from accoda.schedules.model import read_schedule
 from accoda.schedules.ticks import Bounded, Interval
+from accoda.schedules.words import length_in_words, seconds_of
 
 
 def schedule(**given: Any) -> Schedule:
@@ -58,7 +58,7 @@ def schedule(**given: Any) -> Schedule:
         ({"source": "elsewhere"}, "source", "code, file, api"),
     ],
 )
-def test_what_cannot_be_used_is_named_with_what_to_write(given: dict[str, Any], field: str, says: str) -> None:
+def test_an_invalid_field_is_named_with_advice(given: dict[str, Any], field: str, says: str) -> None:
     with pytest.raises(InvalidInput) as error:
         schedule(**given)
     assert error.value.field == field
@@ -113,7 +113,7 @@ def test_lengths_of_time(given: Any, seconds: float) -> None:
 
 
 @pytest.mark.parametrize("given", ["", "s", "5 minutes", "m5", "30m1h", "5mm", "1e3", "-5m", None, [], "٣m"])
-def test_what_is_no_length_of_time(given: Any) -> None:
+def test_invalid_lengths_of_time_are_refused(given: Any) -> None:
     with pytest.raises(InvalidInput, match="every: must be seconds, or a length such as"):
         seconds_of("every", given)
 
@@ -154,7 +154,7 @@ def test_bounds_hold_at_both_ends_and_include_them() -> None:
         ({"cron": "*/10 * * * * *"}, "every 10 seconds, UTC"),
         ({"cron": "* * * * *"}, "every minute, UTC"),
         ({"cron": "0 * * * *"}, "every hour, UTC"),
-        ({"cron": "*/7 9-17 * * *"}, "every 7 minutes from 09:00 to 17:59, UTC"),
+        ({"cron": "*/7 9-17 * * *"}, "every seventh minute from 09:00 to 17:59, UTC"),
         ({"cron": "@daily"}, "every day at 00:00, UTC"),
         ({"cron": "0 6,18 * * *"}, "every day at 06:00 and 18:00, UTC"),
         ({"cron": "30 2 1 * *"}, "at 02:30 on the first day of every month, UTC"),

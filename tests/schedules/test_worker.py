@@ -18,8 +18,9 @@ async def beat(number: int) -> None:
 
 
 async def lines_of_a_worker(folder: Path, count: int) -> list[list[str]]:
-    """Start a worker, read so many lines of its handler, and stop it."""
-    environment = {**os.environ, "ACCODA_URL": f"sqlite:///{folder}/jobs.db", "PYTHONPATH": str(folder)}
+    """Start a worker, read `count` lines of its handler, and stop it."""
+    path = os.pathsep.join((str(folder), os.environ.get("PYTHONPATH", "")))
+    environment = {**os.environ, "ACCODA_URL": f"sqlite:///{folder}/jobs.db", "PYTHONPATH": path}
     words = ("-m", "accoda", "worker", "beating:app", "--log-level", "WARNING")
     worker = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=PIPE, cwd=folder, env=environment)
     assert worker.stdout is not None
@@ -31,7 +32,7 @@ async def lines_of_a_worker(folder: Path, count: int) -> list[list[str]]:
         await worker.communicate()
 
 
-async def test_a_worker_stores_and_does_what_its_code_declares_and_a_restart_moves_no_tick(tmp_path: Path) -> None:
+async def test_a_worker_stores_and_runs_its_declared_schedules_and_a_restart_moves_no_tick(tmp_path: Path) -> None:
     (tmp_path / "beating.py").write_text(CODE)
     first = await lines_of_a_worker(tmp_path, 3)
     assert [line[:2] for line in first] == [["7", "beat"]] * 3

@@ -1,5 +1,6 @@
 """What docs/settings.md shows is what happens."""
 
+import os
 import re
 import subprocess
 import sys
@@ -8,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from accoda.settings import KNOBS, Settings
-from accoda.settings.places import Place, locate
+from accoda.settings.paths import SettingPath, parse_path
 
 ROOT = Path(__file__).parent.parent.parent
+PATH = {"PYTHONPATH": os.environ.get("PYTHONPATH", "")}
 PAGE = (ROOT / "docs" / "settings.md").read_text()
 BLOCKS = dict(re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL))
 
@@ -34,7 +36,7 @@ def test_every_example_says_the_same(tmp_path: Path, kind: str) -> None:
 def test_the_example_in_python_prints_what_the_files_say(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(BLOCKS["toml"])
     run = subprocess.run(
-        [sys.executable, "-c", BLOCKS["python"]], cwd=tmp_path, env={}, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", BLOCKS["python"]], cwd=tmp_path, env=PATH, capture_output=True, text=True, timeout=60
     )
     assert (run.stdout, run.stderr) == ("Value(value=4, source='settings.toml:2')\n20\ncommand line\n", "")
 
@@ -42,7 +44,8 @@ def test_the_example_in_python_prints_what_the_files_say(tmp_path: Path) -> None
 def test_the_table_on_the_page_looks_as_the_command_prints_it(tmp_path: Path) -> None:
     (tmp_path / "settings.toml").write_text(BLOCKS["toml"])
     command = [sys.executable, "-c", "from accoda.cli import main; main()", "settings", "--settings", "settings.toml"]
-    run = subprocess.run(command, cwd=tmp_path, env={"COLUMNS": "80"}, capture_output=True, text=True, timeout=60)
+    environment = {"COLUMNS": "80", **PATH}
+    run = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
     printed = {line.rstrip() for line in run.stdout.splitlines()}
     shown = PAGE.partition("$ accoda settings")[2].partition("```")[0].splitlines()[1:]
     assert len(shown) > 5
@@ -72,4 +75,4 @@ def test_the_page_names_each_argument_of_a_handler_that_is_a_setting() -> None:
 def test_every_path_of_the_table_is_a_place() -> None:
     paths = re.findall(r"^\| `(worker/queue/[^`]+)` \|", PAGE, re.MULTILINE)
     assert len(paths) == 7
-    assert all(isinstance(locate(tuple(path.split("/"))), Place) for path in paths)
+    assert all(isinstance(parse_path(tuple(path.split("/"))), SettingPath) for path in paths)

@@ -114,7 +114,7 @@ def test_a_value_that_is_taken_out_falls_back(settings: Settings, file: Path, to
             toml(9) + "bach_size = 1",
             "s.toml:3: unknown setting 'bach_size' in worker/queue/emails, did you mean 'batch_size'?",
         ),
-        ("", "s.toml: the file is empty; to take all settings back, leave a comment in it"),
+        ("", "s.toml: the file is empty; to remove all settings, leave a comment in it"),
     ],
 )
 def test_a_broken_file_keeps_the_last_good_values_and_says_so_once(
@@ -125,12 +125,12 @@ def test_a_broken_file_keeps_the_last_good_values_and_says_so_once(
         assert not settings.refresh()
     assert size(settings) == Value(5, f"{file}:2")
     assert [problem.replace(f"{file.parent}/", "") for problem in settings.problems] == [reason]
-    assert told() == [f"WARNING settings: {reason}; the values read before stay in force"]
+    assert told() == [f"WARNING settings: {reason}; the last good values stay in force"]
 
     write(file, toml(7))
     assert settings.refresh()
     assert (size(settings).value, settings.problems) == (7, ())
-    assert told()[0] == "INFO settings: s.toml is good again and in force"
+    assert told()[0] == "INFO settings: s.toml is valid again and in force"
 
 
 def test_each_new_way_to_break_it_is_told_and_the_mend_too_when_nothing_changed(
@@ -155,8 +155,8 @@ def test_a_file_that_vanishes_keeps_its_values_and_may_come_back(
     assert not settings.refresh()
     assert settings.problems == ()
     assert told() == [
-        "WARNING settings: s.toml: the file is gone; the values read before stay in force",
-        "INFO settings: s.toml is good again and in force",
+        "WARNING settings: s.toml: the file is gone; the last good values stay in force",
+        "INFO settings: s.toml is valid again and in force",
     ]
 
 

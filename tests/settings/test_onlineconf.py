@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from accoda.errors import SettingsError
 from accoda.settings import Settings, Value
-from accoda.settings.entries import gather_shared
+from accoda.settings.entries import gather
 from accoda.settings.onlineconf import read_cdb, read_conf, records
 
 SHOP = ("shop",)
@@ -56,11 +56,11 @@ def test_a_module_is_read_in_either_form(tmp_path: Path, name: str) -> None:
     assert settings.problems == ()
 
 
-def test_a_path_may_be_written_with_dots_and_without_the_service(tmp_path: Path) -> None:
+def test_the_service_may_be_left_out_of_a_path(tmp_path: Path) -> None:
     module = {
-        "worker.queue.default.max_processors": "s4",
-        "shop.worker.queue.deals.deliver.batch_size": "s7",
-        "worker.queue.default.queue.deals.deliver.timeout": "s9",
+        "/worker/queue/default/max_processors": "s4",
+        "/shop/worker/queue/deals.deliver/batch_size": "s7",
+        "/worker/queue/default/queue/deals.deliver/timeout": "s9",
     }
     (tmp_path / "shop.cdb").write_bytes(cdb(module))
     settings = Settings.load(tmp_path / "shop.cdb", service="shop", environ={})
@@ -197,7 +197,7 @@ def test_no_line_of_a_module_raises_anything_else(line: str) -> None:
 
 def _reads_or_refuses(read: object, data: bytes) -> None:
     try:
-        found = gather_shared(read(data, SHOP, "m"), SHOP)  # type: ignore[operator]
+        found = gather(read(data, SHOP, "m"), SHOP, "m", shared=True)  # type: ignore[operator]
         assert all(value.source.startswith("onlineconf m") for value in found.values.values())
     except SettingsError as error:
         assert str(error).removeprefix("onlineconf ").startswith("m")

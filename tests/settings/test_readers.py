@@ -1,4 +1,4 @@
-"""TOML and YAML: what is wrong is named with its file, its line and what to write instead."""
+"""TOML and YAML: errors name the file, the line and what to write instead."""
 
 import sys
 from pathlib import Path
@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 from accoda.errors import SettingsError
 from accoda.settings import Settings
 from accoda.settings.entries import gather
-from accoda.settings.tomlfile import read_toml
-from accoda.settings.yamlfile import read_yaml
+from accoda.settings.readers import read_toml, read_yaml
 
 
-def complaint(folder: Path, name: str, text: str, service: str = "shop") -> str:
+def error_of(folder: Path, name: str, text: str, service: str = "shop") -> str:
     (folder / name).write_text(text)
     with pytest.raises(SettingsError) as caught:
         Settings.load(folder / name, service=service, environ={})
@@ -23,7 +22,7 @@ def complaint(folder: Path, name: str, text: str, service: str = "shop") -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             "[worker.queue.emails]\n\nbach_size = 3",
@@ -66,12 +65,12 @@ def complaint(folder: Path, name: str, text: str, service: str = "shop") -> str:
         ("a = " + "9" * 5000, "s.toml"),
     ],
 )
-def test_a_mistake_in_toml_is_named(tmp_path: Path, text: str, told: str) -> None:
-    assert told in complaint(tmp_path, "s.toml", text)
+def test_a_mistake_in_toml_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in error_of(tmp_path, "s.toml", text)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (
             "worker:\n  queue:\n    emails:\n      bach_size: 3",
@@ -86,23 +85,23 @@ def test_a_mistake_in_toml_is_named(tmp_path: Path, text: str, told: str) -> Non
         ("worker: &a {queue: *a}", "s.yaml:1: aliases (*a) are not read; write the value out"),
         ("a: [1, 2]", "s.yaml:1: a list is no setting"),
         ("- 1", "s.yaml:1: a list is no setting"),
-        ("just a text", "s.yaml:1: settings must be tables with names"),
-        ("? {a: b}\n: c", "s.yaml:1: a table cannot be a name"),
+        ("just a text", "s.yaml:1: settings must be tables"),
+        ("? {a: b}\n: c", "s.yaml:1: a list or a mapping cannot be a name"),
         ("a: 1\n---\nb: 2", "s.yaml:2: a second document begins here"),
         ("a: !!python/object/apply:os.system [ls]", "s.yaml:1: the tag"),
         ("worker:\n  queue: {", "s.yaml:2: not valid YAML: did not find expected node content"),
         ("a: b: c", "s.yaml:1: not valid YAML: mapping values are not allowed"),
         ("a: \x01", "s.yaml: not valid YAML: "),
-        ("{a: " * 50_000, "s.yaml:1: tables are nested more than 16 deep"),
+        ("{a: " * 50_000, "s.yaml:1: this is nested more than 16 deep"),
     ],
 )
-def test_a_mistake_in_yaml_is_named(tmp_path: Path, text: str, told: str) -> None:
-    assert told in complaint(tmp_path, "s.yaml", text)
+def test_a_mistake_in_yaml_is_named(tmp_path: Path, text: str, expected: str) -> None:
+    assert expected in error_of(tmp_path, "s.yaml", text)
 
 
 def test_yaml_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)
-    assert complaint(tmp_path, "s.yaml", "a: 1") == (
+    assert error_of(tmp_path, "s.yaml", "a: 1") == (
         "s.yaml: YAML needs PyYAML; install it with: pip install 'accoda[yaml]'"
     )
 
@@ -110,12 +109,12 @@ def test_yaml_without_its_extra_says_what_to_install(tmp_path: Path, monkeypatch
 def test_an_alias_bomb_is_refused_at_its_first_alias(tmp_path: Path) -> None:
     lines = ["a0: &a0 {x: 1, y: 2}"]
     lines += [f"a{i}: &a{i} {{x: *a{i - 1}, y: *a{i - 1}}}" for i in range(1, 60)]
-    assert "s.yaml:2: aliases (*a0) are not read" in complaint(tmp_path, "s.yaml", "\n".join(lines))
+    assert "s.yaml:2: aliases (*a0) are not read" in error_of(tmp_path, "s.yaml", "\n".join(lines))
 
 
-def test_all_mistakes_of_a_file_are_told_at_once(tmp_path: Path) -> None:
+def test_all_mistakes_of_a_file_are_reported_at_once(tmp_path: Path) -> None:
     text = "[worker.queue.emails]\nbach_size = 3\ntimeout = 'soon'\nmax_attempts = 0"
-    assert complaint(tmp_path, "s.toml", text).count("s.toml:") == 3
+    assert error_of(tmp_path, "s.toml", text).count("s.toml:") == 3
 
 
 def test_yaml_scalars_mean_what_they_say(tmp_path: Path) -> None:
@@ -141,7 +140,7 @@ def test_yaml_scalars_mean_what_they_say(tmp_path: Path) -> None:
     assert settings.worker("max_processors").source == f"{tmp_path}/s.yml:7"
 
 
-def test_toml_values_know_their_line_however_they_are_written() -> None:
+def test_toml_values_have_their_line_in_any_notation() -> None:
     text = '''
 note = """
 [worker.queue.emails]
@@ -164,7 +163,7 @@ timeout = """
     }
 
 
-def test_a_file_for_other_services_only_is_used_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_for_other_services_only_gives_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "s.toml").write_text("[shpo.worker.queue.default]\ngrace = 1")
     settings = Settings.load(tmp_path / "s.toml", service="shop", environ={})
     assert settings.worker("grace").value == 30
@@ -173,15 +172,15 @@ def test_a_file_for_other_services_only_is_used_and_said(tmp_path: Path, caplog:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("s.ini", "ends in one of .toml"), ("gone.toml", "cannot be read: No such")]
+    ("name", "expected"), [("s.ini", "ends in one of .toml"), ("gone.toml", "cannot be read: No such")]
 )
-def test_a_file_that_cannot_be_one_is_named(tmp_path: Path, name: str, told: str) -> None:
-    with pytest.raises(SettingsError, match=told) as caught:
+def test_a_missing_or_unknown_file_is_named(tmp_path: Path, name: str, expected: str) -> None:
+    with pytest.raises(SettingsError, match=expected) as caught:
         Settings.load(environ={"ACCODA_SETTINGS": f"{tmp_path}/{name}"})
     assert name in str(caught.value)
 
 
-def test_a_folder_bytes_that_are_no_text_and_a_huge_file_are_refused(tmp_path: Path) -> None:
+def test_a_folder_a_binary_file_and_a_huge_file_are_refused(tmp_path: Path) -> None:
     (tmp_path / "folder.toml").mkdir()
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     (tmp_path / "huge.yaml").write_bytes(b"#" * (1 << 20) + b"\n")
@@ -204,14 +203,14 @@ def test_a_byte_order_mark_and_an_empty_file_are_fine(tmp_path: Path) -> None:
 @pytest.mark.parametrize("read", [read_toml, read_yaml])
 @hypothesis_settings(deadline=None)
 @given(text=st.one_of(st.text(), st.text(alphabet="[]{}.:=\"'#-&*!|> \n\tab1")))
-def test_no_text_makes_a_reader_raise_anything_else(read: object, text: str) -> None:
+def test_no_text_makes_a_reader_raise_another_error(read: object, text: str) -> None:
     try:
         gather(read(text, "s"), ("shop",), "s")  # type: ignore[operator]
     except SettingsError as error:
         assert str(error).startswith("s")
 
 
-def test_unknown_and_bad_variables_are_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_and_invalid_variables_are_reported(caplog: pytest.LogCaptureFixture) -> None:
     settings = Settings.load(environ={"ACCODA_WORKER_QUEUE_EMAILS_BACH_SIZE": "3", "ACCODA_WORKER_QUEUE_GRACE": "3"})
     assert settings.problems == (
         "environment ACCODA_WORKER_QUEUE_EMAILS_BACH_SIZE: unknown setting, did you mean 'batch_size'?",

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from proof.servers.postgres import PostgresServer
+from proof.servers.process import Process
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
 
 from accoda import Done, NewJob, Store, open_storage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.process import Process
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
 
 WORKER = Path(__file__).with_name("clock_worker.py")
 JOBS = 120
@@ -23,11 +23,11 @@ real = time.time_ns
 time.time_ns = lambda: real() + off
 time.time = lambda: time.time_ns() / 1e9
 import asyncio, os
-from accoda import open_storage
+from accoda import ById, open_storage
 async def main():
     store = await open_storage(sys.argv[1])
     (job,) = await store.take(sys.argv[3], 1, lease=2)
-    info = await store.find(job.id)
+    info = (await store.look(ById(job.id))).job
     print(job.attempts, info.state, info.lease_until - info.taken_at, flush=True)
     os._exit(0)
 asyncio.run(main())
@@ -44,7 +44,7 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
 
 async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -> None:
     async with await open_storage(url) as store:
-        await store.pause("q")  # until both are there
+        await store.pause("q", None)  # until both are there
         workers = [
             await asyncio.create_subprocess_exec(
                 sys.executable, str(WORKER), url, str(off), str(JOBS), stdout=asyncio.subprocess.PIPE
@@ -56,7 +56,7 @@ async def test_workers_whose_clocks_differ_by_an_hour_share_the_work(url: str) -
                 assert worker.stdout is not None
                 assert await worker.stdout.readline() == b"ready\n"
             await store.enqueue([NewJob("q", delay=n % 7 / 10) for n in range(JOBS)])
-            await store.resume("q")
+            await store.pause("q", 0)
             told = [(await worker.communicate())[0].decode() for worker in workers]
         assert [worker.returncode for worker in workers] == [0, 0]
         lines = [line.split() for text in told for line in text.splitlines()]

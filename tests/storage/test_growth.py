@@ -5,11 +5,12 @@ from pathlib import Path
 
 import apsw
 import asyncpg
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
 
 from accoda import Bury, Done, ManualClock, NewJob, Retry, Store, open_storage
+from accoda.model import Remove
 from accoda.storage.memory import MemoryStorage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
 
 DAY = 86_400.0
 ROUNDS = 25
@@ -27,7 +28,7 @@ async def live(store: Store, clock: ManualClock, n: int) -> None:
     await store.settle([Done(job.lease, then=[NewJob(queue)]) for job in jobs[:40]])
     await store.settle([Retry(job.lease, delay=1) for job in jobs[40:60]])
     await store.settle([Bury(job.lease, "x") for job in jobs[60:100]])
-    await store.remove([job.id for job in jobs[100:105]])
+    await store.change([Remove(job.id) for job in jobs[100:105]])
     clock.advance(11)  # the rest is left to its leases
     while left := await store.take(queue, 50):
         await store.settle([Done(job.lease) for job in left])
@@ -89,16 +90,16 @@ async def test_memory() -> None:
     async with MemoryStorage(clock) as store:
 
         async def sizes() -> dict[str, int]:
-            lines = store._lines.values()
+            queues = store._queues.values()
             return {
                 "jobs": len(store._jobs),
-                "keys": sum(len(line.keys) for line in lines),
-                "records": sum(len(records) for line in lines for records in line.states.values()),
+                "keys": sum(len(queue.keys) for queue in queues),
+                "records": sum(len(records) for queue in queues for records in queue.states.values()),
                 "documents": len(store._documents.all),
             }
 
         await check(store, clock, sizes)
         # Hints may outlive what they point at, but only so many.
-        for line in store._lines.values():
-            assert line.order.size + len(line.ages) + line.due._ids + line.kept._ids < 1000
+        for queue in store._queues.values():
+            assert len(queue.order) + len(queue.ages) + len(queue.due) + len(queue.kept) < 1000
         assert len(store._documents._ends) < 200

@@ -1,6 +1,5 @@
 """A wrapped storage behaves like the storage, and every call is told."""
 
-import inspect
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -8,40 +7,59 @@ import pytest
 import pytest_asyncio
 
 from accoda import Clock, Done, InvalidInput, NewJob, Store, open_storage
-from accoda.storage.observed import Call, Observed, Tally
-from accoda.storage.protocol import Inspector, Storage
+from accoda.model import ById, Head, Remove
+from accoda.storage.observed import Call, Observed, Tally, observe
+from accoda.storage.protocol import VERBS
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.world import ManualWorld, World
+from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
 
 
 @asynccontextmanager
-async def make_world() -> AsyncIterator[World]:
+async def make_fixture() -> AsyncIterator[StoreFixture]:
     async def open_observed(clock: Clock) -> Store:
-        return Observed(await open_storage("memory://", clock=clock), Tally())
+        return observe(await open_storage("memory://", clock=clock), Tally())
 
-    yield ManualWorld(open_observed, url="memory://", shared=False)
+    yield ManualStoreFixture(open_observed, url="memory://", shared=False)
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with make_world() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with make_fixture() as fixture:
+        yield fixture
 
 
-TestMachine = machine_for(make_world, examples=10)
+TestMachine = machine_for(make_fixture, examples=10)
 
 
-async def test_every_call_is_told_with_its_size_and_time() -> None:
+async def test_every_call_is_told_with_its_queue_size_and_time() -> None:
     calls: list[Call] = []
-    async with Observed(await open_storage("memory://"), calls.append) as store:
-        await store.enqueue([NewJob("q"), NewJob("q")])
+    async with observe(await open_storage("memory://"), calls.append) as store:
+        (id, _) = [answer.id for answer in await store.enqueue([NewJob("q"), NewJob("q")])]
         jobs = await store.take("q", 5)
         await store.settle([Done(job.lease) for job in jobs])
+        await store.look(Head("q"), ahead=True)
+        await store.look(ById(id))
+        await store.change([Remove(id, queue="q"), Remove(id)])
+        await store.change([Remove(id)])
+        await store.browse("q", "ready", limit=7)
+        await store.pause("q", None)
+        await store.write("a", b"")
+        await store.wait(["a", "b"], 0)
+        await store.stats()
     assert [(call.verb, call.queue, call.size) for call in calls] == [
         ("enqueue", "q", 2),
         ("take", "q", 5),
-        ("settle", "", 2),
+        ("settle", "q", 2),
+        ("look", "q", 1),
+        ("look", "", 1),
+        ("change", "q", 2),
+        ("change", "", 1),
+        ("browse", "q", 1),
+        ("pause", "q", 1),
+        ("write", "", 1),
+        ("wait", "", 2),
+        ("stats", "", 0),
         ("close", "", 0),
     ]
     assert all(call.seconds > 0 and call.error is None for call in calls)
@@ -49,12 +67,11 @@ async def test_every_call_is_told_with_its_size_and_time() -> None:
 
 async def test_an_error_is_told_and_passed_on() -> None:
     tally = Tally()
-    async with Observed(await open_storage("memory://"), tally) as store:
+    async with observe(await open_storage("memory://"), tally) as store:
         with pytest.raises(InvalidInput):
             await store.take("q", -1)
     assert (tally.totals["take"].calls, tally.totals["take"].errors) == (1, 1)
 
 
 def test_no_verb_of_the_protocol_is_forgotten() -> None:
-    verbs = {name for kind in (Storage, Inspector) for name in vars(kind) if not name.startswith("_")}
-    assert verbs <= {name for name, value in vars(Observed).items() if inspect.iscoroutinefunction(value)}
+    assert all(callable(getattr(Observed, verb)) for verb in VERBS)

@@ -6,13 +6,13 @@ from contextlib import asynccontextmanager
 import asyncpg
 import pytest
 import pytest_asyncio
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
 
 from accoda import open_storage
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
-from accoda.testing.world import ManualWorld, World
+from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
 
 EMPTY = """
 TRUNCATE accoda.jobs, accoda.waiters, accoda.pauses, accoda.counts, accoda.documents;
@@ -31,7 +31,7 @@ def server() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def make_world() -> AsyncIterator[World]:
+async def make_fixture() -> AsyncIterator[StoreFixture]:
     """The tables, emptied: that takes a fraction of the time of new ones."""
     server = _running[0]
     connection = await asyncpg.connect(server.url)
@@ -40,13 +40,13 @@ async def make_world() -> AsyncIterator[World]:
             await connection.execute(EMPTY)
     finally:
         await connection.close()
-    yield ManualWorld(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)
+    yield ManualStoreFixture(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with make_world() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with make_fixture() as fixture:
+        yield fixture
 
 
-TestMachine = machine_for(make_world)
+TestMachine = machine_for(make_fixture)

@@ -5,18 +5,19 @@ import gc
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
 import asyncpg
 import pytest
+import pytest_asyncio
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
 
 from accoda import open_storage
 from accoda.errors import StorageClosed, StorageUnavailable
 from accoda.model import Done, NewJob, Refused
 from accoda.storage.postgres import PostgresStorage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
 
 JOBS = 20_000
 SESSIONS = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'tested'"
@@ -27,6 +28,17 @@ CUT_ALL = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE p
 def server() -> Iterator[PostgresServer]:
     with need(PostgresServer) as running:  # durable, as it comes
         yield running
+
+
+@pytest_asyncio.fixture
+async def store(server: PostgresServer) -> AsyncIterator[PostgresStorage]:
+    """Empty, in the schema of the URL as it is."""
+    connection = await asyncpg.connect(server.url)
+    await connection.execute("DROP SCHEMA IF EXISTS accoda CASCADE")
+    await connection.close()
+    async with await open_storage(server.url) as opened:
+        assert isinstance(opened, PostgresStorage)
+        yield opened
 
 
 class Run:
@@ -98,7 +110,7 @@ class TestKilledServer:
             await run.nothing_was_lost_or_done_twice()
         assert len(run.acknowledged) + len(run.unsure) == JOBS
         # The backends die one after the other, and each connection can lose one call of the producer's. There are as
-        # many as callers at once: the producer, three workers, and the one who notifies.
+        # many as callers at once: the producer, three workers, and the one that notifies.
         assert len(run.unsure) <= 500, "only calls that were under way"
         (current,) = await store.take("stale", 1)
         assert current.attempts == 1
@@ -178,21 +190,23 @@ class TestSmallPool:
 
 
 class TestLeftOpen:
-    def test_when_its_loop_ends(self, server: PostgresServer) -> None:
-        """Then the connections are as the loop left them. A close says goodbye for them, and does not fail."""
+    def test_when_its_loop_ends_its_connections_end_with_it(self, server: PostgresServer) -> None:
+        """Nothing can be sent any more then: a close does not fail, and the sockets go with the garbage."""
 
         async def begin() -> PostgresStorage:
             store = await open_storage(f"{server.url}?application_name=tested")
             assert isinstance(store, PostgresStorage)
             store.waiting = asyncio.create_task(store.wait(["nothing"], 60))  # type: ignore[attr-defined]
-            await asyncio.sleep(0.05)
+            await store.stats()
             return store
 
-        async def end(store: PostgresStorage) -> None:
+        async def close(store: PostgresStorage) -> None:
             with pytest.raises(StorageClosed, match="loop"):
                 await store.stats()
             await store.close()
             await store.close()
+
+        async def no_session() -> None:
             watch = await asyncpg.connect(server.url)
             async with asyncio.timeout(10):
                 while await watch.fetchval(SESSIONS):
@@ -200,13 +214,13 @@ class TestLeftOpen:
             await watch.close()
 
         with warnings.catch_warnings():
-            # A transport whose loop is gone cannot be closed by anybody; the collector does it, and says so.
-            warnings.filterwarnings("ignore", "unclosed transport", ResourceWarning)
-            warnings.filterwarnings("ignore", "unclosed <socket", ResourceWarning)
+            # A transport whose loop is gone cannot be closed; the collector does it, and says so.
+            warnings.filterwarnings("ignore", "unclosed", ResourceWarning)
             store = asyncio.run(begin())
-            asyncio.run(end(store))
+            asyncio.run(close(store))
             del store
             gc.collect()
+            asyncio.run(no_session())
 
     async def test_a_forked_child_can_close_its_copy(self, server: PostgresServer) -> None:
         async with await open_storage(server.url) as store:

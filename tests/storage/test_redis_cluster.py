@@ -4,26 +4,26 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from proof.servers.pytest import need
+from proof.servers.redis import ClusterSet, RedisFixtures
 
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import ClusterSet, Worlds
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
-WORLDS = Worlds(lambda: need(lambda: ClusterSet().start()))
+FIXTURES = RedisFixtures(lambda: need(lambda: ClusterSet().start()))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[None]:
-    with WORLDS.running():
+    with FIXTURES.running():
         yield
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with WORLDS.make() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with FIXTURES.make() as fixture:
+        yield fixture
 
 
-TestMachine = machine_for(WORLDS.make)
+TestMachine = machine_for(FIXTURES.make)

@@ -6,12 +6,13 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 
+from proof.servers.process import wait_until
+from proof.servers.pytest import need
+from proof.servers.redis import ClusterSet, RedisServer, SentinelSet
+
 from accoda import Done, NewJob, QueueStats, open_storage
 from accoda.storage.protocol import Store
 from accoda.storage.redis.keys import slot_of
-from accoda.testing.servers.process import wait_until
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import ClusterSet, RedisServer, SentinelSet
 
 Q = "work"
 

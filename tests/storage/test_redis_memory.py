@@ -9,13 +9,14 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
 
 from accoda import Bury, Done, ManualClock, NewJob, Retry, open_storage
 from accoda.errors import StorageFull
+from accoda.model import Remove, Revive
 from accoda.storage.protocol import DUE_AT_ONCE, Store
 from accoda.storage.redis.scripts import all_scripts, script
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
 
 Q = "q"
 BASE = "accoda:{q}:q"
@@ -71,11 +72,11 @@ async def cycle(store: Store, clock: ManualClock, n: int) -> None:
     await store.write(f"doc{n}", b"y" * 200, ttl=1)
     clock.advance(2)
     if n % 3 == 0:
-        assert await store.revive([jobs[1].id]) == 1
+        assert await store.change([Revive(jobs[1].id)]) == 1
     elif n % 3 == 1:
         assert await store.purge(Q, "dead", before=clock.now()) == 1
     else:
-        assert await store.remove([jobs[1].id]) == 1
+        assert await store.change([Remove(jobs[1].id)]) == 1
     await store.settle([Done(job.lease) for job in await store.take(Q, 10)])
 
 
@@ -96,11 +97,11 @@ async def test_cycles_of_everything_leave_nothing_behind(store: Store, server: R
     stats = (await store.stats()).queues[Q]
     assert stats.total == 0
     assert keys_then == keys
-    assert f"{BASE}:ready" not in keys and f"{BASE}:notes" not in keys and f"{BASE}:done:at" not in keys
+    assert {key for key in keys if key.startswith(BASE)} == {f"{BASE}:meta"}
     assert after - before < 50_000, "some hundred bytes for each cycle would be 100,000 and more"
 
 
-async def test_results_go_though_nobody_takes_or_counts(store: Store, server: RedisServer, clock: ManualClock) -> None:
+async def test_kept_results_go_while_a_worker_only_waits(store: Store, server: RedisServer, clock: ManualClock) -> None:
     await store.enqueue([NewJob(Q, keep_for=1) for _ in range(2500)])
     await store.settle([Done(job.lease) for job in await store.take(Q, 2500)])
     clock.advance(1)
@@ -137,30 +138,31 @@ async def test_a_purge_of_many_is_done_in_pieces(store: Store, server: RedisServ
     assert await store.purge(Q, "ready") == 0
 
 
-class TestOrderOfTheEnded:
-    """Clients of older versions do not keep it."""
-
-    @pytest.mark.parametrize("state", ["dead", "done"])
-    async def test_is_made_again_where_it_does_not_fit(
-        self, store: Store, server: RedisServer, clock: ManualClock, state: str
-    ) -> None:
-        ids = [answer.id for answer in await store.enqueue([NewJob(Q, keep_for=3600)] * 1500)]
-        jobs = {job.id: job for job in await store.take(Q, 1500)}
-        for id in (ids[700], ids[3]):
-            lease = jobs.pop(id).lease
-            await store.settle([Bury(lease, "x") if state == "dead" else Done(lease)])
-            clock.advance(1)
-        await store.settle([Bury(job.lease, "x") if state == "dead" else Done(job.lease) for job in jobs.values()])
-        server.ask("DEL", f"{BASE}:{state}:at")
-        server.ask("ZADD", f"{BASE}:{state}:at", 1, "0000000000099999")
-        assert await store.purge(Q, state, limit=1) == 1  # type: ignore[arg-type]
-        assert await store.find(ids[700]) is None
-        assert await store.purge(Q, state, before=clock.now()) == 1  # type: ignore[arg-type]
-        assert await store.find(ids[3]) is None
-        assert await store.purge(Q, state, limit=5000) == 1498  # type: ignore[arg-type]
-
-
 class TestAFullServer:
+    async def test_refuses_new_jobs_and_lets_workers_catch_up(self) -> None:
+        with need(RedisServer) as server:
+            async with await open_storage(server.url) as store:
+                await store.enqueue([NewJob(Q, b"x" * 100, keep_for=60, key=str(n)) for n in range(1000)])
+                expiring = await store.take(Q, 5, lease=0.05)
+                server.ask("CONFIG", "SET", "maxmemory", "1mb")
+                with pytest.raises(StorageFull, match="maxmemory"):
+                    await store.enqueue([NewJob(Q), NewJob("other")])
+                with pytest.raises(StorageFull):
+                    await store.write("doc", b"1")
+                await store.pause("later", None)
+                await asyncio.sleep(0.06)
+                jobs = await store.take(Q, 10)
+                assert [(job.id, job.attempts) for job in jobs[:5]] == [(job.id, 1) for job in expiring]
+                assert await store.extend([jobs[0].lease], 60) == []
+                with pytest.raises(StorageFull):
+                    await store.settle([Done(jobs[0].lease, then=[NewJob("next")])])
+                assert await store.settle([*(Done(job.lease) for job in jobs[:8]), Retry(jobs[8].lease)]) == []
+                stats = (await store.stats()).queues
+                assert (stats[Q].ready, stats[Q].taken, stats[Q].done) == (991, 1, 8)
+                assert "next" not in stats and "other" not in stats
+                server.ask("CONFIG", "SET", "maxmemory", "0")
+                assert len(await store.enqueue([NewJob(Q)])) == 1
+
     async def test_can_be_worked_off_and_loses_nothing(self) -> None:
         with need(RedisServer) as server:
             async with await open_storage(server.url) as store:

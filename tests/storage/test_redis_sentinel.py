@@ -4,27 +4,27 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+from proof.servers.pytest import need
+from proof.servers.redis import RedisFixtures, SentinelSet
 
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import SentinelSet, Worlds
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
-WORLDS = Worlds(lambda: need(lambda: SentinelSet().start()))
+FIXTURES = RedisFixtures(lambda: need(lambda: SentinelSet().start()))
 
 
 @pytest.fixture(scope="module", autouse=True)
 def server() -> Iterator[None]:
-    with WORLDS.running():
+    with FIXTURES.running():
         yield
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with WORLDS.make() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with FIXTURES.make() as fixture:
+        yield fixture
 
 
 # The verbs are those of one server, which has the usual number of runs.
-TestMachine = machine_for(WORLDS.make, examples=15)
+TestMachine = machine_for(FIXTURES.make, examples=15)

@@ -9,20 +9,20 @@ import pytest_asyncio
 from accoda import open_storage
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.world import ManualWorld, World
+from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
 
 
 @asynccontextmanager
-async def make_world() -> AsyncIterator[World]:
+async def make_fixture() -> AsyncIterator[StoreFixture]:
     with TemporaryDirectory() as folder:
         url = f"sqlite:///{folder}/jobs.db"
-        yield ManualWorld(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
+        yield ManualStoreFixture(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with make_world() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with make_fixture() as fixture:
+        yield fixture
 
 
-TestMachine = machine_for(make_world)
+TestMachine = machine_for(make_fixture)

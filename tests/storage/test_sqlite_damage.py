@@ -1,104 +1,142 @@
-"""Records of a SQLite file that cannot be read stop nobody, and are set aside where people find them."""
+"""The engine refuses records that no Accoda wrote; texts that a bad disk has damaged stop no worker."""
 
-from collections import Counter
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import apsw
 import pytest
+from proof.damage.sqlite import ABSURD_NUMBERS, ABSURD_REALS, NUMBERS, set_column
+from proof.damage.survival import REASON, survive
 
-from accoda import Done, ManualClock, NewJob, open_storage
-from accoda.testing.damage.checks import Q, check_documents, check_good_jobs_are_done
+from accoda import ById, ByKey, Done, Head, ManualClock, NewJob, Store, open_storage
+
+Q = "q"
 
 
-def counted(path: Path) -> Counter[str]:
-    names = ("ready", "delayed", "taken", "dead")
-    with apsw.Connection(str(path)) as raw:
-        found = dict(raw.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall())
-    assert set(found) <= set(range(5)), "a record is in no state"
-    return Counter({name: found.get(number, 0) for number, name in enumerate(names)})
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "q.db"
+
+
+async def opened(path: Path, clock: ManualClock | None = None) -> Store:
+    return await open_storage(f"sqlite:///{path}", clock=clock)
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_good_jobs_are_done_among_thousands_of_damaged_records(tmp_path: Path, seed: int) -> None:
+async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(path: Path, seed: int) -> None:
     clock = ManualClock(1_790_000_000_000)
-
-    async def advance(seconds: float) -> None:
-        clock.advance(seconds)
-
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db", clock=clock) as store:
-        stats = await check_good_jobs_are_done(store, advance, seed)
-    assert counted(tmp_path / "q.db") == stats
+    async with await opened(path, clock) as store:
+        damaged, dead = await survive(store, clock, Random(seed), 3000)
+    assert 600 < damaged < 1800, "texts and queues, and nothing else"
+    assert any((job.reason or "").startswith(REASON) for job in dead)
 
 
-async def test_documents_that_cannot_be_read_are_none_and_can_be_written_anew(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        await check_documents(store)
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        *((column, value) for column in NUMBERS for value in ABSURD_NUMBERS),
+        *((column, value) for column in ("rank", "sort", "keep_for") for value in ABSURD_REALS),
+        *((column, "text") for column in (*NUMBERS, "state", "sort", "rank", "queue", "data", "id")),
+        ("state", -1),
+        ("state", 5),
+        ("state", 3),  # dead, but never ended
+        ("sort", 7.0),  # ready, but not at its rank
+        ("keep_for", -1.0),
+        ("data", None),
+        ("id", 0),
+        ("id", -1),
+    ],
+)
+async def test_the_engine_refuses_a_record_that_no_accoda_wrote(path: Path, column: str, value: Any) -> None:
+    async with await opened(path) as store:
+        (new,) = await store.enqueue([NewJob(Q)])
+        connection = apsw.Connection(str(path))
+        assert not set_column(connection, column, value, new.id)
+        connection.close()
 
 
-async def test_a_key_whose_holder_cannot_be_read_is_free(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE queues SET ready = -1",
+        "UPDATE queues SET done = 9223372036854775807",
+        "UPDATE queues SET paused = 2",
+        "UPDATE counters SET value = -1",
+        "UPDATE counters SET value = 9223372036854775807",
+        "UPDATE documents SET version = 0",
+        "UPDATE documents SET version = 9223372036854775807",
+        "UPDATE documents SET expires_at = -1",
+        "UPDATE waiters SET n = 0",
+    ],
+)
+async def test_the_engine_refuses_impossible_numbers_beside_the_jobs(path: Path, statement: str) -> None:
+    async with await opened(path) as store:
         await store.enqueue([NewJob(Q, key="k", waiter=b"w")])
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE jobs SET waiters = 9223372036854775807, attempts = 9223372036854775807")
-        new = NewJob(Q, b"new", key="k", waiter=b"v", on_duplicate="attach")
-        assert [each.what for each in await store.enqueue([new, new])] == ["created", "attached"]
-        (job,) = await store.take(Q, 9)
-        assert (job.data, await store.waiters(job.lease)) == (b"new", [b"v", b"v"])
+        await store.write("d", b"1")
+        connection = apsw.Connection(str(path))
+        with pytest.raises(apsw.ConstraintError):
+            connection.execute(statement)
+        connection.close()
 
 
-async def test_counters_that_cannot_be_right_are_counted_anew(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        await store.enqueue([NewJob(Q) for _ in range(5)])
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE queues SET ready = -7, taken = 9223372036854775807, done = 9223372036854775807")
-        jobs = await store.take(Q, 2)
-        assert await store.settle([Done(job.lease) for job in jobs]) == []
+async def test_a_job_whose_key_is_no_text_is_buried_and_the_next_is_given(path: Path) -> None:
+    async with await opened(path) as store:
+        bad, _ = await store.enqueue([NewJob(Q, b"bad", key="k", waiter=b"w"), NewJob(Q, b"good")])
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE jobs SET key = CAST(x'ff41' AS TEXT) WHERE id = ?", (bad.id,))
+        connection.close()
+        assert [job.data for job in await store.take(Q, 1)] == [b"good"]
+        (dead,) = await store.browse(Q, "dead")
+        assert (dead.id, dead.data, dead.key, dead.waiters) == (bad.id, b"bad", None, 1)
+        assert dead.reason == "unreadable record: its key is b'\\xffA'"
         stats = (await store.stats()).queues[Q]
-        assert (stats.ready, stats.taken, stats.total) == (3, 0, 3)
+        assert (stats.ready, stats.taken, stats.dead, stats.buried) == (0, 1, 1, 1)
 
 
-async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        await store.enqueue([NewJob(Q, keep_for=60.0) for _ in range(5)])
-        jobs = await store.take(Q, 5)
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE jobs SET keep_for = 1e999 WHERE id = ?", (jobs[0].id,))
-            raw.execute("UPDATE jobs SET attempts = -1 WHERE id = ?", (jobs[1].id,))
-            raw.execute("UPDATE jobs SET state = 9 WHERE id = ?", (jobs[2].id,))
-            raw.execute("UPDATE jobs SET keep_for = -1e999 WHERE id = ?", (jobs[3].id,))
-        refused = await store.settle([Done(job.lease) for job in jobs])
-        assert [each.lease.id for each in refused] == [jobs[1].id, jobs[2].id]
-        info = await store.find(jobs[2].id)
-        assert info is not None
-        assert (info.state, info.reason) == ("dead", "unreadable record: state is 9")
+async def test_texts_that_are_none_are_shown_as_far_as_they_go(path: Path) -> None:
+    async with await opened(path) as store:
+        (new,) = await store.enqueue([NewJob(Q)])
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE jobs SET key = CAST(x'ff41' AS TEXT), worker = key, reason = CAST(x'42ff' AS TEXT)")
+        connection.close()
+        for target in (ById(new.id), Head(Q)):
+            info = (await store.look(target)).job
+            assert info is not None
+            assert (info.key, info.reason) == ("\ufffdA", "B\ufffd")
+        assert [job.id for job in await store.browse(Q, "ready")] == [new.id]
+        assert (await store.look(ByKey(Q, "k"))).job is None
 
 
-async def test_a_look_passes_over_what_cannot_be_read(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        number, text, good = await store.enqueue([NewJob(Q, key="k", waiter=b"w"), NewJob(Q), NewJob(Q, key="l")])
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE jobs SET attempts = -1 WHERE id = ?", (number.id,))
-            raw.execute("UPDATE jobs SET key = CAST(x'ff' AS TEXT) WHERE id = ?", (text.id,))
-        seen = await store.peek(Q)
-        assert seen.job is not None
-        assert seen.job.id == good.id
-        dead = {job.id: (job.reason, job.waiters) for job in await store.browse(Q, "dead")}
-        assert dead == {
-            number.id: ("unreadable record: attempts is -1", 1),
-            text.id: ("unreadable record: key is no text", 0),
-        }
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE jobs SET state = -1 WHERE id = ?", (good.id,))
-        assert (await store.peek(Q, "l", after=0)).job is None, "who cannot be read holds nothing"
-        assert (await store.stats()).queues[Q].dead == 3
+async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(path: Path) -> None:
+    async with await opened(path) as store:
+        await store.enqueue([NewJob(Q, key=f"k{n}", keep_for=60.0) for n in range(3)])
+        jobs = await store.take(Q, 3)
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE jobs SET key = CAST(x'ff' AS TEXT), worker = key WHERE id = ?", (jobs[1].id,))
+        connection.close()
+        assert await store.settle([Done(job.lease) for job in jobs]) == []
+        assert len(await store.browse(Q, "done")) == 3
 
 
-async def test_a_job_that_cannot_be_read_is_not_dropped(tmp_path: Path) -> None:
-    async with await open_storage(f"sqlite:///{tmp_path}/q.db") as store:
-        (bad,) = await store.enqueue([NewJob(Q, key="k", waiter=b"w")])
-        with apsw.Connection(str(tmp_path / "q.db")) as raw:
-            raw.execute("UPDATE jobs SET waiters = -1")
-        assert not await store.drop(Q, bad.id, 9), "nobody knows how many wait for it"
-        info = await store.find(bad.id)
-        assert info is not None
-        assert (info.state, info.waiters) == ("dead", 1)
+async def test_a_document_or_a_queue_whose_name_is_no_text_hides_no_other(path: Path) -> None:
+    async with await opened(path) as store:
+        await store.write("a", b"1")
+        await store.write("b", b"2")
+        await store.enqueue([NewJob(Q), NewJob("other")])
+        connection = apsw.Connection(str(path))
+        connection.execute("UPDATE documents SET name = CAST(x'ff' AS TEXT) WHERE name = 'a'")
+        connection.execute("UPDATE queues SET name = CAST(x'ff' AS TEXT) WHERE name = 'other'")
+        connection.close()
+        assert [document.name for document in await store.documents("")] == ["b"]
+        assert [*(await store.stats()).queues] == [Q, "\ufffd"]
+
+
+async def test_a_job_of_a_queue_that_is_not_there_disturbs_none(path: Path) -> None:
+    async with await opened(path) as store:
+        stray, good = await store.enqueue([NewJob(Q), NewJob(Q)])
+        connection = apsw.Connection(str(path))
+        assert set_column(connection, "queue", 7_777, stray.id)
+        connection.close()
+        assert (await store.look(ById(stray.id))).job is None
+        assert [job.id for job in await store.take(Q, 5)] == [good.id]

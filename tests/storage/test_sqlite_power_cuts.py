@@ -6,9 +6,8 @@ import sys
 
 import apsw
 import pytest
-
-from accoda.testing.powercut import MUTANTS, Disk, Fuse, Plan, installed, replay, run_cuts
-from accoda.testing.powercut.disk import SECTOR
+from proof.powercut import MUTANTS, Disk, Fuse, Plan, installed, replay, run_cuts
+from proof.powercut.disk import SECTOR
 
 CUTS = 300  # a share of what `make power-cuts` does
 
@@ -48,18 +47,18 @@ async def test_a_seed_is_the_same_life_in_every_process() -> None:
     again = await replay(Plan(42))
     assert here == again
     assert len(set(here.traces)) == here.cuts
-    command = [sys.executable, "-m", "accoda.testing.powercut", "--mode", "default", "--seed", "42"]
+    command = [sys.executable, "-m", "proof.powercut", "--mode", "default", "--seed", "42"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     assert told.splitlines()[:-1] == [f"cut {number}: {trace}" for number, trace in enumerate(here.traces, 1)]
 
 
 async def test_what_the_command_line_finds_is_in_its_exit_code() -> None:
-    command = [sys.executable, "-m", "accoda.testing.powercut", "--cuts", "12", "--mutant", "lying-disk"]
+    command = [sys.executable, "-m", "proof.powercut", "--cuts", "12", "--mutant", "lying-disk"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "default: " in done.stdout
     assert "fast: " in done.stdout
-    assert "again: python -m accoda.testing.powercut --mode MODE --seed SEED" in done.stdout
+    assert "again: python -m proof.powercut --mode MODE --seed SEED" in done.stdout
 
 
 def test_the_vfs_leaves_no_trace_in_the_process() -> None:

@@ -9,17 +9,17 @@ from collections.abc import AsyncIterator, Iterator
 import apsw
 import pytest
 import pytest_asyncio
+from proof.powercut import Disk, Machine, Operation, PowerVFS, SyncFailed, installed, machine
+from proof.powercut.check import damage
+from proof.powercut.disk import Survival
+from proof.powercut.faults import FaultyLife, OneFault
+from proof.powercut.lockstep import Handle, HeldClock, Time
+from proof.powercut.workload import StoreCall
 
 from accoda import Done, ManualClock, NewJob, StorageFull, StorageUnavailable, VersionConflict
-from accoda.storage.holding import held_here
+from accoda.storage.common.lease_durability import held_here
 from accoda.storage.sqlite import connection
 from accoda.storage.sqlite.storage import SqliteStorage
-from accoda.testing.powercut import Disk, Machine, Operation, PowerVFS, SyncFailed, installed, machine
-from accoda.testing.powercut.check import damage
-from accoda.testing.powercut.disk import Survival
-from accoda.testing.powercut.faults import FaultyLife, OneFault
-from accoda.testing.powercut.lockstep import Handle, HeldClock, Time
-from accoda.testing.powercut.workload import Call
 
 MANY = 100_000
 
@@ -70,7 +70,7 @@ async def lab(vfs: PowerVFS) -> AsyncIterator[Lab]:
 
 
 async def ids(store: SqliteStorage) -> set[int]:
-    return {job.id for job in await store.browse("q", "ready", None, MANY)}
+    return {job.id for job in await store.browse("q", "ready", limit=MANY)}
 
 
 async def enqueue_all(store: SqliteStorage, count: int) -> tuple[set[int], Counter[type[BaseException]]]:
@@ -144,7 +144,7 @@ async def test_a_sync_that_cannot_be_made_good_says_that_the_change_was_made_and
     with pytest.raises(StorageUnavailable, match="the change was made, and lasts if the disk recovers") as raised:
         await store.enqueue([NewJob("q"), NewJob("q")])
     assert raised.value.unsure
-    assert len(await ids(other)) == 3, "everybody sees it"
+    assert len(await ids(other)) == 3, "every process sees it"
     if recovers:
         lab.disk.trouble = None
         await store.write("d", b"later")  # nothing is added to the log before all of it is on the disk
@@ -219,7 +219,7 @@ async def test_a_full_disk_is_told_and_the_store_goes_on_when_there_is_space(lab
     assert await ids(await lab.cut()) == known - {job.id}
 
 
-async def test_a_slow_sync_holds_up_the_callers_and_nobody_else(lab: Lab) -> None:
+async def test_a_slow_sync_holds_up_its_callers_and_nothing_else(lab: Lab) -> None:
     store = await lab.open()
     await store.enqueue([NewJob("q")])
     arrived, go = threading.Event(), threading.Event()
@@ -252,9 +252,9 @@ async def test_nothing_is_acknowledged_before_it_would_survive_a_cut(lab: Lab) -
         await store.enqueue([NewJob("q")])
 
 
-async def test_a_checkpoint_that_fails_disturbs_nobody_and_is_made_up_for(lab: Lab) -> None:
+async def test_a_checkpoint_that_fails_disturbs_no_call_and_is_made_up_for(lab: Lab) -> None:
     store = await lab.open()
-    store._writer._log.after = 20
+    store._writer.log.after = 20
 
     def failing(operation: Operation) -> None:
         if operation.name == "jobs.db" and operation.kind in ("sync", "write"):
@@ -294,13 +294,13 @@ async def test_a_refusal_that_was_taken_back_is_not_told(lab: Lab) -> None:
     clock = HeldClock(Time())
     handle = Handle(await lab.place.open(clock), clock)
     await handle.hold()
-    writes = [Call("write", ("d", text), {"version": 0}) for text in (b"first", b"second")]
+    writes = [StoreCall("write", ("d", text), {"version": 0}) for text in (b"first", b"second")]
     lab.disk.trouble = OneFault("write", 0, 2, lambda: apsw.exception_for(apsw.SQLITE_IOERR_WRITE))
     first, second = await handle.run(writes)
     lab.disk.trouble = None
     assert isinstance(first, StorageUnavailable)
     assert second == 1
-    [conflict] = await handle.run([Call("write", ("d", b"third"), {"version": 0})])
+    [conflict] = await handle.run([StoreCall("write", ("d", b"third"), {"version": 0})])
     assert isinstance(conflict, VersionConflict)
     await handle.close()
 
@@ -324,12 +324,12 @@ async def test_callers_that_wait_for_a_lock_together_give_up_together(
     store._writer._connection.set_busy_handler(counted)
     other = apsw.Connection(str(lab.path))
     other.execute("BEGIN IMMEDIATE")
-    answers = await handle.run([Call("enqueue", ([NewJob("q")],))] * 50)
+    answers = await handle.run([StoreCall("enqueue", ([NewJob("q")],))] * 50)
     assert {type(answer) for answer in answers} == {StorageUnavailable}
     assert asked == 1, "one wait for all of them, not one for each"
     other.execute("COMMIT")
     other.close()
-    assert all(isinstance(answer, list) for answer in await handle.run([Call("enqueue", ([NewJob("q")],))] * 50))
+    assert all(isinstance(answer, list) for answer in await handle.run([StoreCall("enqueue", ([NewJob("q")],))] * 50))
     await handle.close()
 
 
@@ -361,10 +361,10 @@ class TestATakeOfThisMachine:
         clock = HeldClock(Time())
         handle = Handle(await lab.place.open(clock), clock)
         await handle.hold()
-        await handle.run([Call("enqueue", ([NewJob("q"), NewJob("q")],))])
-        [[job]] = await handle.run([Call("take", ("q", 1), here=True)])
+        await handle.run([StoreCall("enqueue", ([NewJob("q"), NewJob("q")],))])
+        [[job]] = await handle.run([StoreCall("take", ("q", 1), here=True)])
         syncs = self.syncs(lab)
-        await handle.run([Call("take", ("q", 1), here=True), Call("settle", ([Done(job.lease)],))])
+        await handle.run([StoreCall("take", ("q", 1), here=True), StoreCall("settle", ([Done(job.lease)],))])
         assert syncs == ["jobs.db-wal"]
         await handle.close()
 

@@ -43,11 +43,11 @@ async def test_two_processes_settle_each_of_20_000_jobs_once(tmp_path: Path) -> 
     await fill(url)
     logs = [tmp_path / "a.log", tmp_path / "b.log"]
     async with await open_storage(url) as store:
-        await store.pause("q")  # until both are there
+        await store.pause("q", None)  # until both are there
         workers = [start_worker(url, log, lease=60, work=0) for log in logs]
         while not all(log.exists() for log in logs):
             await asyncio.sleep(0.01)
-        await store.resume("q")
+        await store.pause("q", 0)
     assert [await asyncio.to_thread(worker.wait, 120) for worker in workers] == [0, 0]
     words = await check(url, logs)
     assert words == {"took": JOBS, "done": JOBS}
@@ -85,7 +85,7 @@ async def test_a_waiting_process_is_woken_by_an_enqueue_of_another(tmp_path: Pat
         "async def main():\n"
         "    async with await open_storage(sys.argv[1]) as store:\n"
         "        task = asyncio.create_task(store.wait(['q'], 60))\n"
-        "        while not store._writer.awaited: await asyncio.sleep(0)\n"
+        "        while not store._wakeups.sleepers: await asyncio.sleep(0)\n"
         "        print('waiting', flush=True)\n"
         "        print(await task, len(await store.take('q', 5)), flush=True)\n"
         "asyncio.run(main())\n"

@@ -52,6 +52,15 @@ def test_the_model_knows_no_storage() -> None:
     assert not any((module or "").startswith("accoda.storage") for module in imported)
 
 
+def test_the_kit_needs_nothing_that_is_not_installed_with_it() -> None:
+    """`proof`, `tests` and `benchmarks` are in the repository only."""
+    for file in Path(reference.__file__).parent.rglob("*.py"):
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        names = {node.module or "" for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
+        names |= {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert not {name.split(".")[0] for name in names} & {"proof", "tests", "benchmarks"}, file
+
+
 def test_the_example_of_the_docs_works(tmp_path: Path) -> None:
     match = re.search(r"```python\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
     assert match is not None

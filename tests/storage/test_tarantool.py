@@ -6,13 +6,13 @@ from functools import cache
 
 import pytest
 import pytest_asyncio
+from proof.servers.pytest import need
+from proof.servers.tarantool import TarantoolServer, empty
 
 from accoda import open_storage
 from accoda.testing.conformance import *  # noqa: F403
 from accoda.testing.machine import machine_for
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.tarantool import TarantoolServer, empty
-from accoda.testing.world import ManualWorld, World
+from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
 
 
 @cache
@@ -29,17 +29,17 @@ def stop_the_server() -> Iterator[None]:
 
 
 @asynccontextmanager
-async def make_world() -> AsyncIterator[World]:
+async def make_fixture() -> AsyncIterator[StoreFixture]:
     url = server().url
     async with await open_storage(url):  # installs the application
         await empty(url)
-    yield ManualWorld(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
+    yield ManualStoreFixture(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
 
 
 @pytest_asyncio.fixture
-async def world() -> AsyncIterator[World]:
-    async with make_world() as world:
-        yield world
+async def fixture() -> AsyncIterator[StoreFixture]:
+    async with make_fixture() as fixture:
+        yield fixture
 
 
-TestMachine = machine_for(make_world)
+TestMachine = machine_for(make_fixture)

@@ -1,4 +1,4 @@
-"""Lets the tests of this folder share `webhook_world`, and see every connection that is begun."""
+"""Lets the tests of this folder share `webhook_calls`, and observe every connection."""
 
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -9,15 +9,15 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from webhook_world import Receiver, Wire, World, open_world
+from webhook_calls import Calls, Receiver, Wire, open_calls
 
-from accoda.webhooks import connect
+from accoda.webhooks import sender
 
 _wires: list[Wire] = []
 
 
 def _listen(event: str, args: Any) -> None:
-    """Python tells of every `connect` of a socket in this process. A hook stays for ever, so it is only set once."""
+    """An audit hook sees every `connect` of a socket in this process. It cannot be removed, so it is set once."""
     if event == "socket.connect" and _wires and isinstance(args[1], tuple):
         _wires[-1].connects.append(str(args[1][0]))
 
@@ -27,17 +27,17 @@ sys.addaudithook(_listen)
 
 @pytest.fixture
 def wire(monkeypatch: pytest.MonkeyPatch) -> Iterator[Wire]:
-    """What happens at the lowest places: sockets that were asked for, and connections that were begun."""
-    found = Wire(connect.open_socket)
-    monkeypatch.setattr(connect, "open_socket", found.open_socket)
+    """The sockets that were asked for and the connections that were attempted."""
+    found = Wire(sender.open_socket)
+    monkeypatch.setattr(sender, "open_socket", found.open_socket)
     _wires.append(found)
     yield found
     _wires.remove(found)
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with open_world() as made:
+async def calls() -> AsyncIterator[Calls]:
+    async with open_calls() as made:
         yield made
 
 

@@ -5,12 +5,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from webhook_world import LOOPBACK, Receiver
+from webhook_calls import LOOPBACK, Receiver
 
 from accoda import App, BuryJob
 from accoda.envelope import Hook
 from accoda.errors import InvalidInput
-from accoda.webhooks import QUEUE, Caller, CallerOptions
+from accoda.webhooks.call import QUEUE
+from accoda.webhooks.dispatcher import SenderOptions
+from accoda.webhooks.sender_loop import SenderLoop
 
 
 @pytest.fixture
@@ -30,7 +32,7 @@ async def app() -> AsyncIterator[App]:
 async def finish(app: App) -> int:
     """Run the jobs, then make the calls."""
     await app.run_until_idle()
-    return await Caller(CallerOptions(policy=LOOPBACK)).run_once(app.storage)
+    return await SenderLoop(SenderOptions(policy=LOOPBACK)).run_once(app.storage)
 
 
 async def test_a_job_that_is_done_or_dead_calls_its_webhook(app: App, receiver: Receiver) -> None:

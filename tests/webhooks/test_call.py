@@ -1,4 +1,4 @@
-"""From a job that ends to the call: `accoda.webhooks.call` and `body`."""
+"""From a job that ends to the stored call and its message."""
 
 import subprocess
 import sys
@@ -7,12 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from accoda.envelope import Extras, Hook, wrap
+from accoda.envelope import Hook, JobMetadata, wrap
 from accoda.limits import allowed
-from accoda.webhooks import QUEUE, Facts, call_job
-from accoda.webhooks.body import body
-from accoda.webhooks.call import read_call
-from accoda.webhooks.records import BODY, KEEP_FOR
+from accoda.webhooks.call import BODY, KEEP_FOR, QUEUE, Facts, body, call_job, read_call
 
 HOOK = Hook("https://example.com/hooks")
 AT = 1_700_000_000_000
@@ -64,7 +61,7 @@ def test_a_dead_job_is_told_with_its_reason() -> None:
 
 
 def test_secrets_are_hidden_in_the_stored_call_already() -> None:
-    payload = wrap(pack({"card": "4111-1111", "user": {"phone": "555", "id": 1}}), Extras(name="x"))
+    payload = wrap(pack({"card": "4111-1111", "user": {"phone": "555", "id": 1}}), JobMetadata(name="x"))
     job = call_job(
         HOOK, "job.done", facts(payload=payload, result=pack({"card": "4111-1111"}), secret=("card", "user.phone"))
     )
@@ -91,7 +88,7 @@ def test_a_secret_key_that_is_a_number_is_hidden_too() -> None:
     assert message(facts(payload=pack({5: "4111-1111"}), secret=("5",)))["data"]["payload"] == {"5": "•••"}
 
 
-def test_a_payload_without_names_of_fields_is_left_out_where_some_are_secret() -> None:
+def test_a_payload_without_field_names_is_left_out_if_some_fields_are_secret() -> None:
     told = message(facts(payload=pack(["anna", "4111-1111"]), secret=("card",)))["data"]
     assert "payload" not in told and "secret" in told["notes"][0]
     assert message(facts(payload=pack(["anna"])))["data"]["payload"] == ["anna"]
@@ -132,7 +129,7 @@ def test_a_store_that_takes_only_small_jobs_gets_a_small_call(monkeypatch: pytes
         b"\xc1\xff\xff\xff\xff",
     ],
 )
-def test_what_cannot_be_told_is_left_out_and_the_call_goes_out(data: bytes) -> None:
+def test_values_that_cannot_be_written_are_left_out_and_the_call_goes_out(data: bytes) -> None:
     told = message(facts(payload=data, result=data))["data"]
     assert told["result"] is None and "payload" not in told
     assert [note.split(":")[0] for note in told["notes"]] == ["result left out", "payload left out"]
@@ -143,10 +140,10 @@ def test_the_message_id_is_the_same_for_one_end_of_a_job_and_differs_for_others(
     keys = {call_job(HOOK, "job.done", end).key for end in ends} | {call_job(HOOK, "job.dead", facts()).key}
     assert len(keys) == 5
     assert call_job(HOOK, "job.done", facts()).key == "msg_7_1_1700000000000_done"
-    assert all(key and "." not in key for key in keys)  # the dot parts what is signed
+    assert all(key and "." not in key for key in keys)  # the signed text is separated by dots
 
 
 def test_a_worker_makes_calls_without_the_extra() -> None:
-    code = "import sys; from accoda.webhooks import call_job; print('aiohttp' in sys.modules)"
+    code = "import sys; from accoda.webhooks.call import call_job; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "False"

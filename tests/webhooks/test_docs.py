@@ -8,16 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 from standardwebhooks import WebhookVerificationError
-from webhook_world import Message, Receiver, World
+from webhook_calls import Calls, Message, Receiver
 
 from accoda import App
 from accoda.cli.webhooks import webhooks
 from accoda.model import JobInfo
-from accoda.webhooks import Facts, Room, caller, deliveries, sender
-from accoda.webhooks.body import _Data
-from accoda.webhooks.decide import JITTER, LONGEST_WISH, TRIES, pause
+from accoda.webhooks import dispatcher, sender
+from accoda.webhooks.call import ANSWER, BODY, KEEP_FOR, REASON, Facts, _Data
+from accoda.webhooks.decide import JITTER, LONGEST_RETRY_AFTER, TRIES, pause
+from accoda.webhooks.dispatcher import DispatchLimits
 from accoda.webhooks.keys import rotate, show
-from accoda.webhooks.records import ANSWER, BODY, KEEP_FOR, REASON
+from accoda.webhooks.log import deliveries
 
 PAGE = (Path(__file__).parents[2] / "docs" / "webhooks.md").read_text()
 
@@ -33,16 +34,16 @@ def python() -> dict[str, Any]:
     return scope
 
 
-async def delivered(world: World, receiver: Receiver) -> tuple[Message, str]:
+async def delivered(calls: Calls, receiver: Receiver) -> tuple[Message, str]:
     """A message that came, and the key that was shown before it did."""
-    key = (await show(world.store, world.clock.now())).current
-    await world.call(receiver.url, name="Ré", result=msgspec.msgpack.encode("né ✓"))
-    await world.caller().run_once(world.store)
+    key = (await show(calls.store, calls.clock.now())).current
+    await calls.add(receiver.url, name="Ré", result=msgspec.msgpack.encode("né ✓"))
+    await calls.loop().run_once(calls.store)
     return receiver.got[-1], key
 
 
-async def test_the_receiver_in_python_accepts_what_is_ours_and_nothing_else(world: World, receiver: Receiver) -> None:
-    message, key = await delivered(world, receiver)
+async def test_the_receiver_in_python_accepts_what_is_ours_and_nothing_else(calls: Calls, receiver: Receiver) -> None:
+    message, key = await delivered(calls, receiver)
     receive = python()["receive"]
     assert receive(message.body, message.headers, key) == message.json
     with pytest.raises(WebhookVerificationError):
@@ -61,14 +62,14 @@ def node(folder: Path, message: Message, key: str) -> subprocess.CompletedProces
 
 
 async def test_the_receiver_in_javascript_accepts_what_is_ours_and_nothing_else(
-    world: World, receiver: Receiver, tmp_path: Path
+    calls: Calls, receiver: Receiver, tmp_path: Path
 ) -> None:
-    message, key = await delivered(world, receiver)
+    message, key = await delivered(calls, receiver)
     good = node(tmp_path, message, key)
     assert good.returncode == 0, good.stderr
     assert msgspec.json.decode(good.stdout) == message.json
-    await rotate(world.store, world.clock.now())
-    twice, _ = await delivered(world, receiver)
+    await rotate(calls.store, calls.clock.now())
+    twice, _ = await delivered(calls, receiver)
     assert " " in twice.headers["webhook-signature"] and node(tmp_path, twice, key).returncode == 0
     forged = Message(message.headers, message.body.replace(b"done", b"dead"), message.path)
     assert "not signed by us" in node(tmp_path, forged, key).stderr
@@ -77,7 +78,7 @@ async def test_the_receiver_in_javascript_accepts_what_is_ours_and_nothing_else(
     assert len(blocks("js")[0].strip().splitlines()) <= 16
 
 
-async def test_the_examples_in_python_run(world: World, receiver: Receiver) -> None:
+async def test_the_examples_in_python_run(calls: Calls, receiver: Receiver) -> None:
     scope = python()
     app: App = scope["app"]
     async with app.testing():
@@ -87,20 +88,20 @@ async def test_the_examples_in_python_run(world: World, receiver: Receiver) -> N
 
 
 async def test_dead_calls_are_sent_again_as_the_page_says(
-    world: World, receiver: Receiver, capsys: pytest.CaptureFixture[str]
+    calls: Calls, receiver: Receiver, capsys: pytest.CaptureFixture[str]
 ) -> None:
     receiver.answer = 410
-    await world.call(receiver.url)
-    await world.caller().run_once(world.store)
+    await calls.add(receiver.url)
+    await calls.loop().run_once(calls.store)
     scope = python()
 
     class Shop:
-        storage = world.store
+        storage = calls.store
 
     scope["app"] = Shop
     assert await scope["send_dead_ones_again"]() == 1
     assert receiver.url in capsys.readouterr().out
-    assert [call.state for call in await deliveries(world.store)] == ["ready"]
+    assert [call.state for call in await deliveries(calls.store)] == ["ready"]
 
 
 def test_the_message_of_the_page_has_the_fields_of_a_message() -> None:
@@ -121,12 +122,12 @@ def test_the_pauses_of_the_page_are_those_of_the_code() -> None:
         number, unit = text.split()
         assert abs(int(number) * units[unit] - pause(tries)) <= 0.1 * pause(tries), text
     assert len(said) == TRIES and said[-1] == "dead" and "tried ten times" in PAGE
-    assert JITTER == 0.2 and "up to 20 %" in PAGE and LONGEST_WISH == 3600
+    assert JITTER == 0.2 and "up to 20 %" in PAGE and LONGEST_RETRY_AFTER == 3600
 
 
 def test_the_limits_of_the_page_are_those_of_the_code() -> None:
-    options, room = caller.CallerOptions(), Room()
-    assert (options.connect, options.total, room.at_once, room.per_host, room.lease) == (5, 15, 20, 4, 60)
+    options, limits = dispatcher.SenderOptions(), DispatchLimits()
+    assert (options.connect, options.total, limits.at_once, limits.per_host, limits.lease) == (5, 15, 20, 4, 60)
     assert (sender.READ, sender.READ_FOR, ANSWER, BODY, REASON) == (64 << 10, 5, 500, 256 << 10, 2000)
     assert KEEP_FOR == 7 * 86_400
     table = PAGE.split("## Limits")[1].split("## ")[0]

@@ -8,17 +8,18 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from webhook_world import Receiver, World
+from proof.servers.postgres import PostgresServer
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
+from proof.servers.tarantool import TarantoolServer
+from webhook_calls import Calls, Receiver
 
 from accoda.clock import ManualClock
 from accoda.envelope import Hook
 from accoda.model import Bury, Done, Job, NewJob
 from accoda.storage.open import open_storage
-from accoda.testing.servers.postgres import PostgresServer
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
-from accoda.testing.servers.tarantool import TarantoolServer
-from accoda.webhooks import QUEUE, Facts, call_job, deliveries, redeliver
+from accoda.webhooks.call import QUEUE, Facts, call_job
+from accoda.webhooks.log import deliveries, redeliver
 
 SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
 
@@ -45,7 +46,7 @@ def facts(job: Job) -> Facts:
 async def test_calls_live_on_every_storage(url: str, receiver: Receiver) -> None:
     clock = ManualClock(time.time_ns() // 1_000_000)
     async with await open_storage(url, clock=clock) as store:
-        world = World(store, clock)
+        calls = Calls(store, clock)
         await store.enqueue([NewJob("emails"), NewJob("emails")])
         good, bad = await store.take("emails", 2)
         hook = Hook(receiver.url)
@@ -54,39 +55,39 @@ async def test_calls_live_on_every_storage(url: str, receiver: Receiver) -> None
             Bury(bad.lease, "no such user", then=[call_job(hook, "job.dead", facts(bad))]),
         ]
         assert await store.settle(ends) == []
-        assert await world.caller().run_once(store) == 2
+        assert await calls.loop().run_once(store) == 2
         assert {message.json["type"] for message in receiver.got} == {"job.done", "job.dead"}
-        await _cancelled_in_the_middle(world, receiver)
+        await _cancelled_in_the_middle(calls, receiver)
         receiver.answer = 410
-        await world.caller().run_once(store)
+        await calls.loop().run_once(store)
         [dead] = await deliveries(store, state="dead")
         receiver.answer = 500
         assert await redeliver(store, dead.id) == dead.id
-        assert await world.caller().run_once(store) == 1
+        assert await calls.loop().run_once(store) == 1
         [waiting] = await deliveries(store, state="delayed")
         assert (waiting.id, waiting.tries, waiting.status) == (dead.id, 1, 500)
         receiver.answer = 200
         assert await redeliver(store, dead.id) == dead.id  # it need not wait
-        assert await world.caller().run_once(store) == 1
+        assert await calls.loop().run_once(store) == 1
         for limit in (1, 2, 10):
             newest = await deliveries(store, limit=limit)
             assert [call.state for call in newest] == ["done"] * min(limit, 3) and newest[0].id == dead.id
 
 
-async def _cancelled_in_the_middle(world: World, receiver: Receiver) -> None:
+async def _cancelled_in_the_middle(calls: Calls, receiver: Receiver) -> None:
     async def hang(_: web.Request) -> web.Response:
         await asyncio.sleep(60)
         return web.Response()
 
     receiver.answer = hang
     receiver.called.clear()
-    id = await world.call(receiver.url)
-    task = asyncio.create_task(world.caller().run(world.store))
+    id = await calls.add(receiver.url)
+    task = asyncio.create_task(calls.loop().run(calls.store))
     async with asyncio.timeout(20):
         await receiver.called.wait()
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
-    world.clock.advance(0.001)
-    assert await world.store.wait([QUEUE], 5)
-    assert (await world.info(id)).state == "ready"
+    calls.clock.advance(0.001)
+    assert await calls.store.wait([QUEUE], 5)
+    assert (await calls.info(id)).state == "ready"

@@ -1,4 +1,4 @@
-"""The keys that sign."""
+"""The signing keys."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ async def stores(tmp_path: Path) -> AsyncIterator[list[Store]]:
         await store.close()
 
 
-async def test_all_who_need_keys_first_at_the_same_moment_agree(stores: list[Store]) -> None:
+async def test_processes_that_need_keys_first_at_the_same_moment_agree(stores: list[Store]) -> None:
     found = await asyncio.gather(*(show(store, NOW) for store in stores * 3))
     assert len(set(found)) == 1
     assert found[0].current.startswith("whsec_") and await show(stores[0], NOW + 1) == found[0]
@@ -46,7 +46,7 @@ async def test_after_a_rotation_both_keys_sign_for_a_day(stores: list[Store]) ->
     assert new.current != old.current
     assert new.signing(NOW + BOTH_FOR - 1) == (new.current, old.current)
     assert new.signing(NOW + BOTH_FOR) == (new.current,)
-    # Signed now and not at NOW: the library refuses what is older than five minutes, and so may the tests before be.
+    # Signed now, not at NOW: the library refuses messages that are five minutes old, and the run may have taken longer.
     signed = headers(new, "msg_1", b'{"a":1}', time.time_ns() // 1_000_000)
     for key in (old.current, new.current):
         assert Webhook(key).verify(b'{"a":1}', signed) == {"a": 1}

@@ -7,12 +7,12 @@ import time
 from pathlib import Path
 
 from aiohttp import web
-from webhook_world import Receiver, World
+from webhook_calls import Calls, Receiver
 
 from accoda.clock import ManualClock
 from accoda.storage.open import open_storage
 
-CHILD = str(Path(__file__).parent / "caller_child.py")
+CHILD = str(Path(__file__).parent / "sender_child.py")
 
 
 async def test_a_call_whose_caller_is_killed_is_made_again_with_the_same_id(tmp_path: Path) -> None:
@@ -23,8 +23,8 @@ async def test_a_call_whose_caller_is_killed_is_made_again_with_the_same_id(tmp_
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
     clock = ManualClock(time.time_ns() // 1_000_000)
     async with Receiver(hang) as receiver, await open_storage(url, clock=clock) as store:
-        world = World(store, clock)
-        id = await world.call(receiver.url)
+        calls = Calls(store, clock)
+        id = await calls.add(receiver.url)
         child = await asyncio.create_subprocess_exec(sys.executable, CHILD, url)
         try:
             async with asyncio.timeout(30):
@@ -33,9 +33,9 @@ async def test_a_call_whose_caller_is_killed_is_made_again_with_the_same_id(tmp_
             child.send_signal(signal.SIGKILL)
             await child.wait()
         receiver.answer = 200
-        assert await world.caller().run_once(store) == 0  # the dead process still has its lease
+        assert await calls.loop().run_once(store) == 0  # the dead process still has its lease
         clock.advance(120)
-        assert await world.caller().run_once(store) == 1
-        assert (await world.info(id)).state == "done"
+        assert await calls.loop().run_once(store) == 1
+        assert (await calls.info(id)).state == "done"
         assert len(receiver.got) == 2 and len({message.id for message in receiver.got}) == 1
         assert receiver.got[0].body == receiver.got[1].body

@@ -2,13 +2,14 @@
 
 import pytest
 from aiohttp import web
-from webhook_world import LOOPBACK, Names, Receiver, Wire, World
+from webhook_calls import LOOPBACK, Calls, Names, Receiver, Wire
 
-from accoda.webhooks import Room
+from accoda.webhooks import sender
 from accoda.webhooks.address import Address, fault
+from accoda.webhooks.dispatcher import DispatchLimits
 from accoda.webhooks.guard import Policy
 
-# These are resolved by this machine itself: they are numbers, for which nobody is asked.
+# Numbers: the system resolves them without asking a name server.
 NUMBERS = {
     "http://127.0.0.1/": "loopback",
     "http://127.8.8.8/": "loopback",
@@ -68,149 +69,147 @@ SYNTAX = {
     "http://127.0.0.1:22/": "port 22",
     "http://127.0.0.1:6379/": "port 6379",
     "http://example.com/\r\nHost: internal": "no URL may have",
-    "http://%31%32%37.0.0.1/": "no name of a host",
+    "http://%31%32%37.0.0.1/": "is not a host name",
     "http://[fe80::1%25eth0]/": "IPv6",
 }
 
 
-async def dead_reason(world: World, url: str, **options: object) -> str:
+async def dead_reason(calls: Calls, url: str, **options: object) -> str:
     """Call a URL under the usual policy; why it was buried, on its first try."""
-    id = await world.call(url)
-    assert await world.caller(policy=Policy(), **options).run_once(world.store) == 1
-    info = await world.info(id)
+    id = await calls.add(url)
+    assert await calls.loop(policy=Policy(), **options).run_once(calls.store) == 1
+    info = await calls.info(id)
     assert (info.state, info.attempts) == ("dead", 0), info.reason
     return info.reason or ""
 
 
-async def test_the_observers_would_see_a_connection(world: World, receiver: Receiver, wire: Wire) -> None:
-    await world.call(receiver.url)
-    await world.caller().run_once(world.store)
+async def test_the_observers_would_see_a_connection(calls: Calls, receiver: Receiver, wire: Wire) -> None:
+    await calls.add(receiver.url)
+    await calls.loop().run_once(calls.store)
     assert len(receiver.got) == 1
     assert wire.asked == wire.opened == wire.connects == ["127.0.0.1"]
 
 
 @pytest.mark.parametrize("url", NUMBERS)
-async def test_an_address_in_any_form_is_refused_before_any_connection(world: World, wire: Wire, url: str) -> None:
-    reason = await dead_reason(world, url)
+async def test_an_address_in_any_form_is_refused_before_any_connection(calls: Calls, wire: Wire, url: str) -> None:
+    reason = await dead_reason(calls, url)
     assert "is refused" in reason and NUMBERS[url] in reason
     assert not wire.asked and not wire.connects
 
 
 @pytest.mark.parametrize("url", NAMES)
-async def test_a_name_that_leads_inside_is_refused_before_any_connection(world: World, wire: Wire, url: str) -> None:
+async def test_a_name_that_leads_inside_is_refused_before_any_connection(calls: Calls, wire: Wire, url: str) -> None:
     addresses, words = NAMES[url]
     names = Names(addresses)
-    reason = await dead_reason(world, url, resolve=names)
+    reason = await dead_reason(calls, url, resolve=names)
     assert "is refused" in reason and words in reason and len(names.asked) == 1
-    assert "10.0.0.1" not in reason and "192.168" not in reason  # nobody learns the numbers behind the names
+    assert "10.0.0.1" not in reason and "192.168" not in reason  # internal addresses are not revealed
     assert not wire.asked and not wire.connects
 
 
 @pytest.mark.parametrize("url", SYNTAX)
-async def test_a_url_that_slipped_in_is_refused_before_its_name_is_resolved(world: World, wire: Wire, url: str) -> None:
+async def test_a_url_that_slipped_in_is_refused_before_its_name_is_resolved(calls: Calls, wire: Wire, url: str) -> None:
     names = Names(["127.0.0.1"])
-    assert SYNTAX[url] in await dead_reason(world, url, resolve=names)
+    assert SYNTAX[url] in await dead_reason(calls, url, resolve=names)
     assert not names.asked and not wire.asked and not wire.connects
 
 
 def only(public: str) -> Policy:
-    """A policy that takes one reserved address for public: the real one refuses all that a test could name."""
+    """A policy that treats one reserved address as public: the real one refuses every address a test could use."""
 
-    def judge(address: Address) -> str | None:
+    def check(address: Address) -> str | None:
         return None if str(address) == public else fault(address)
 
-    return Policy(fault=judge)
+    return Policy(fault=check)
 
 
-async def test_a_name_that_changes_after_the_check_is_not_asked_again(world: World, wire: Wire) -> None:
+async def test_a_name_that_changes_after_the_check_is_not_asked_again(calls: Calls, wire: Wire) -> None:
     names = Names(["203.0.113.7"], ["127.0.0.1"])
-    wire.cut = True  # between the opener of sockets and the network: nothing may leave for 203.0.113.7
-    id = await world.call("http://rebind.test:8080/")
-    await world.caller(policy=only("203.0.113.7"), resolve=names).run_once(world.store)
+    wire.cut = True  # no packet may leave for 203.0.113.7
+    id = await calls.add("http://rebind.test:8080/")
+    await calls.loop(policy=only("203.0.113.7"), resolve=names).run_once(calls.store)
     assert names.asked == ["rebind.test"]
     assert wire.opened == ["203.0.113.7"] and not wire.connects
-    info = await world.info(id)
+    info = await calls.info(id)
     assert info.state == "delayed" and "no connection" in (info.reason or "")
 
 
-async def test_at_the_next_try_the_name_is_judged_anew(world: World, wire: Wire) -> None:
+async def test_at_the_next_try_the_name_is_checked_again(calls: Calls, wire: Wire) -> None:
     names = Names(["203.0.113.7"], ["127.0.0.1"])
     wire.cut = True
-    id = await world.call("http://rebind.test:8080/")
-    caller = world.caller(policy=only("203.0.113.7"), resolve=names)
-    await caller.run_once(world.store)
-    world.clock.advance(10)
-    await caller.run_once(world.store)
-    assert (await world.info(id)).state == "dead" and wire.asked == ["203.0.113.7"]
+    id = await calls.add("http://rebind.test:8080/")
+    loop = calls.loop(policy=only("203.0.113.7"), resolve=names)
+    await loop.run_once(calls.store)
+    calls.clock.advance(10)
+    await loop.run_once(calls.store)
+    assert (await calls.info(id)).state == "dead" and wire.asked == ["203.0.113.7"]
 
 
-async def test_the_connection_goes_to_the_judged_address(world: World, receiver: Receiver, wire: Wire) -> None:
+async def test_the_connection_goes_to_the_checked_address(calls: Calls, receiver: Receiver, wire: Wire) -> None:
     names = Names(["127.0.0.1"], ["10.0.0.1"])
-    await world.call(f"http://hooks.test:{receiver.port}/in")
-    assert await world.caller(resolve=names).run_once(world.store) == 1
+    await calls.add(f"http://hooks.test:{receiver.port}/in")
+    assert await calls.loop(resolve=names).run_once(calls.store) == 1
     assert names.asked == ["hooks.test"] and wire.connects == ["127.0.0.1"]
     assert receiver.got[0].headers["host"] == f"hooks.test:{receiver.port}"
 
 
-async def test_the_opener_of_sockets_refuses_what_was_not_judged(
-    world: World, receiver: Receiver, wire: Wire, monkeypatch: pytest.MonkeyPatch
+async def test_no_socket_is_opened_for_an_address_that_was_not_checked(
+    calls: Calls, receiver: Receiver, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Even if aiohttp resolved by itself: here its resolver lies to it."""
-    from accoda.webhooks import connect
-
-    result = connect._result
-    monkeypatch.setattr(connect, "_result", lambda host, address, port: result(host, "127.0.0.1", port))
-    id = await world.call(f"http://hooks.test:{receiver.port}/in")
-    await world.caller(policy=only("203.0.113.7"), resolve=Names(["203.0.113.7"])).run_once(world.store)
+    """Even if aiohttp resolved the name by itself: here its resolver gives another address."""
+    result = sender.ResolveResult
+    monkeypatch.setattr(sender, "ResolveResult", lambda **fields: result(**{**fields, "host": "127.0.0.1"}))
+    id = await calls.add(f"http://hooks.test:{receiver.port}/in")
+    await calls.loop(policy=only("203.0.113.7"), resolve=Names(["203.0.113.7"])).run_once(calls.store)
     assert wire.asked == ["127.0.0.1"] and not wire.opened and not wire.connects and not receiver.got
-    assert "not the one that was judged" in ((await world.info(id)).reason or "")
+    assert "not the one that was checked" in ((await calls.info(id)).reason or "")
 
 
-async def test_a_redirect_inside_is_not_followed(world: World, receiver: Receiver, wire: Wire) -> None:
+async def test_a_redirect_inside_is_not_followed(calls: Calls, receiver: Receiver, wire: Wire) -> None:
     async def redirect(_: web.Request) -> web.Response:
         return web.Response(status=307, headers={"Location": f"http://localhost:{receiver.port}/admin"})
 
     receiver.answer = redirect
-    id = await world.call(receiver.url)
-    await world.caller().run_once(world.store)
+    id = await calls.add(receiver.url)
+    await calls.loop().run_once(calls.store)
     assert len(receiver.got) == 1 and len(wire.asked) == 1
-    assert "redirects are not followed" in ((await world.info(id)).reason or "")
+    assert "redirects are not followed" in ((await calls.info(id)).reason or "")
 
 
 async def test_a_proxy_of_the_environment_is_not_used(
-    world: World, receiver: Receiver, wire: Wire, monkeypatch: pytest.MonkeyPatch
+    calls: Calls, receiver: Receiver, wire: Wire, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "https_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.9:9")
-    await world.call(receiver.url)
-    await world.caller().run_once(world.store)
+    await calls.add(receiver.url)
+    await calls.loop().run_once(calls.store)
     assert len(receiver.got) == 1 and wire.connects == ["127.0.0.1"]
 
 
 async def test_other_forms_of_an_allowed_address_are_called_as_that_address(
-    world: World, receiver: Receiver, wire: Wire
+    calls: Calls, receiver: Receiver, wire: Wire
 ) -> None:
-    await world.call(f"http://2130706433:{receiver.port}/")
-    await world.call(f"http://0x7f.1:{receiver.port}/")
-    await world.call(f"http://[::ffff:7f00:1]:{receiver.port}/")
-    assert await world.caller(policy=LOOPBACK).run_once(world.store) == 3
+    await calls.add(f"http://2130706433:{receiver.port}/")
+    await calls.add(f"http://0x7f.1:{receiver.port}/")
+    await calls.add(f"http://[::ffff:7f00:1]:{receiver.port}/")
+    assert await calls.loop(policy=LOOPBACK).run_once(calls.store) == 3
     assert len(receiver.got) == 3 and set(wire.connects) == {"127.0.0.1"}
 
 
 async def test_the_variable_of_the_environment_allows(
-    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    calls: Calls, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ACCODA_WEBHOOK_ALLOW", "127.0.0.0/8")
-    await world.call(receiver.url)
-    await world.caller(policy=None).run_once(world.store)
+    await calls.add(receiver.url)
+    await calls.loop(policy=None).run_once(calls.store)
     assert len(receiver.got) == 1
 
 
-async def test_a_connection_is_not_used_for_a_second_call(world: World, receiver: Receiver, wire: Wire) -> None:
-    """The second call is judged for another address, so it must not go out over the connection of the first."""
+async def test_a_connection_is_not_used_for_a_second_call(calls: Calls, receiver: Receiver, wire: Wire) -> None:
+    """The second call was checked for another address, so it must not use the connection of the first."""
     names = Names(["127.0.0.1"], ["127.0.0.2"])
     for _ in range(2):
-        await world.call(f"http://hooks.test:{receiver.port}/")
-    caller = world.caller(policy=Policy.read("127.0.0.0/8"), resolve=names, room=Room(per_host=1))
-    assert await caller.run_once(world.store) == 2
+        await calls.add(f"http://hooks.test:{receiver.port}/")
+    loop = calls.loop(policy=Policy.read("127.0.0.0/8"), resolve=names, limits=DispatchLimits(per_host=1))
+    assert await loop.run_once(calls.store) == 2
     assert wire.connects == ["127.0.0.1", "127.0.0.2"] and len(receiver.got) == 1

@@ -3,18 +3,17 @@
 import pytest
 
 from accoda.errors import InvalidInput
-from accoda.webhooks import check_url
-from accoda.webhooks.urls import Place, read_url
+from accoda.webhooks.urls import ParsedUrl, read_url
 
 GOOD = {
-    "https://example.com": Place("https", "example.com", 443, "/"),
-    "HTTP://Example.COM:8080/a?b=c&d": Place("http", "example.com", 8080, "/a?b=c&d"),
-    "https://example.com?x=1": Place("https", "example.com", 443, "/?x=1"),
-    "http://[2606:4700::1111]:8000/": Place("http", "2606:4700::1111", 8000, "/"),
-    "https://bücher.example/é": Place("https", "xn--bcher-kva.example", 443, "/%C3%A9"),
-    "https://faß.de/": Place("https", "xn--fa-hia.de", 443, "/"),
-    "http://①②⑦.⓪.⓪.①/": Place("http", "127.0.0.1", 80, "/"),
-    "https://my_host.example.com./a%20b": Place("https", "my_host.example.com.", 443, "/a%20b"),
+    "https://example.com": ParsedUrl("https", "example.com", 443, "/"),
+    "HTTP://Example.COM:8080/a?b=c&d": ParsedUrl("http", "example.com", 8080, "/a?b=c&d"),
+    "https://example.com?x=1": ParsedUrl("https", "example.com", 443, "/?x=1"),
+    "http://[2606:4700::1111]:8000/": ParsedUrl("http", "2606:4700::1111", 8000, "/"),
+    "https://bücher.example/é": ParsedUrl("https", "xn--bcher-kva.example", 443, "/%C3%A9"),
+    "https://faß.de/": ParsedUrl("https", "xn--fa-hia.de", 443, "/"),
+    "http://①②⑦.⓪.⓪.①/": ParsedUrl("http", "127.0.0.1", 80, "/"),
+    "https://my_host.example.com./a%20b": ParsedUrl("https", "my_host.example.com.", 443, "/a%20b"),
 }
 BAD = {
     "": "must be a URL",
@@ -43,36 +42,31 @@ BAD = {
     "https://[::1/": "needs a host",
     "https://[fe80::1%25eth0]/": "IPv6",
     "https://[nonsense]/": "IPv6",
-    "https://-example.com/": "no name of a host",
-    "https://exa..mple.com/": "no name of a host",
-    "https://%31%32%37.0.0.1/": "no name of a host",
-    f"https://{'a' * 64}.com/": "no name of a host",
-    f"https://{'a.' * 130}com/": "no name of a host",
-    "https://xn--\u00df\u0301\u0301.com/": "no name of a host",
+    "https://-example.com/": "is not a host name",
+    "https://exa..mple.com/": "is not a host name",
+    "https://%31%32%37.0.0.1/": "is not a host name",
+    f"https://{'a' * 64}.com/": "is not a host name",
+    f"https://{'a.' * 130}com/": "is not a host name",
+    "https://xn--\u00df\u0301\u0301.com/": "is not a host name",
     f"https://example.com/{'x' * 2000}": "2,020 characters",
 }
 
 
 @pytest.mark.parametrize("url", GOOD)
 def test_a_good_url_is_read(url: str) -> None:
-    check_url(url)
+    read_url(url)
     assert read_url(url) == GOOD[url]
 
 
 @pytest.mark.parametrize("url", BAD)
 def test_a_bad_url_is_refused_with_its_fault(url: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        check_url(url)
+        read_url(url)
     assert caught.value.field == "webhookUrl" and BAD[url] in str(caught.value)
     assert "secret" not in str(caught.value)
 
 
 @pytest.mark.parametrize("value", [None, 7, b"https://example.com", ["https://example.com"]])
-def test_what_is_no_text_is_refused(value: object) -> None:
+def test_a_url_that_is_not_text_is_refused(value: object) -> None:
     with pytest.raises(InvalidInput, match="must be a URL"):
-        check_url(value)
-
-
-def test_the_authority_is_what_the_host_header_has() -> None:
-    assert read_url("http://[::1]:81000".replace("81000", "8100")).authority == "[::1]:8100"
-    assert read_url("https://a.b:443/").authority == "a.b"
+        read_url(value)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 LENGTH = 0.02
 AT_ONCE = 4
-"""Jobs that a worker runs at the same time, the same for everybody."""
+"""Jobs that a worker runs at the same time, the same for all."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It writes down what has run once a second and would have thousands of jobs unwritten when the last has run. So in a
 drain a job counts when that is written, not when its handler is called; in the long run the two rates are the same.
-A delay is taken in the handler, as for everybody.
+A delay is taken in the handler, as for all.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chancy.plugin import Plugin
 from tally import PAYLOAD, Order, Tally, main
 
 TALLY: list[Tally] = []
-"""The one to whom handlers report themselves: in a drain there is none."""
+"""Where handlers report their runs; not used in a drain."""
 JOB = Job(func="drain_chancy.noop", queue="bench")
 
 

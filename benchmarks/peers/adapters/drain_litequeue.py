@@ -1,6 +1,6 @@
 """litequeue: it has no worker of its own, so a plain loop of `pop` and `done`, as in its README.
 
-What a dead process had in hand stays locked until somebody calls `retry`; the loop does so now and then, by
+What a dead process had in hand stays locked until `retry` is called; the loop does so now and then, by
 `list_locked`. An empty queue is polled.
 """
 

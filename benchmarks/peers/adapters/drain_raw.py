@@ -1,8 +1,8 @@
 """The bare engine: Accoda's own scripts and tables, through the leanest client; no handler, no records, no settings.
 
-It is the ceiling for whoever keeps the same promises on this server. In a drain each lane takes a batch and settles it,
-again and again; several lanes have a connection each, so that the server always has a command to do while another lane
-reads. An idle one waits for a job (`benchmarks.raw.idle`).
+It is the ceiling for any queue that keeps the same promises on this server. In a drain each lane takes a batch and
+settles it, again and again; several lanes have a connection each, so that the server always has a command to do while
+another lane reads. An idle one waits for a job (`benchmarks.raw.idle`).
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ async def work_postgres(order: Order, tally: Tally) -> None:
 
     await put_in(order, open_raw)
     connection = await asyncpg.connect(order.url)
-    await connection.execute("VACUUM ANALYZE")  # as for everybody else
+    await connection.execute("VACUUM ANALYZE")  # as for all others
     await connection.execute("CHECKPOINT")
     await asyncio.gather(*(lane(order, open_raw, tally) for _ in range(order.options["lanes"])))
 

@@ -1,4 +1,4 @@
-"""Drives a peer's producer by the clock: the same calls in the same rhythm for everybody, sync or async.
+"""Drives a peer's producer by the clock: the same calls in the same rhythm for all peers, sync or async.
 
 A producer answers with two lines of JSON: `{"ready": true}` when it is warm, then, once a line came by the standard
 input, what it did: `{"count": 5000, "seconds": 1.0, "cpu": 0.7, "callers": ""}`. Where the peer has no such call it
@@ -83,13 +83,13 @@ class Clock:
 
 
 def gaps(count: int) -> Iterator[float]:
-    """The waits between jobs of a latency run: the same for everybody."""
+    """The waits between jobs of a latency run: the same for all."""
     chance = random.Random(1)
     return (chance.uniform(*GAP) for _ in range(count))
 
 
 def dues(count: int) -> Iterator[float]:
-    """Seconds from now at which the delayed jobs become due: spread out, in a mixed order, the same for everybody."""
+    """Seconds from now at which the delayed jobs become due: spread out, in a mixed order, the same for all."""
     low, high = DUE
     moments = [low + (high - low) * index / max(1, count - 1) for index in range(count)]
     random.Random(1).shuffle(moments)

@@ -6,7 +6,7 @@
 
 An adapter is a script that calls `main(fill, work, producer)`. `fill(order)` makes an empty store ready (tables) and
 puts `order.count` jobs in, which may be none. `work(order, tally)` runs one worker, whose handler does nothing but call
-`tally.ran(payload)`; it waits for more when the store is empty, and whoever started it ends it. `producer(order)` has
+`tally.ran(payload)`; it waits for more when the store is empty, and the benchmark ends it. `producer(order)` has
 `one(payload)` and, where the peer has such a thing, `many(payloads)` and `later(payload, seconds)`, and `close()`. If
 `one` is a coroutine, all are, and there may be an `open()`.
 

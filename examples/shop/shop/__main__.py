@@ -37,7 +37,7 @@ async def main(url: str) -> None:
         await refused(queues)
         await work(app)
         print(f"\n{len(services.mail.sent)} emails were sent, {len(services.books.numbers)} invoices written. Buried:")
-        await tell_dead(app)
+        await show_dead(app)
 
 
 async def refused(queues: Queues) -> None:
@@ -58,7 +58,7 @@ async def work(app: App) -> None:
         await app.storage.wait(list(app.handlers), timeout=1.0)
 
 
-async def tell_dead(app: App) -> None:
+async def show_dead(app: App) -> None:
     for queue in app.handlers:
         for job in await app.storage.browse(queue, "dead"):
             print(f"  {queue:<11} job {job.id}: {job.reason}")

@@ -14,7 +14,7 @@ class Greylisted(Exception):
 
 
 class NoSuchAddress(Exception):
-    """The mail server knows nobody of that name."""
+    """The mail server does not know the address."""
 
 
 @dataclass

@@ -41,7 +41,7 @@ def level(budget: Budget, ask: Ask, older: Older) -> float:
 
     An ordinary head leaves the headroom, and what older claims wait for. One that costs so much that this could never
     be (more than the share without the headroom) may have it when the budget is full. An urgent head may use the
-    headroom, which ordinary claims cannot have; beyond the headroom it comes after older claims like anybody.
+    headroom, which ordinary claims cannot have; beyond the headroom it comes after older claims like any other.
     """
     urgent, ordinary = older
     head = need(budget, ask)
@@ -127,7 +127,7 @@ def keep(account: Account, id: str, amount: float | None, now: int) -> Account:
 
 
 def renew(account: Account, ids: Iterable[str], until: int, now: int) -> Account:
-    """Make reservations last. One that has ended stays so: its tokens may be somebody else's by now."""
+    """Make reservations last. One that has ended stays so: its tokens may be reserved by others by now."""
     live = {id: hold for id in ids if (hold := account.holds.get(id)) and hold.until > now}
     longer = {id: replace(hold, until=max(until, hold.until)) for id, hold in live.items()}
     return replace(account, holds=account.holds | longer) if longer else account
@@ -199,7 +199,7 @@ def learn(account: Account, before: Account, missing: float) -> Account:
     """Find out how fast tokens really flow in: an answer that was believed had `missing` fewer than were reckoned.
 
     What those under way hold may be missing because they have been there already: that is no sign. When a quarter of a
-    refill should have come in, the share that did is the pace from then on. A wrong rate in the code, or others who
+    refill should have come in, the share that did is the pace from then on. A wrong rate in the code, or others that
     spend too, then cost a few refusals and not one for every token. Never faster than the code says: answers raise
     what is left anyway.
     """

@@ -9,15 +9,16 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from accoda.clock import Clock
-from accoda.model import Peek
-from accoda.storage.protocol import Storage
+from accoda.model import Head
+from accoda.storage.protocol import Store
 
 EVERY = 30.0
 """Seconds between two looks at the storage's clock."""
 SAMPLES = 8
 """How many looks are remembered."""
 PROBE = "budgets"
-"""The queue that is peeked at for its clock; nothing is ever in it."""
+"""The queue that is looked at for its clock; nothing is ever in it. In a cluster each server has a clock of its own, so
+all workers ask the same one."""
 
 
 class _Sample(Struct, frozen=True):
@@ -26,19 +27,19 @@ class _Sample(Struct, frozen=True):
 
 
 class StorageClock:
-    """Learns the storage's clock from `Peek.at`, and goes on by this machine's steady clock.
+    """Learns the storage's clock from `Look.at`, and goes on by this machine's steady clock.
 
     The wall clock of this machine plays no part: it may be an hour off. The storage read its clock at some moment
     between the call and its answer, so each look gives bounds, and `now` is the tightest lower one: the look with the
     shortest way back. It is therefore never ahead of the storage, and behind by less than one way. Behind is the safe
-    side: who is ahead sees tokens that are not there yet.
+    side: a clock that is ahead sees tokens that are not there yet.
 
     With a `clock` of the app's own (a test's), it is that clock's `now`.
     """
 
     def __init__(
         self,
-        store: Callable[[], Awaitable[Storage]],
+        store: Callable[[], Awaitable[Store]],
         clock: Clock | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -64,16 +65,11 @@ class StorageClock:
             return time.time_ns() // 1_000_000
         return int(self._monotonic() * 1000 + max(sample.least for sample in self._samples))
 
-    async def peek(self, queue: str) -> Peek:
-        """Look at the head of a queue. Its moment is not learnt from: in a cluster every server has its own clock, and
-        one of them, always the same, must be the judge."""
-        return await (await self._store()).peek(queue)
-
     async def _look(self) -> None:
         store = await self._store()
         sent = self._monotonic()
-        peek = await store.peek(PROBE)
-        self.learn(peek.at, sent, self._monotonic())
+        look = await store.look(Head(PROBE))
+        self.learn(look.at, sent, self._monotonic())
 
     def learn(self, at: int, sent: float, received: float) -> None:
         """Take note of a look: the storage said `at` between these two moments of the steady clock."""

@@ -15,7 +15,6 @@ from accoda.budget.flow import TINY, fit, opened, opened_blind
 from accoda.budget.model import (
     GRACE,
     Account,
-    Answer,
     Ask,
     Budget,
     BudgetView,
@@ -23,6 +22,7 @@ from accoda.budget.model import (
     Hold,
     Never,
     Observation,
+    ReserveResult,
     Settlement,
     Spent,
     Wait,
@@ -47,7 +47,7 @@ class Ledger(Struct, frozen=True, omit_defaults=True):
     """The document: an account for each budget, and by writer the last write, so that none is repeated.
 
     `lost`: the accounts that could not be read, or all of them ("*"), and when that was found. Their budgets may be
-    declared elsewhere, by code that is to open them blind too.
+    basis elsewhere, by code that is to open them blind too.
     """
 
     accounts: dict[str, Account] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class _Stored(Struct):
     lost: dict[str, int] = field(default_factory=dict)
 
 
-class Desk(Struct, frozen=True):
+class Basis(Struct, frozen=True):
     """What a change is decided with: the budgets of the code, and the moment."""
 
     budgets: Mapping[str, Budget]
@@ -102,137 +102,138 @@ def _sound(account: Account) -> Account:
     return account
 
 
-def account_of(ledger: Ledger, desk: Desk, name: str) -> Account:
+def account_of(ledger: Ledger, basis: Basis, name: str) -> Account:
     """A budget's account under the code's numbers; opened where there is none."""
-    budget = budget_of(desk, name)
+    budget = budget_of(basis, name)
     found = ledger.accounts.get(name)
     if found is not None:
-        return fit(found, budget, desk.now)
+        return fit(found, budget, basis.now)
     lost_at = ledger.lost.get(name, ledger.lost.get(ALL))
-    return opened(budget, desk.now) if lost_at is None else opened_blind(budget, lost_at)
+    return opened(budget, basis.now) if lost_at is None else opened_blind(budget, lost_at)
 
 
-def budget_of(desk: Desk, name: str) -> Budget:
-    budget = desk.budgets.get(name)
+def budget_of(basis: Basis, name: str) -> Budget:
+    budget = basis.budgets.get(name)
     if budget is None:
-        known = ", ".join(sorted(desk.budgets)) or "none"
+        known = ", ".join(sorted(basis.budgets)) or "none"
         raise InvalidInput("budget", f"there is no budget {name!r}: declare it with app.budget(…); known: {known}")
     return budget
 
 
-def reserve(ledger: Ledger, desk: Desk, ask: Ask, id: str) -> tuple[Ledger, Answer]:
+def reserve(ledger: Ledger, basis: Basis, ask: Ask, id: str) -> tuple[Ledger, ReserveResult]:
     """Reserve in all budgets of the ask together, or leave a claim in each."""
-    opened = {name: account_of(ledger, desk, name) for name in ask.budgets}
+    opened = {name: account_of(ledger, basis, name) for name in ask.budgets}
     for name in ask.budgets:
-        head = accounts_of.need(desk.budgets[name], ask)
-        if head > desk.budgets[name].capacity:
-            return ledger, Never(name, head, desk.budgets[name].capacity)
+        head = accounts_of.need(basis.budgets[name], ask)
+        if head > basis.budgets[name].capacity:
+            return ledger, Never(name, head, basis.budgets[name].capacity)
     waits = [
-        # Later than now, whatever rounding says: who is told to wait never asks again at once.
-        Wait(max(desk.now + 1, accounts_of.payable_at(account, desk.budgets[name], ask, desk.now)), name)
+        # Later than now, whatever rounding says: a caller that is told to wait never asks again at once.
+        Wait(max(basis.now + 1, accounts_of.payable_at(account, basis.budgets[name], ask, basis.now)), name)
         for name, account in opened.items()
-        if not accounts_of.affordable(account, desk.budgets[name], ask, desk.now)
+        if not accounts_of.affordable(account, basis.budgets[name], ask, basis.now)
     ]
     if waits:
-        claimed = {name: accounts_of.claim(a, desk.budgets[name], ask, desk.now) for name, a in opened.items()}
+        claimed = {name: accounts_of.claim(a, basis.budgets[name], ask, basis.now) for name, a in opened.items()}
         # Time only ever makes a head more affordable, so all can pay it at the latest of their moments.
         return _with(ledger, claimed), max(waits, key=lambda wait: wait.until)
-    grant = _grant(opened, desk, ask, id)
+    grant = _grant(opened, basis, ask, id)
     held = {
-        name: accounts_of.hold(a, ask, id, Hold(grant.amounts[name], desk.now, grant.until, ask.worker))
+        name: accounts_of.hold(a, ask, id, Hold(grant.amounts[name], basis.now, grant.until, ask.worker))
         for name, a in opened.items()
     }
     return _with(ledger, held), grant
 
 
-def _grant(opened: Mapping[str, Account], desk: Desk, ask: Ask, id: str) -> Grant:
+def _grant(opened: Mapping[str, Account], basis: Basis, ask: Ask, id: str) -> Grant:
     """How many jobs, and of what cost: the least over all budgets, and at least the head."""
     count, cost = ask.most_jobs, ask.most_jobs * ask.head_cost
     for name, account in opened.items():
-        spare = floor(accounts_of.spare(account, desk.budgets[name], ask, desk.now) + TINY)
-        head = accounts_of.need(desk.budgets[name], ask)
+        spare = floor(accounts_of.spare(account, basis.budgets[name], ask, basis.now) + TINY)
+        head = accounts_of.need(basis.budgets[name], ask)
         if spare < head:
             # Paid from the headroom, or before younger claims: for the head alone, or a job behind it would use that.
             count = 1
-        elif desk.budgets[name].counts == "jobs":
+        elif basis.budgets[name].counts == "jobs":
             count = min(count, spare)
         else:
             cost = min(cost, spare)
     cost = min(cost, count * ask.head_cost)
-    amounts = {name: float(count if desk.budgets[name].counts == "jobs" else cost) for name in opened}
-    counts_cost = any(desk.budgets[name].counts == "cost" for name in opened)
-    return Grant(id, count, cost if counts_cost else None, amounts, desk.now + round((ask.lease + GRACE) * 1000))
+    amounts = {name: float(count if basis.budgets[name].counts == "jobs" else cost) for name in opened}
+    counts_cost = any(basis.budgets[name].counts == "cost" for name in opened)
+    return Grant(id, count, cost if counts_cost else None, amounts, basis.now + round((ask.lease + GRACE) * 1000))
 
 
-def amounts(desk: Desk, names: Iterable[str], spent: Spent) -> dict[str, float]:
+def amounts(basis: Basis, names: Iterable[str], spent: Spent) -> dict[str, float]:
     """What each budget pays."""
-    return {name: float(spent.jobs if budget_of(desk, name).counts == "jobs" else spent.cost) for name in names}
+    return {name: float(spent.jobs if budget_of(basis, name).counts == "jobs" else spent.cost) for name in names}
 
 
-def keep(ledger: Ledger, desk: Desk, grant: Grant, taken: Spent) -> Ledger:
+def keep(ledger: Ledger, basis: Basis, grant: Grant, taken: Spent) -> Ledger:
     """Give back what was not taken."""
-    paid = amounts(desk, grant.amounts, taken)
+    paid = amounts(basis, grant.amounts, taken)
     return _with(
         ledger,
         {
-            name: accounts_of.keep(account_of(ledger, desk, name), grant.id, amount if taken.jobs else None, desk.now)
+            name: accounts_of.keep(account_of(ledger, basis, name), grant.id, amount if taken.jobs else None, basis.now)
             for name, amount in paid.items()
         },
     )
 
 
-def renew(ledger: Ledger, desk: Desk, grants: Sequence[Grant], lease: float) -> Ledger:
+def renew(ledger: Ledger, basis: Basis, grants: Sequence[Grant], lease: float) -> Ledger:
     """Make reservations last `lease` seconds from now."""
-    until = desk.now + round((lease + GRACE) * 1000)
+    until = basis.now + round((lease + GRACE) * 1000)
     ids: dict[str, list[str]] = {}
     for grant in grants:
         for name in grant.amounts:
             ids.setdefault(name, []).append(grant.id)
     return _with(
         ledger,
-        {name: accounts_of.renew(account_of(ledger, desk, name), of, until, desk.now) for name, of in ids.items()},
+        {name: accounts_of.renew(account_of(ledger, basis, name), of, until, basis.now) for name, of in ids.items()},
     )
 
 
-def settle(ledger: Ledger, desk: Desk, settlement: Settlement) -> Ledger:
+def settle(ledger: Ledger, basis: Basis, settlement: Settlement) -> Ledger:
     """End a grant: its real cost, the API's numbers, and its refusal, in one change."""
     grant, seen = settlement.grant, settlement.observed
-    for name, amount in amounts(desk, grant.amounts, settlement.spent).items():
+    for name, amount in amounts(basis, grant.amounts, settlement.spent).items():
         of_this = [observation for observation in seen if observation.budget == name]
-        account = accounts_of.settle(account_of(ledger, desk, name), grant.id, amount, of_this, desk.now)
+        account = accounts_of.settle(account_of(ledger, basis, name), grant.id, amount, of_this, basis.now)
         ledger = _with(ledger, {name: account})
-    ledger = observe(ledger, desk, [observation for observation in seen if observation.budget not in grant.amounts])
+    ledger = observe(ledger, basis, [observation for observation in seen if observation.budget not in grant.amounts])
     if settlement.closed_until is None:
         return ledger
-    return close(ledger, desk, settlement.closes or tuple(grant.amounts), settlement.closed_until, settlement.refused)
+    return close(ledger, basis, settlement.closes or tuple(grant.amounts), settlement.closed_until, settlement.refused)
 
 
-def observe(ledger: Ledger, desk: Desk, observed: Iterable[Observation]) -> Ledger:
+def observe(ledger: Ledger, basis: Basis, observed: Iterable[Observation]) -> Ledger:
     """Believe numbers that belong to no reservation."""
     for seen in observed:
-        account = accounts_of.observe(account_of(ledger, desk, seen.budget), seen, 0.0, desk.now)
+        account = accounts_of.observe(account_of(ledger, basis, seen.budget), seen, 0.0, basis.now)
         ledger = _with(ledger, {seen.budget: accounts_of.overtake(account)})
     return ledger
 
 
-def close(ledger: Ledger, desk: Desk, names: Iterable[str], until: int, refused: int = 0) -> Ledger:
+def close(ledger: Ledger, basis: Basis, names: Iterable[str], until: int, refused: int = 0) -> Ledger:
     """Reserve nothing of these before that moment."""
     return _with(
-        ledger, {name: accounts_of.close(account_of(ledger, desk, name), until, refused, desk.now) for name in names}
+        ledger,
+        {name: accounts_of.close(account_of(ledger, basis, name), until, refused, basis.now) for name in names},
     )
 
 
-def reopen(ledger: Ledger, desk: Desk, names: Iterable[str]) -> Ledger:
+def reopen(ledger: Ledger, basis: Basis, names: Iterable[str]) -> Ledger:
     """End what `close` began."""
-    return _with(ledger, {name: accounts_of.reopen(account_of(ledger, desk, name), desk.now) for name in names})
+    return _with(ledger, {name: accounts_of.reopen(account_of(ledger, basis, name), basis.now) for name in names})
 
 
-def views(ledger: Ledger, desk: Desk) -> dict[str, BudgetView]:
+def views(ledger: Ledger, basis: Basis) -> dict[str, BudgetView]:
     """Every budget of the code, and those that other code has written."""
-    stored = {name: account for name, account in ledger.accounts.items() if name not in desk.budgets}
-    declared = {name: account_of(ledger, desk, name) for name in desk.budgets}
+    stored = {name: account for name, account in ledger.accounts.items() if name not in basis.budgets}
+    declared = {name: account_of(ledger, basis, name) for name in basis.budgets}
     return {
-        name: accounts_of.view(name, account, desk.budgets.get(name), desk.now)
+        name: accounts_of.view(name, account, basis.budgets.get(name), basis.now)
         for name, account in sorted((stored | declared).items())
     }
 

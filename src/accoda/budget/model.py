@@ -20,8 +20,8 @@ Counts = Literal["cost", "jobs"]
 MOST = float(1 << 53)
 """Beyond it a float no longer holds every integer."""
 LOOK_AGAIN = 5.0
-"""Seconds after which one who waits should ask again, although his moment has not come: somebody may have given tokens
-back, and his claim has to be renewed."""
+"""Seconds after which a caller that waits should ask again, although its moment has not come: another worker may have
+given tokens back, and its claim has to be renewed."""
 CLAIM_FOR = 10.0
 """Seconds that a claim outlives its last renewal."""
 GRACE = 5.0
@@ -111,7 +111,7 @@ class Grant(Struct, frozen=True):
 
 
 class Wait(Struct, frozen=True):
-    """Nothing yet. `until` is the first moment at which the head can be paid, if nobody else changes anything."""
+    """Nothing yet. `until` is the first moment at which the head can be paid, if nothing else changes."""
 
     until: int
     budget: str
@@ -134,7 +134,7 @@ class Never(Struct, frozen=True):
         return f"costs {self.cost:.15g}, and budget {self.budget!r} holds {self.capacity:.15g} at most"
 
 
-Answer = Grant | Wait | Never
+ReserveResult = Grant | Wait | Never
 
 
 class Spent(Struct, frozen=True):

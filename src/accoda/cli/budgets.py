@@ -6,11 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import Column, StoreOptions, ago, card, now, present, run, store_options, table
-from accoda.cli.draw import bar
+from accoda.cli.common import StoreOptions, lazily, present, store_options
+from accoda.cli.draw import Column, bar, card, now, table
+from accoda.cli.words import ago
+from accoda.operations.words import amount
 
 if TYPE_CHECKING:
-    from accoda.admin.budgets import BudgetView
+    from accoda.operations import budgets as operations
+    from accoda.operations.budgets import BudgetView
+else:
+    operations = lazily("accoda.operations.budgets")
 
 
 @click.command()
@@ -18,18 +23,10 @@ if TYPE_CHECKING:
 @store_options
 def budgets(store: StoreOptions, name: str | None) -> None:
     """List the budgets and what each has left, or show the budget NAME."""
-    found = run(_budgets(store, name))
     if name is None:
-        present(store, found, _draw)
+        present(store, store.ask(lambda app: operations.list(app)), _draw)
     else:
-        present(store, found[0], _show)
-
-
-async def _budgets(store: StoreOptions, name: str | None) -> list[BudgetView]:
-    from accoda.admin import budgets as admin
-
-    async with store.open() as app:
-        return await admin.list(app) if name is None else [await admin.get(app, name)]
+        present(store, store.ask(lambda app: operations.get(app, name)), _show)
 
 
 def _draw(found: list[BudgetView]) -> None:
@@ -44,7 +41,7 @@ def _draw(found: list[BudgetView]) -> None:
             (
                 one.name,
                 bar(one.left / one.capacity if one.capacity else 0.0, 10),
-                *(_amount(value) for value in (one.left, one.capacity, one.reserved, one.used_today)),
+                *(amount(value) for value in (one.left, one.capacity, one.reserved, one.used_today)),
                 len(one.claims),
                 _state(one, moment),
             )
@@ -55,23 +52,23 @@ def _draw(found: list[BudgetView]) -> None:
 
 def _show(budget: BudgetView) -> None:
     moment = now()
-    held = [f"{_amount(one.amount)} by {one.worker}, until {ago(one.until, moment)}" for one in budget.reservations]
+    held = [f"{amount(one.amount)} by {one.worker}, until {ago(one.until, moment)}" for one in budget.reservations]
     wanted = [
-        f"{_amount(one.amount)} for {one.queue}, since {ago(one.since, moment)}{', urgent' if one.urgent else ''}"
+        f"{amount(one.amount)} for {one.queue}, since {ago(one.since, moment)}{', urgent' if one.urgent else ''}"
         for one in budget.claims
     ]
     observed = (
-        f"{_amount(budget.observed_left)}, {ago(budget.observed_at, moment)}"
+        f"{amount(budget.observed_left)}, {ago(budget.observed_at, moment)}"
         if budget.observed_left is not None
         else None
     )
     card(
         f"budget {budget.name}",
         [
-            ("left", f"{_amount(budget.left)} of {_amount(budget.capacity)}  {bar(budget.left / budget.capacity, 20)}"),
-            ("available", f"{_amount(budget.available)} to an ordinary job"),
+            ("left", f"{amount(budget.left)} of {amount(budget.capacity)}  {bar(budget.left / budget.capacity, 20)}"),
+            ("available", f"{amount(budget.available)} to an ordinary job"),
             ("state", _state(budget, moment)),
-            ("used today", f"{_amount(budget.used_today)}, {budget.utilisation:.0%} of what could have been"),
+            ("used today", f"{amount(budget.used_today)}, {budget.utilisation:.0%} of what could have been"),
             ("refused today", f"{budget.refused_today:,}" if budget.refused_today else None),
             ("the API said", observed),
             ("pace", f"{budget.pace:.0%} of what the code says" if budget.pace < 1 else None),
@@ -79,15 +76,6 @@ def _show(budget: BudgetView) -> None:
             ("waiting", "\n".join(wanted)),
         ],
     )
-
-
-def _amount(tokens: float) -> str:
-    """Tokens flow in all the time; nobody wants more than one digit of a part.
-
-    >>> _amount(1145.3193333), _amount(300.0)
-    ('1,145.3', '300')
-    """
-    return f"{round(tokens, 1):,.12g}"
 
 
 def _state(budget: BudgetView, moment: int) -> str:

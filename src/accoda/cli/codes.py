@@ -2,12 +2,12 @@
 
     0    done
     1    the answer is no: not found, the job failed, the filter matched nothing, something is wrong
-    2    wrong use: an unknown option, a value that cannot be used, a question that nobody is there to answer
+    2    wrong use: an unknown option, a value that cannot be used, a question without a terminal to ask it on
     3    the store cannot be reached or used
     130  stopped by Ctrl-C
-    141  whoever read the output has left (`| head`)
+    141  the reader of the output has gone (`| head`)
 
-`accoda worker`, `accoda doctor` and `accoda contract diff` have more to say with theirs; their help tells.
+`accoda worker`, `accoda doctor` and `accoda contract diff` have more exit codes; see their help.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.exceptions import NoArgsIsHelpError
@@ -21,50 +21,42 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Entry(NamedTuple):
-    """Where a command is, and what it does in a line."""
-
-    module: str
-    attribute: str
-    help: str
-
-
-SECTIONS: dict[str, dict[str, Entry]] = {
+SECTIONS: dict[str, dict[str, str]] = {
     "Jobs": {
-        "enqueue": Entry("enqueue", "enqueue", "Add jobs to a queue."),
-        "jobs": Entry("jobs", "jobs", "List jobs, by queue, state or priority."),
-        "job": Entry("job", "job", "Show, cancel, retry, delete or follow one job."),
-        "why": Entry("why", "why", "Why a job is not running, and when it will."),
-        "dead": Entry("dead", "dead", "Dead letters: list, group, replay, delete."),
+        "enqueue": "Add jobs to a queue.",
+        "jobs": "List jobs, by queue, state or priority.",
+        "job": "Show, cancel, retry, delete or follow one job.",
+        "why": "Why a job is not running, and when it will.",
+        "dead": "Dead letters: list, group, replay, delete.",
     },
     "Queues": {
-        "queues": Entry("queues", "queues", "List queues; pause, resume or purge one."),
-        "budgets": Entry("budgets", "budgets", "What the budgets have left."),
-        "schedules": Entry("schedules", "schedules", "Jobs that come by cron or at intervals."),
-        "webhooks": Entry("webhooks", "webhooks", "Calls on done and dead: log, secret."),
+        "queues": "List queues; pause, resume or purge one.",
+        "budgets": "What the budgets have left.",
+        "schedules": "Jobs that come by cron or at intervals.",
+        "webhooks": "Calls on done and dead: log, secret.",
     },
     "Run": {
-        "worker": Entry("worker", "worker", "Run the handlers of an app."),
-        "serve": Entry("serve", "serve", "Run the HTTP service."),
-        "demo": Entry("demo", "demo", "See a queue at work, on SQLite."),
+        "worker": "Run the handlers of an app.",
+        "serve": "Run the HTTP service.",
     },
     "Look after": {
-        "top": Entry("top", "top", "The store as it is now, with keys to act."),
-        "workers": Entry("workers", "workers", "Who works on this store."),
-        "doctor": Entry("doctor", "doctor", "Check a deployment, and say what to change."),
-        "migrate": Entry("migrate", "migrate", "Create or upgrade a store."),
-        "settings": Entry("settings", "settings", "Every setting, with its source."),
-        "tokens": Entry("tokens", "tokens", "Who may use the HTTP service."),
-        "bench": Entry("bench", "bench", "How many jobs a second a store takes."),
-        "completion": Entry("completion", "completion", "Print a script that completes words in a shell."),
+        "top": "The store as it is now, with keys to act.",
+        "workers": "Which workers are alive; drain one.",
+        "doctor": "Check a deployment, and say what to change.",
+        "migrate": "Create or upgrade a store.",
+        "settings": "Every setting, with its source.",
+        "tokens": "Tokens of the HTTP service.",
+        "completion": "Print a script for completion in a shell.",
     },
     "Contracts": {
-        "generate": Entry("contract", "generate", "Typed Python for the queues of a contract."),
-        "contract": Entry("contract", "contract", "Check, compare and export contracts."),
+        "generate": "Typed Python for the queues of a contract.",
+        "contract": "Check, compare and export contracts.",
     },
 }
 
-COMMANDS: dict[str, Entry] = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
+COMMANDS: dict[str, str] = {name: line for section in SECTIONS.values() for name, line in section.items()}
+"""Every command, with its line of help. It is in the module of its name."""
+MODULES = {"generate": "contract"}
 
 
 class Lazy(Suggesting):
@@ -74,10 +66,9 @@ class Lazy(Suggesting):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        entry = COMMANDS.get(name)
-        if entry is None:
+        if name not in COMMANDS:
             return None
-        command = getattr(import_module(f"accoda.cli.{entry.module}"), entry.attribute)
+        command = getattr(import_module(f"accoda.cli.{MODULES.get(name, name)}"), name)
         assert isinstance(command, click.Command)
         return command
 
@@ -85,12 +76,12 @@ class Lazy(Suggesting):
         wide = max(map(len, COMMANDS))
         for title, section in SECTIONS.items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(wide), entry.help) for name, entry in section.items()])
+                formatter.write_dl([(name.ljust(wide), line) for name, line in section.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
 
-        names = [CompletionItem(name, help=COMMANDS[name].help) for name in COMMANDS if name.startswith(incomplete)]
+        names = [CompletionItem(name, help=COMMANDS[name]) for name in COMMANDS if name.startswith(incomplete)]
         return names + click.Command.shell_complete(self, ctx, incomplete)
 
     def make_context(self, *args: Any, **given: Any) -> click.Context:
@@ -103,11 +94,11 @@ class Lazy(Suggesting):
 
 
 class Trouble(click.ClickException):
-    """A few words on standard error, in lines that fit, and an exit code."""
+    """A message on standard error, wrapped, and an exit code."""
 
     @staticmethod
     def of(text: str, code: int) -> Trouble:
-        """The kind that has this code. It is folded here: `show` comes when the context, which knows more, is gone."""
+        """The kind that has this code. It is wrapped here: `show` is called after the context is gone."""
         from accoda.cli.draw import fitted
 
         text = fitted(f"Error: {text}", "stderr").removeprefix("Error: ")
@@ -124,7 +115,7 @@ class NoStore(Trouble):
 
 @contextmanager
 def plain_errors() -> Iterator[None]:
-    """Trouble that is raised on purpose is words for a person and a code for a program, never a traceback."""
+    """An expected error is a message for a person and a code for a program, never a traceback."""
     try:
         yield
     except AccodaError as error:
@@ -139,7 +130,7 @@ def plain_errors() -> Iterator[None]:
         click.echo("Stopped.", err=True)
         raise click.exceptions.Exit(codes.STOPPED) from None
     except BrokenPipeError:
-        _leave_output()  # whoever read (`| head`) has enough
+        _leave_output()  # the reader (`| head`) has enough
         raise click.exceptions.Exit(codes.UNREAD) from None
     except OSError as error:
         if error.errno != errno.ENOSPC:
@@ -149,13 +140,12 @@ def plain_errors() -> Iterator[None]:
 
 
 def _leave_output() -> None:
-    """What is still in the buffer has nowhere to go, and Python would complain about that when it ends: so that it does
-    not, standard output leads nowhere from here on."""
+    """Send standard output to nowhere: the buffer cannot be written, and Python would complain about it at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _in_a_line(error: click.UsageError) -> str:
-    """What is wrong, and where to read more if it does not say what to do."""
+    """What is wrong, and where to read more unless it says what to do."""
     text = " ".join(error.format_message().split())
     if error.ctx is None or text.endswith("?") or "--help" in text or "--yes" in text:
         return text
@@ -173,7 +163,7 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
 @click.group(cls=Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 80})
 @click.option("--version", is_flag=True, expose_value=False, is_eager=True, callback=_show_version, help="Show it.")
 def accoda(**given: Any) -> None:
-    """A job queue that knows who waits, what it costs and by when it is wanted.
+    """A job queue that knows who waits for a job, what it costs and when it is due.
 
     Most commands take --url URL (or ACCODA_URL) and --json.
     """

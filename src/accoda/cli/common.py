@@ -1,91 +1,48 @@
-"""What commands share: options for the store, opening it, JSON, questions, exit codes.
+"""What commands share: options for the store, opening it, loading an app, JSON, questions.
 
-A command that works on a store:
-
-    @click.command()
-    @store_options
-    def workers(store: StoreOptions) -> None:
-        \"""Who works on this store.\"""
-        present(store, run(_workers(store)), _draw)
-
-    def _draw(found: list[WorkerView]) -> None:
-        table(["name", Column("queues", cut=True)], [(one.name, one.queues) for one in found])
-
-    async def _workers(store: StoreOptions) -> list[WorkerView]:
-        async with store.open() as app:
-            return await admin.workers.list(app)
-
-Exit codes are in `accoda.cli.codes`.
+A command imports its operations lazily, asks an app, and presents the answer as JSON or drawn for a person:
+`present(store, store.ask(lambda app: operations.list(app)), _draw)`. Exit codes are in `accoda.cli.codes`.
 """
 
 from __future__ import annotations
 
 import functools
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
 
-from accoda.cli.codes import NO, exit_code
-from accoda.cli.draw import (
-    Column,
-    card,
-    colourful,
-    fitted,
-    is_terminal,
-    json_text,
-    now,
-    progress,
-    say,
-    style,
-    surroundings,
-    table,
-    width,
-)
-from accoda.cli.words import ago, length, moment, read_length, read_moment, stamp
-from accoda.errors import InvalidInput, StorageUnavailable
+from accoda.cli.codes import NO
+from accoda.cli.draw import fitted, is_terminal, json_text, say, surroundings
+from accoda.cli.groups import near
+from accoda.errors import InvalidInput, NotFound, StorageUnavailable
 
 if TYPE_CHECKING:
-    from contextlib import AbstractAsyncContextManager
-
     from accoda.app import App
-
-__all__ = [
-    "Column",
-    "StoreOptions",
-    "ago",
-    "answer_is_no",
-    "card",
-    "colourful",
-    "confirm",
-    "echo_json",
-    "exit_code",
-    "is_terminal",
-    "length",
-    "moment",
-    "now",
-    "open_app",
-    "present",
-    "progress",
-    "read_length",
-    "read_moment",
-    "run",
-    "say",
-    "shown_url",
-    "stamp",
-    "store_options",
-    "style",
-    "table",
-    "width",
-    "yes_option",
-]
+    from accoda.operations.views import QueueView
 
 T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that a store has to answer the first call."""
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+
+
+class _LazyModule:
+    def __init__(self, module: str) -> None:
+        self._module = module
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self._module), name)
+
+
+def lazily(module: str) -> Any:
+    """A module that is imported by its first use: the help of a command must not wait for a store's driver."""
+    return _LazyModule(module)
 
 
 class StoreOptions(NamedTuple):
@@ -95,9 +52,15 @@ class StoreOptions(NamedTuple):
     app: str | None = None
     as_json: bool = False
 
-    def open(self, *, create: bool = False, memory: bool = False) -> AbstractAsyncContextManager[App]:
-        """`async with store.open() as app:`; see `open_app`."""
-        return open_app(self.url, self.app, create=create, memory=memory)
+    def ask(self, question: Callable[[App], Awaitable[T]], *, create: bool = False) -> T:
+        """The answer of an app on the store; see `open_app`."""
+        import asyncio
+
+        async def asked() -> T:
+            async with open_app(self.url, self.app, create=create) as app:
+                return await question(app)
+
+        return asyncio.run(asked())
 
 
 _OPTIONS = (
@@ -107,6 +70,7 @@ _OPTIONS = (
 )
 
 yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+json_option = _OPTIONS[2]
 
 
 def store_options(command: Callable[..., T]) -> Callable[..., T]:
@@ -121,39 +85,71 @@ def store_options(command: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
+def log_options(command: Callable[..., T]) -> Callable[..., T]:
+    """Add `--log-format` and `--log-level` to a command."""
+    formats = click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
+    levels = click.Choice(LOG_LEVELS, case_sensitive=False)
+    return formats(click.option("--log-level", type=levels, default="INFO", show_default=True)(command))
+
+
+def load_app(target: str, url: str | None = None) -> App:
+    """The App in a module; without a name, the only one in it. With `url`, on that store."""
+    from accoda.app import App
+
+    module_name, _, name = target.partition(":")
+    if not module_name or module_name.endswith(".py") or "/" in module_name:
+        raise click.BadParameter(f"write module:app, such as shop.jobs:app, not {target!r}", param_hint="MODULE:APP")
+    if "" not in sys.path:  # as with `python -m`, modules in this folder can be imported
+        sys.path.insert(0, "")
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and (module_name == error.name or module_name.startswith(error.name + ".")):
+            raise click.ClickException(
+                f"there is no module {error.name} here; run accoda in the folder where `import {module_name}` works"
+            ) from error
+        raise click.ClickException(f"cannot import {module_name}: it needs {error.name}, which is missing") from error
+    except Exception as error:
+        raise click.ClickException(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
+    apps = {key: value for key, value in vars(module).items() if isinstance(value, App)}
+    if name in apps or (not name and len(apps) == 1):
+        return _on(apps[name] if name else next(iter(apps.values())), url)
+    known = ", ".join(f"{module_name}:{key}" for key in apps) or "none; make one with app = App()"
+    what = f"{name} is no App" if name and hasattr(module, name) else f"there is no {name or 'single App'}"
+    raise click.ClickException(f"{target}: {what} in {module_name}. Apps in it: {known}")
+
+
 @asynccontextmanager
-async def open_app(
-    url: str | None, app: str | None = None, *, create: bool = False, memory: bool = False
-) -> AsyncIterator[App]:
+async def open_app(url: str | None, app: str | None = None, *, create: bool = False) -> AsyncIterator[App]:
     """The App of `--app`, or one without handlers, on the store that `--url`, the app or ACCODA_URL name.
 
-    Without any of these it is `accoda.db` in this folder, if it is there. A SQLite file that is not there is an error,
+    Without any of these it is `accoda.db` in this folder, if it exists. A SQLite file that does not exist is an error,
     unless the command may `create` one; and so is `memory://`, of which nothing would be left afterwards.
     """
     from accoda.app import App
-    from accoda.connections import Connections
 
-    if app is not None:
-        from accoda.cli.loading import load_app
-
-        made = load_app(app)
-    else:
-        made = App(url)
-    chosen = url or (made.url if app is not None else os.environ.get("ACCODA_URL"))
-    _check_url(chosen, url or made.url, create, memory)
-    clock = surroundings().clock
-    if (url is not None and url != made.url) or clock is not None:
-        made.url = url or made.url
-        made.connections = Connections(made.url, clock or made.connections.clock)
+    made = App(url) if app is None else load_app(app, url)
+    _check_url(url or (made.url if app is not None else os.environ.get("ACCODA_URL")), made.url, create)
+    if (clock := surroundings().clock) is not None:
+        made.connections.clock = clock
     await _connect(made)
     async with made:
         yield made
 
 
-async def _connect(app: App) -> None:
-    """Say what is wrong with the store before anything else. A worker waits for a server; a person does not, for long.
+def _on(app: App, url: str | None) -> App:
+    from accoda.connections import Connections
 
-    Left open by `wait_for`: the loop ends with the command, and cancels what is still on its way to the server.
+    if url is not None and url != app.url:
+        app.url = url
+        app.connections = Connections(url, app.connections.clock)
+    return app
+
+
+async def _connect(app: App) -> None:
+    """Report what is wrong with the store before anything else. A worker waits for a server; a person does not.
+
+    `wait_for` leaves it open: the loop ends with the command, and cancels what is still under way.
     """
     import asyncio
 
@@ -163,11 +159,15 @@ async def _connect(app: App) -> None:
         raise StorageUnavailable(f"{shown_url(app.url)} did not answer within {PATIENCE:g} s; is it running?") from None
 
 
-def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run a command's coroutine to its end."""
-    import asyncio
+async def known(app: App, name: str) -> QueueView:
+    """The queue of that name, or an error that says which one may be meant."""
+    from accoda.operations import queues
 
-    return asyncio.run(work)
+    try:
+        return await queues.get(app, name)
+    except NotFound:
+        names = [queue.name for queue in await queues.list(app)]
+        raise NotFound("queue", name, near(name, names) or "accoda queues lists all of them") from None
 
 
 def echo_json(value: object) -> None:
@@ -188,12 +188,12 @@ def present(store: StoreOptions, value: T, draw: Callable[[T], None]) -> None:
 def confirm(what: str, yes: bool) -> None:
     """Ask before something is destroyed: `confirm("Delete 12 dead jobs of emails", yes)`.
 
-    Where nobody can answer it is wrong use without --yes; who says no ends the command, with nothing changed.
+    Without a terminal it is wrong use without --yes; the answer no ends the command, with nothing changed.
     """
     if yes:
         return
     if not (is_terminal("stdin") and is_terminal("stderr")):
-        raise click.UsageError(f"{what}? Add --yes: nobody is here to ask.")
+        raise click.UsageError(f"{what}? Add --yes: there is no terminal to ask.")
     if not click.confirm(fitted(f"{what}?", "stderr"), default=False, err=True):  # standard output is for the answer
         answer_is_no("Nothing was changed.")
 
@@ -205,18 +205,18 @@ def answer_is_no(why: str) -> NoReturn:
 
 
 def shown_url(url: str) -> str:
-    """A store's URL that may be printed: without its passwords."""
-    from accoda.storage.urls import shown_url as without_passwords
+    """A store's URL without its passwords."""
+    from accoda.storage.common.urls import shown_url as without_passwords
 
     return without_passwords(url)
 
 
-def _check_url(chosen: str | None, url: str, create: bool, memory: bool) -> None:
+def _check_url(chosen: str | None, url: str, create: bool) -> None:
     """Refuse a store that the command would find empty, or would make by mistake."""
     from accoda.storage.open import read_url
 
     parts = read_url(url)
-    if parts.scheme == "memory" and not memory:
+    if parts.scheme == "memory":
         raise InvalidInput("url", "memory:// is gone when this command ends; give the URL of a store that stays")
     if parts.scheme != "sqlite":
         return

@@ -1,11 +1,11 @@
-"""`accoda completion`: the script for a shell, and the names of queues while a person types."""
+"""`accoda completion`: the script for a shell, and the names of queues for Tab."""
 
 from __future__ import annotations
 
 import click
 
 PATIENCE = 0.3
-"""Seconds that the store has to tell its queues; whoever presses Tab does not wait longer."""
+"""Seconds that the store has to list its queues: Tab must not wait longer."""
 
 SHELLS = {
     "bash": 'eval "$(accoda completion bash)"  in ~/.bashrc',
@@ -25,32 +25,29 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(accoda, {}, "accoda", "_ACCODA_COMPLETE")
-    click.echo(ShellComplete.source(script))  # bash's own would first ask which bash is here; another may read it
+    click.echo(ShellComplete.source(script))  # bash's own would check the version of bash here; another may read it
 
 
 def complete_queues(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The queues whose names begin like that, if the store says so in time; else none, and no word of why."""
+    """The queues whose names begin like that, if the store answers in time; else none, without a message."""
     from threading import Thread
 
     found: list[str] = []
     words = [*ctx.meta.get("accoda.words", ()), "--url", ctx.params.get("url")]
     url = words[words.index("--url") + 1]
     # A thread that may be left behind: a store that does not answer must not keep the shell waiting, and asyncio would
-    # wait for its own threads. Only a list that is complete is put in, by one call, so none is seen half.
-    asker = Thread(target=lambda: found.extend(_queues(url, ctx.params.get("app"))), daemon=True)
-    asker.start()
-    asker.join(PATIENCE)
+    # wait for its own threads. One call adds the complete list, so no half of it is ever seen.
+    asking = Thread(target=lambda: found.extend(_queues(url, ctx.params.get("app"))), daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
     return [name for name in found if name.startswith(incomplete)]
 
 
 def _queues(url: str | None, app: str | None) -> list[str]:
-    from accoda.cli.common import open_app, run
-
-    async def ask() -> list[str]:
-        async with open_app(url, app) as opened:
-            return sorted((await opened.storage.stats()).queues)
+    from accoda.cli.common import StoreOptions
 
     try:
-        return [name for name in run(ask()) if not name.startswith("accoda.")]
-    except Exception:  # a person who types is told nothing but names
+        queues = StoreOptions(url, app).ask(lambda opened: opened.storage.stats()).queues
+        return sorted(name for name in queues if not name.startswith("accoda."))
+    except Exception:  # while a person types, nothing but names is printed
         return []

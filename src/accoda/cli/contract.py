@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from accoda.cli.common import json_option, load_app
 from accoda.cli.draw import say
 
 if TYPE_CHECKING:
@@ -62,9 +63,9 @@ def contract() -> None:
 
 @contract.command()
 @click.argument("files", type=FILE, nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@json_option
 def check(files: tuple[Path, ...], as_json: bool) -> None:
-    """Tell every mistake in contract FILES, with its line and column."""
+    """Report every mistake in contract FILES, with its line and column."""
     from accoda.contract import load
     from accoda.errors import ContractError
 
@@ -89,7 +90,7 @@ def check(files: tuple[Path, ...], as_json: bool) -> None:
 @click.argument("old", type=FILE)
 @click.argument("new", type=FILE)
 @click.option("--url", help="Count the stored jobs that each change would break.")
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@json_option
 def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
     """Say of each change from OLD to NEW whether it is safe.
 
@@ -116,7 +117,7 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
             click.echo("nothing that matters has changed")
     worst = max((change.verdict for change in changes), default=Verdict.SAFE)
     if url is not None and worst is Verdict.BREAKS and not any(change.stored for change in changes):
-        worst = Verdict.WORKERS_FIRST  # it would, but there are none
+        worst = Verdict.WORKERS_FIRST  # it would, but no such jobs are stored
     sys.exit(int(worst))
 
 
@@ -124,7 +125,6 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
 @click.argument("app", metavar="MODULE:APP")
 def export(app: str) -> None:
     """Print the contract of the handlers of MODULE:APP."""
-    from accoda.cli.loading import load_app
     from accoda.contract.export import export as export_handlers
 
     text, notes = export_handlers(load_app(app).handlers)
@@ -158,7 +158,7 @@ def _problem(problem: object) -> dict[str, object]:
     from accoda.contract.problems import Problem
 
     if isinstance(problem, Problem):
-        place = problem.place
+        place = problem.position
         return {"file": problem.file, "line": place.line, "column": place.column, "text": problem.text}
     return {"text": str(problem)}
 
@@ -168,7 +168,7 @@ def _change(change: Change) -> dict[str, object]:
 
 
 def _content(file: Path) -> str | None:
-    """What is there; None: nothing, or nothing that can be read."""
+    """The content of a file; None: there is none, or it cannot be read."""
     try:
         return file.read_text(encoding="utf-8")
     except OSError:
@@ -178,12 +178,12 @@ def _content(file: Path) -> str | None:
 
 
 def _is_ours(content: str | None) -> bool:
-    """Whether a file may be replaced: it is not there, is empty, or was generated before."""
+    """Whether a file may be replaced: it does not exist, is empty, or was generated before."""
     return not content or "Written by `accoda generate` from " in content[:1000]
 
 
 def _replace(file: Path, text: str) -> None:
-    """Beside it and then renamed: whoever imports it meanwhile never sees half a file."""
+    """Write beside it, then rename: an import meanwhile never sees half a file."""
     part = file.with_name(f".{file.name}.new")
     try:
         part.write_text(text, encoding="utf-8", newline="\n")

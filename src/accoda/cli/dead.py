@@ -2,43 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from accoda.cli.common import (
-    Column,
     StoreOptions,
-    ago,
     answer_is_no,
     confirm,
     echo_json,
-    now,
+    known,
+    lazily,
     present,
-    progress,
-    run,
-    say,
     store_options,
-    table,
     yes_option,
 )
+from accoda.cli.draw import Column, now, progress, say, table
 from accoda.cli.groups import Defaulting
-from accoda.cli.job import id_argument, show_job
-from accoda.cli.jobs import cause, cursor_option, limit_option, queue_option, show_next
-from accoda.cli.known import known
+from accoda.cli.jobs import cause, cursor_option, limit_option, page_of, queue_option, show_next, system_option
+from accoda.cli.words import ago
 
 if TYPE_CHECKING:
-    from accoda.admin.dead import Groups, ReplayReport
-    from accoda.admin.letters import DeadFilter
-    from accoda.admin.views import JobView, Page
     from accoda.app import App
-
-F = TypeVar("F", bound=Callable[..., Any])
+    from accoda.operations import bulk, failure_groups, jobs
+    from accoda.operations.bulk import Action, BulkView, Count
+    from accoda.operations.failure_groups import Groups
+    from accoda.operations.job_filter import JobFilter
+    from accoda.operations.views import JobView
+else:
+    bulk = lazily("accoda.operations.bulk")
+    failure_groups = lazily("accoda.operations.failure_groups")
+    jobs = lazily("accoda.operations.jobs")
 
 fingerprint_option = click.option("--fingerprint", metavar="HEX", help="Of this cause alone; see dead groups.")
-system_option = click.option("--all", "system", is_flag=True, help="Those of Accoda's own queues too.")
-ids_argument = click.argument("ids", nargs=-1, type=click.IntRange(0, 2**63 - 1), metavar="[ID]...")
+SAMPLES = 5
+dry_run_option = click.option("--dry-run", is_flag=True, help="Change nothing; say how many there are.")
 
 
 @click.group(cls=Defaulting)
@@ -54,14 +52,8 @@ def dead() -> None:
 @system_option
 @store_options
 def list_(store: StoreOptions, **given: Any) -> None:
-    """List dead letters (the default)."""
-
-    async def ask(app: App) -> Page[JobView]:
-        from accoda.admin import dead as admin
-
-        return await admin.page(app, **given)
-
-    page: Page[JobView] = run(_with(store, given["queue"], ask))
+    """List dead letters, the latest first (the default)."""
+    page = page_of(store, given, state="dead")
     if store.as_json or page.items:
         present(store, page, lambda page: _draw(page.items))
     show_next(page, store, bool(given["queue"] or given["fingerprint"]), "No dead letter matches.")
@@ -75,158 +67,89 @@ def groups(store: StoreOptions, queue: str | None, system: bool) -> None:
     """Group them by what their reasons have in common."""
 
     async def ask(app: App) -> Groups:
-        from accoda.admin import dead as admin
+        if queue is not None:
+            await known(app, queue)
+        return await failure_groups.groups(app, queue, system)
 
-        return await admin.groups(app, queue, system)
-
-    present(store, run(_with(store, queue, ask)), _draw_groups)
-
-
-@dead.command()
-@id_argument
-@store_options
-def show(store: StoreOptions, id: int) -> None:
-    """Show everything about one."""
-
-    async def ask(app: App) -> JobView:
-        from accoda.admin import jobs
-
-        return await jobs.get(app, id)
-
-    found: JobView = run(_with(store, None, ask))
-    if found.state != "dead":
-        answer_is_no(f"job {id} is {found.state}, not dead; see accoda job {id}")
-    present(store, found, show_job)
+    present(store, store.ask(ask), _draw_groups)
 
 
 @dead.command()
-@ids_argument
 @queue_option
 @fingerprint_option
 @system_option
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="At most so many a second.")
-@click.option("--dry-run", is_flag=True, help="Change nothing; say how many there are.")
+@dry_run_option
 @yes_option
 @store_options
-def replay(store: StoreOptions, ids: tuple[int, ...], rate: float | None, dry_run: bool, **given: Any) -> None:
-    """Make them ready again: those with these IDs, or all that match.
+def replay(store: StoreOptions, rate: float | None, dry_run: bool, yes: bool, **given: Any) -> None:
+    """Make all that match ready again. One alone: accoda job ID retry.
 
     Ctrl-C stops it: what was made ready by then stays so.
     """
-    yes = given.pop("yes")
-    if ids:
-        _check_ids_alone(given, dry_run)
-        present(store, run(_with(store, None, lambda app: _revive(app, ids))), _tell)
+    count = _count(store, given, "retry", dry_run)
+    if dry_run:
         return
-    count = _count(store, given, dry_run)
-    if not dry_run:
-        confirm(f"Replay {_many(count)}{_where(given)}", yes)
-        report: ReplayReport = run(_with(store, None, lambda app: _replay(app, given, rate, count, store.as_json)))
-        present(store, report, _tell)
+    confirm(f"Replay {_many(count)}{_where(given)}", yes)
+
+    async def do(app: App) -> BulkView:
+        with progress("Replaying", count.n if count.exact else None, quiet=store.as_json) as so_far:
+            return await bulk.run(app, "retry", _filter(given), rate=rate, progress=so_far)
+
+    _report(store, store.ask(do))
 
 
 @dead.command()
-@ids_argument
 @queue_option
 @fingerprint_option
 @system_option
-@click.option("--dry-run", is_flag=True, help="Change nothing; say how many there are.")
+@dry_run_option
 @yes_option
 @store_options
-def delete(store: StoreOptions, ids: tuple[int, ...], dry_run: bool, yes: bool, **given: Any) -> None:
-    """Delete them for ever: those with these IDs, or all that match."""
-    if ids:
-        _check_ids_alone(given, dry_run)
-        confirm(f"Delete {len(ids):,} dead {'letter' if len(ids) == 1 else 'letters'}", yes)
-        gone: int = run(_with(store, None, lambda app: _delete_each(app, ids)))
-    else:
-        count = _count(store, given, dry_run)
-        if dry_run:
-            return
-        confirm(f"Delete {_many(count)}{_where(given)}", yes)
-        gone = run(_with(store, None, lambda app: _delete(app, given, count, store.as_json)))
+def delete(store: StoreOptions, dry_run: bool, yes: bool, **given: Any) -> None:
+    """Delete all that match, for ever. One alone: accoda job ID delete."""
+    count = _count(store, given, "delete", dry_run)
+    if dry_run:
+        return
+    confirm(f"Delete {_many(count)}{_where(given)}", yes)
+
+    async def do(app: App) -> BulkView:
+        with progress("Deleting", count.n if count.exact else None, quiet=store.as_json) as so_far:
+            return await bulk.run(app, "delete", _filter(given), progress=so_far)
+
+    gone = store.ask(do).changed
     present(store, {"deleted": gone}, lambda _: click.echo(f"{gone:,} deleted."))
 
 
-def _count(store: StoreOptions, given: dict[str, Any], tell: bool) -> ReplayReport:
-    """How many match, of the first 20,000; where it is all that was asked for, say so."""
+def _count(store: StoreOptions, given: dict[str, Any], action: Action, tell: bool) -> Count:
+    """How many match; printed in a dry run, with some of them."""
 
-    async def ask(app: App) -> ReplayReport:
-        from accoda.admin import dead as admin
+    async def ask(app: App) -> tuple[Count, list[JobView]]:
+        if given["queue"] is not None:
+            await known(app, given["queue"])
+        wanted = _filter(given)
+        samples = await jobs.page(app, wanted, limit=SAMPLES) if tell else None
+        return await bulk.count(app, wanted, action), [] if samples is None else samples.items
 
-        return await admin.replay(app, _filter(given), dry_run=True)
-
-    report: ReplayReport = run(_with(store, given["queue"], ask))
+    count, samples = store.ask(ask)
     if tell and store.as_json:
-        echo_json(report)
-    if not report.matched:
+        echo_json(count)
+    if not count.n:
         answer_is_no("No dead letter matches.")
     if tell and not store.as_json:
-        say(f"{_many(report)}{_where(given)}; nothing was changed. The first:")
-        _draw(report.samples)
-    return report
+        say(f"{_many(count)}{_where(given)}; nothing was changed. The latest:")
+        _draw(samples)
+    return count
 
 
-async def _replay(
-    app: App, given: dict[str, Any], rate: float | None, count: ReplayReport, quiet: bool
-) -> ReplayReport:
-    from accoda.admin import dead as admin
+def _filter(given: dict[str, Any]) -> JobFilter:
+    from accoda.operations.job_filter import JobFilter
 
-    with progress("Replaying", None if count.partial else count.matched, quiet=quiet) as so_far:
-        return await admin.replay(app, _filter(given), rate=rate, progress=so_far)
+    return JobFilter(state="dead", **given)
 
 
-async def _delete(app: App, given: dict[str, Any], count: ReplayReport, quiet: bool) -> int:
-    from accoda.admin import dead as admin
-
-    with progress("Deleting", None if count.partial else count.matched, quiet=quiet) as so_far:
-        return await admin.delete(app, _filter(given), progress=so_far)
-
-
-async def _revive(app: App, ids: tuple[int, ...]) -> ReplayReport:
-    from accoda.admin import dead as admin
-
-    return await admin.revive(app, ids)
-
-
-async def _delete_each(app: App, ids: tuple[int, ...]) -> int:
-    """Delete the dead letters with these ids; where one is none, nothing of them all."""
-    from accoda.admin import jobs
-    from accoda.errors import Conflict
-
-    for id in ids:
-        state = (await jobs.get(app, id)).state
-        if state != "dead":
-            raise Conflict(f"job {id} is {state}, not dead; nothing was deleted. See accoda job {id} delete")
-    for id in ids:
-        await jobs.delete(app, id)
-    return len(ids)
-
-
-async def _with(store: StoreOptions, queue: str | None, ask: Callable[[App], Awaitable[Any]]) -> Any:
-    async with store.open() as app:
-        if queue is not None:
-            await known(app, queue)
-        return await ask(app)
-
-
-def _filter(given: dict[str, Any]) -> DeadFilter:
-    from accoda.admin.letters import DeadFilter
-
-    return DeadFilter(**given)
-
-
-def _check_ids_alone(given: dict[str, Any], dry_run: bool) -> None:
-    if dry_run or any(given.values()):
-        raise click.UsageError("give either IDs or a filter (--queue, --fingerprint, --all, --dry-run), not both")
-
-
-def _many(report: ReplayReport) -> str:
-    return f"{'more than ' if report.partial else ''}{report.matched:,} dead {_letters(report.matched)}"
-
-
-def _letters(count: int) -> str:
-    return "letter" if count == 1 else "letters"
+def _many(count: Count) -> str:
+    return f"{'' if count.exact else 'more than '}{count.n:,} dead {'letter' if count.n == 1 else 'letters'}"
 
 
 def _where(given: dict[str, Any]) -> str:
@@ -234,23 +157,20 @@ def _where(given: dict[str, Any]) -> str:
     return f" of {queue or 'all queues'}" + (f" with {cause}" if cause else "")
 
 
-def _tell(report: ReplayReport) -> None:
-    said = [f"{report.revived:,} {'is' if report.revived == 1 else 'are'} ready again"]
-    if report.held:
-        said.append(f"{report.held:,} stay dead, because another job holds their key")
-    if report.gone:
-        said.append(f"{report.gone:,} were no longer dead")
-    say("; ".join(said) + ".")
-    if not report.revived:
+def _report(store: StoreOptions, done: BulkView) -> None:
+    said = f"{done.changed:,} {'is' if done.changed == 1 else 'are'} ready again"
+    if done.skipped:
+        said += f"; {done.skipped:,} stay dead, because another job holds the key, or are gone"
+    present(store, {"revived": done.changed, "skipped": done.skipped}, lambda _: say(f"{said}."))
+    if not done.changed:
         raise click.exceptions.Exit(1)
 
 
 def _draw(found: list[JobView]) -> None:
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), Column("attempts", right=True), "died")
+    columns = (Column("id", right=True), Column("queue", cut=True), Column("retries", right=True), "died")
     rows = [
-        (job.id, job.queue, job.attempts, ago(job.ended_at, moment), job.fingerprint, cause(job.reason))
-        for job in found
+        (job.id, job.queue, job.tries, ago(job.ended_at, moment), job.fingerprint, cause(job.reason)) for job in found
     ]
     table((*columns, "fingerprint", Column("reason", cut=True)), rows)
 
@@ -261,19 +181,17 @@ def _draw_groups(found: Groups) -> None:
         return
     moment = now()
     columns = ("fingerprint", Column("count", right=True), Column("queues", cut=True), "last", Column("id", right=True))
-    table(
-        (*columns, Column("last reason", cut=True)),
-        [
-            (
-                one.fingerprint,
-                f"{one.count:,}",
-                ", ".join(one.queues),
-                ago(one.last_at, moment),
-                one.last_id,
-                cause(cause(one.reason)),
-            )
-            for one in found.groups
-        ],
-    )
+    rows = [
+        (
+            one.fingerprint,
+            f"{one.count:,}",
+            ", ".join(one.queues),
+            ago(one.last_at, moment),
+            one.last_id,
+            cause(one.reason),
+        )
+        for one in found.groups
+    ]
+    table((*columns, Column("last reason", cut=True)), rows)
     if found.partial:
-        click.echo(f"Of the first {found.looked_at:,} alone; --queue looks further into one.", err=True)
+        say(f"Of the latest {found.looked_at:,} of {found.total:,}; --queue reads more of one.", err=True)

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import StoreOptions, present, run, store_options, style, width
-from accoda.cli.draw import columns_of, folded, printable
+from accoda.cli.common import StoreOptions, load_app, present, store_options
+from accoda.cli.draw import columns_of, paragraph, style
 
 if TYPE_CHECKING:
-    from accoda.doctor import Finding
+    from accoda.operations.doctor import Finding
 
 PROBLEMS, WARNINGS = 2, 1
 _COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"}
@@ -27,7 +27,7 @@ def doctor(module_app: str | None, strict: bool, quiet: bool, store: StoreOption
     It looks at versions, clocks, durability, memory, layout, queues, workers and schedules, and changes nothing. It
     ends with 0 if all is well, with 2 if there are problems, and with --strict with 1 if there are warnings.
     """
-    findings = run(_examine(store._replace(app=module_app or store.app)))
+    findings = _examine(store, module_app or store.app)
     shown = [finding for finding in findings if not quiet or finding.level != "ok"]
     present(store, shown, _draw)
     levels = {finding.level for finding in findings}
@@ -37,35 +37,25 @@ def doctor(module_app: str | None, strict: bool, quiet: bool, store: StoreOption
         raise click.exceptions.Exit(WARNINGS)
 
 
-async def _examine(store: StoreOptions) -> list[Finding]:
+def _examine(store: StoreOptions, target: str | None) -> list[Finding]:
+    import asyncio
+
     from accoda.app import App
-    from accoda.doctor import examine
+    from accoda.operations.doctor import examine
 
-    if store.app is None:
-        return await examine(store.url or App().url)
-    from accoda.cli.loading import load_app
-
-    app = load_app(store.app)
-    return await examine(store.url or app.url, app)
+    app = None if target is None else load_app(target)
+    return asyncio.run(examine(store.url or (app or App()).url, app))
 
 
 def _draw(findings: list[Finding]) -> None:
     """A line for each, with what to do below it; long ones are folded, never cut: each word may matter."""
-    wide = width()
     names = min(22, max((columns_of(finding.what) for finding in findings), default=0))
     for finding in findings:
         head = f"{style(finding.level.ljust(7), _COLOURS[finding.level])}  {finding.what:<{names}}  "
-        _paragraph(head, 11 + names, printable(finding.found), wide)
+        paragraph(finding.found, head, 11 + names)
         if finding.advice:
-            _paragraph(" " * 9 + style("→ ", dim=True), 11, printable(finding.advice), wide)
+            paragraph(finding.advice, " " * 9 + style("→ ", dim=True), 11)
     click.echo(_summary(findings))
-
-
-def _paragraph(head: str, indent: int, text: str, wide: int) -> None:
-    first, *rest = folded(text, max(20, wide - indent)) or [""]
-    click.echo(head + first)
-    for line in rest:
-        click.echo(" " * indent + line)
 
 
 def _summary(findings: list[Finding]) -> str:

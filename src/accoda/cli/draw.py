@@ -1,6 +1,6 @@
-"""What is drawn on a terminal: tables, cards, bars. Without a terminal it is plain text with the same columns.
+"""What is printed on a terminal: tables, cards, bars. Without a terminal it is plain text with the same columns.
 
-Colours only where a terminal can show them and NO_COLOR does not forbid it. rich is imported by the bars alone.
+Colours only if a terminal can show them and NO_COLOR does not forbid it. Only the bars import rich.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 GAP = 2
 LEAST = 8
-"""A column that may be cut keeps so many."""
+"""The least width of a column that may be cut."""
 
 
 class Surroundings(NamedTuple):
-    """What a command knows of the world. Tests and the generator of the docs give their own as `ctx.obj`."""
+    """What a command knows about its surroundings. Tests and the generator of the docs give their own as `ctx.obj`."""
 
     clock: Clock | None = None
     width: int | None = None
@@ -32,7 +32,7 @@ class Surroundings(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column. Ids and counts are never cut; one that may be `cut` gives way where the line gets too long."""
+    """A column. Ids and counts are never cut; one that may be `cut` shrinks if the line gets too long."""
 
     title: str
     cut: bool = False
@@ -53,7 +53,7 @@ def now() -> int:
 
 
 def is_terminal(stream: Literal["stdin", "stdout", "stderr"] = "stdout") -> bool:
-    """Whether a person sits at the other end."""
+    """Whether a stream is a terminal."""
     told = surroundings().terminal
     if told is not None:
         return told
@@ -73,7 +73,7 @@ def colourful() -> bool:
 
 
 def style(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
-    """The text with colours, where those are seen."""
+    """The text with colours, if they are shown."""
     return click.style(text, fg=colour, bold=bold or None, dim=dim or None) if colourful() else text
 
 
@@ -81,7 +81,7 @@ STATES = {"ready": "green", "taken": "cyan", "delayed": "yellow", "dead": "red",
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
-    """Print rows under their titles, in no more than the terminal's width: long texts end in …, ids stand whole."""
+    """Print rows under their titles, in no more than the terminal's width: long texts end in …, ids are never cut."""
     heads = [Column(column) if isinstance(column, str) else column for column in columns]
     texts = [[one_line(cell) for cell in row] for row in rows]
     widths = _fit(heads, texts, width())
@@ -96,7 +96,7 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> 
 
 
 def card(title: str, facts: Iterable[tuple[str, object]]) -> None:
-    """Print what is known of one thing: a line for each fact, long ones folded under themselves."""
+    """Print what is known of one thing: a line for each fact, long ones folded."""
     known = [(name, str(value)) for name, value in facts if value not in (None, "")]
     indent = max((len(name) for name, _ in known), default=0) + GAP + 2
     for line in folded(printable(title), width()):
@@ -108,15 +108,23 @@ def card(title: str, facts: Iterable[tuple[str, object]]) -> None:
             click.echo(" " * indent + line)
 
 
+def paragraph(text: str, head: str = "", indent: int = 0, *, bold: bool = False) -> None:
+    """Print a text in lines that fit, under each other beside its head, which is `indent` columns wide."""
+    first, *rest = folded(printable(text), max(20, width() - indent))
+    click.echo(head + style(first, bold=bold))
+    for line in rest:
+        click.echo(" " * indent + style(line, bold=bold))
+
+
 def say(text: str, *, err: bool = False) -> None:
     """Print words for a person, in lines that fit."""
     click.echo(fitted(text, "stderr" if err else "stdout"), err=err)
 
 
 def fitted(text: str, stream: Literal["stdout", "stderr"] = "stdout") -> str:
-    """A text in lines that fit, broken at blanks alone: a URL or a token stays whole.
+    """A text in lines that fit, broken only at blanks: a URL or a token stays whole.
 
-    In a pipe it stays one line, for a program or a log to find; unless COLUMNS says how long a line may be.
+    In a pipe it stays one line, for a program or a log to find, unless COLUMNS says how long a line may be.
     """
     if not is_terminal(stream) and not os.environ.get("COLUMNS"):
         return text
@@ -125,9 +133,9 @@ def fitted(text: str, stream: Literal["stdout", "stderr"] = "stdout") -> str:
 
 @contextmanager
 def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error while a lot is done: call what it gives with the number of those done so far.
+    """A progress bar on standard error: call what it gives with the number done so far.
 
-    There is none with `quiet` (give it --json) or where nobody looks.
+    There is none with `quiet` (give it --json) or without a terminal.
     """
     if quiet or not is_terminal("stderr"):
         yield lambda count: None
@@ -166,15 +174,15 @@ def columns_of(text: str) -> int:
 
 
 def printable(text: str) -> str:
-    """Without what could move the cursor, ring, or colour: a payload is somebody else's text."""
+    """Without what could move the cursor, ring, or colour: a payload is a user's text."""
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
 def json_text(document: bytes) -> str:
     """A JSON document for people and programs: the same to a parser, and harmless to a terminal.
 
-    JSON escapes what is below a blank. The other control characters and those that turn the direction of the text stand
-    only in its strings, so they may be escaped as well.
+    JSON escapes what is below a blank. The other control characters and those that change the direction of the text
+    occur only in its strings, so they may be escaped as well.
     """
     import re
 
@@ -191,12 +199,12 @@ def one_line(value: object) -> str:
 
 
 def _coloured(text: str, cell: str) -> str:
-    """States are found by their colour too."""
+    """States have colours."""
     return text.replace(cell, style(cell, STATES[cell])) if cell in STATES and colourful() else text
 
 
 def _fit(heads: Sequence[Column], rows: Sequence[Sequence[str]], wide: int) -> list[int]:
-    """The widths: as wide as the widest cell, but for columns that may be cut, of which the widest gives way first."""
+    """The widths: as wide as the widest cell, except for columns that may be cut, of which the widest shrinks first."""
     widths = [max([columns_of(head.title), *(columns_of(row[i]) for row in rows)]) for i, head in enumerate(heads)]
     over = sum(widths) + GAP * (len(heads) - 1) - wide
     while over > 0:
@@ -226,7 +234,7 @@ def _pad(text: str, wide: int, right: bool) -> str:
 
 
 def folded(text: str, wide: int, *, whole: bool = False) -> list[str]:
-    """A line in pieces that fit, broken at blanks where there are some; blanks at its beginning stay.
+    """A line in pieces that fit, broken at blanks if there are any; blanks at its beginning stay.
 
     A word that is longer than a line is cut, unless words are to stay `whole`.
     """

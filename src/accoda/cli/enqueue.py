@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import StoreOptions, echo_json, progress, read_length, read_moment, run, say, store_options
+from accoda.cli.common import StoreOptions, echo_json, lazily, store_options
 from accoda.cli.completion import complete_queues
+from accoda.cli.draw import progress, say
 from accoda.cli.job import wait_for
 from accoda.cli.jobs import level
+from accoda.cli.words import read_length, read_moment
 from accoda.errors import InvalidInput, StorageError
 
 if TYPE_CHECKING:
-    from accoda.admin.requests import NewJobRequest
+    from accoda.app import App
     from accoda.model import Enqueued
+    from accoda.operations import jobs as operations
+    from accoda.operations.new_jobs import NewJobRequest
+else:
+    operations = lazily("accoda.operations.jobs")
 
 AT_ONCE = 1000
 """Lines that are stored together, all or none."""
@@ -26,7 +33,7 @@ AT_ONCE = 1000
 EXAMPLE = """'{"to": "anna"}' or '"text"'"""
 
 KEPT = 300.0
-"""Seconds that a job is kept for whoever waits for its result, if nothing else is said."""
+"""Seconds that a job is kept with --wait, unless --keep-for says otherwise."""
 
 
 @click.command()
@@ -59,10 +66,11 @@ def enqueue(store: StoreOptions, queue: str, payload: str | None, **given: Any) 
     options = _options(queue, given)
     with _source(payload, given["file"]) as source:
         if given["lines"]:
-            run(_many(store, options, _lines_of(source, given)))
+            lines = _lines_of(source, given)
+            store.ask(lambda app: _many(app, options, lines, store.as_json), create=True)
         else:
             value = read_json(payload if source is None else source.read())
-            run(_one(store, options, value, given["wait"]))
+            store.ask(lambda app: _one(app, options, value, given["wait"], store.as_json), create=True)
 
 
 def read_json(text: str | bytes | None) -> Any:
@@ -75,12 +83,12 @@ def read_json(text: str | bytes | None) -> Any:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:  # msgspec's and Unicode's are ValueErrors
         why = str(error).removeprefix("JSON is malformed: ")
-        raise InvalidInput("payload", f"is no JSON: {why}; write {EXAMPLE}") from None
+        raise InvalidInput("payload", f"is not JSON: {why}; write {EXAMPLE}") from None
 
 
 def _options(queue: str, given: dict[str, Any]) -> dict[str, Any]:
-    """What is said of each job, as the request has it."""
-    from accoda.admin.moments import shown
+    """The options of each job, as the request names them."""
+    from accoda.operations.moments import rfc3339
 
     delay, at, keep_for = given["delay"], given["at"], given["keep_for"]
     if delay is not None and at is not None:
@@ -88,17 +96,11 @@ def _options(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     if given["on_duplicate"] is not None and given["key"] is None:
         raise InvalidInput("on-duplicate", "needs a --key: jobs are kept or replaced by their key")
     kept = read_length("keep-for", keep_for) if keep_for is not None else KEPT if given["wait"] else None
-    return {
+    return {name: given[name] for name in ("priority", "key", "on_duplicate", "cost", "name", "max_retries")} | {
         "queue": queue,
-        "priority": given["priority"],
         "delay": None if delay is None else read_length("delay", delay),
-        "scheduled_at": None if at is None else shown(read_moment("at", at)),
-        "key": given["key"],
-        "on_duplicate": given["on_duplicate"],
-        "cost": given["cost"],
+        "scheduled_at": None if at is None else rfc3339(read_moment("at", at)),
         "keep_for": kept,
-        "name": given["name"],
-        "max_retries": given["max_retries"],
         "webhook_url": given["webhook"],
         "secret_fields": given["secret"],
     }
@@ -113,87 +115,75 @@ def _lines_of(source: IO[bytes] | None, given: dict[str, Any]) -> Iterable[bytes
     return source
 
 
-class _source:
+@contextmanager
+def _source(payload: str | None, file: str | None) -> Iterator[IO[bytes] | None]:
     """The file to read, if there is one: `--file`, or `-` in the payload's place."""
-
-    def __init__(self, payload: str | None, file: str | None) -> None:
-        if payload is not None and payload != "-" and file is not None:
-            raise InvalidInput("payload", "give either a payload or --file, not both")
-        self._name = "-" if payload == "-" else file
-        self._file: IO[bytes] | None = None
-
-    def __enter__(self) -> IO[bytes] | None:
-        if self._name == "-":
-            if sys.stdin is None:
-                raise InvalidInput("payload", "is to be read from standard input, which is closed")
-            return sys.stdin.buffer
-        if self._name is not None:
-            try:
-                self._file = Path(self._name).open("rb")
-            except OSError as error:
-                raise InvalidInput("file", f"{self._name} cannot be read: {error.strerror}") from error
-        return self._file
-
-    def __exit__(self, *error: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-async def _one(store: StoreOptions, options: dict[str, Any], payload: Any, wait: bool) -> None:
-    async with store.open(create=True) as app:
-        from accoda.admin import jobs
-        from accoda.admin.requests import NewJobRequest
-
+    if payload is not None and payload != "-" and file is not None:
+        raise InvalidInput("payload", "give either a payload or --file, not both")
+    name = "-" if payload == "-" else file
+    if name is None:
+        yield None
+    elif name == "-":
+        if sys.stdin is None:
+            raise InvalidInput("payload", "is to be read from standard input, which is closed")
+        yield sys.stdin.buffer
+    else:
         try:
-            enqueued = (await jobs.create(app, [NewJobRequest(payload=payload, **options)]))[0]
-        except InvalidInput as error:
-            raise _as_typed(error) from error
-        if wait:
-            echo_json(await wait_for(app, enqueued.id, None))
-        elif store.as_json:
-            echo_json(enqueued)
-        else:
-            say(_told(enqueued, options["queue"]))
+            opened = Path(name).open("rb")  # noqa: SIM115  # closed below
+        except OSError as error:
+            raise InvalidInput("file", f"{name} cannot be read: {error.strerror}") from error
+        with opened:
+            yield opened
 
 
-def _told(enqueued: Enqueued, queue: str) -> str:
+async def _one(app: App, options: dict[str, Any], payload: Any, wait: bool, as_json: bool) -> None:
+    from accoda.operations.new_jobs import NewJobRequest
+
+    try:
+        enqueued = (await operations.create(app, [NewJobRequest(payload=payload, **options)]))[0]
+    except InvalidInput as error:
+        _, field, text = _parts(error)
+        raise InvalidInput(field, text) from error
+    if wait:
+        echo_json(await wait_for(app, enqueued.id, None))
+    elif as_json:
+        echo_json(enqueued)
+    else:
+        say(_in_words(enqueued, options["queue"]))
+
+
+def _in_words(enqueued: Enqueued, queue: str) -> str:
     if enqueued.what == "created":
         return f"Job {enqueued.id} is in {queue}."
     return f"Job {enqueued.id} of {queue} has this key already; it was {enqueued.what}."
 
 
-async def _many(store: StoreOptions, options: dict[str, Any], source: Iterable[bytes]) -> None:
-    """Store the lines in batches; where one is wrong, say which, and what was stored before it."""
-    async with store.open(create=True) as app:
-        import asyncio
+async def _many(app: App, options: dict[str, Any], source: Iterable[bytes], as_json: bool) -> None:
+    """Store the lines in batches; if one is wrong, say which, and what was stored before it."""
+    import asyncio
 
-        from accoda.admin import jobs
-
-        stored, lines = 0, _numbered(source)
-        with progress("Storing", None, quiet=store.as_json) as so_far:
-            while batch := list(islice(lines, AT_ONCE)):
-                try:
-                    await jobs.create(app, _requests(batch, options), batch=True)
-                except InvalidInput as error:
-                    raise _at_line(error, batch, stored) from error
-                except (StorageError, asyncio.CancelledError):
-                    click.echo(f"The {stored:,} jobs before line {batch[0][0]:,} are stored.", err=True)
-                    raise
-                stored += len(batch)
-                so_far(stored)
-    if store.as_json:
+    # The lines that have something in them, each with its number in the file.
+    lines = ((number, line) for number, line in enumerate(source, 1) if line.strip())
+    stored = 0
+    with progress("Storing", None, quiet=as_json) as so_far:
+        while batch := list(islice(lines, AT_ONCE)):
+            try:
+                await operations.create(app, _requests(batch, options), batch=True)
+            except InvalidInput as error:
+                raise _at_line(error, batch, stored) from error
+            except (StorageError, asyncio.CancelledError):
+                click.echo(f"The {stored:,} jobs before line {batch[0][0]:,} are stored.", err=True)
+                raise
+            stored += len(batch)
+            so_far(stored)
+    if as_json:
         echo_json({"stored": stored})
     else:
         say(f"{stored:,} {'job is' if stored == 1 else 'jobs are'} in {options['queue']}.")
 
 
-def _numbered(source: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """The lines that have something in them, each with its number in the file."""
-    return ((number, line) for number, line in enumerate(source, 1) if line.strip())
-
-
 def _requests(batch: list[tuple[int, bytes]], options: dict[str, Any]) -> list[NewJobRequest]:
-    from accoda.admin.requests import NewJobRequest
+    from accoda.operations.new_jobs import NewJobRequest
 
     requests = []
     for place, (_, line) in enumerate(batch):
@@ -210,12 +200,6 @@ def _at_line(error: InvalidInput, batch: list[tuple[int, bytes]], stored: int) -
     line = batch[place][0] if place is not None and place < len(batch) else batch[0][0]
     kept = f"the {stored:,} jobs before line {batch[0][0]:,} are stored, no others" if stored else "nothing is stored"
     return InvalidInput(f"line {line:,}", f"{field}: {text}; {kept}")
-
-
-def _as_typed(error: InvalidInput) -> InvalidInput:
-    """The error with the name that the option has here."""
-    _, field, text = _parts(error)
-    return InvalidInput(field, text)
 
 
 def _parts(error: InvalidInput) -> tuple[int | None, str, str]:

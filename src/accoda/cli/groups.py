@@ -1,4 +1,4 @@
-"""Groups of commands: what was meant by a typo, a default, and nouns that come before their verbs."""
+"""Groups of commands: suggestions for a typo, a default, and nouns that come before their verbs."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ Complete = Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 class Suggesting(click.Group):
-    """A group that names what the person may have meant by a word that is none of its commands."""
+    """A group that suggests what may be meant by a word that is none of its commands."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.commands)  # in the order of the code, which is that of use
+        return list(self.commands)  # in the order of the code
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -29,7 +29,7 @@ class Suggesting(click.Group):
 
 
 class Defaulting(Suggesting):
-    """A group that runs its command `default` where no other is named: `accoda dead` is `accoda dead list`."""
+    """A group that runs its command `default` if no other is named: `accoda dead` is `accoda dead list`."""
 
     default = "list"
 
@@ -45,7 +45,7 @@ class Defaulting(Suggesting):
 
 
 class Verb(click.Command):
-    """A command of a `Nouns` group. Its first argument is the noun, which stands before the verb already."""
+    """A command of a `Nouns` group. Its first argument is the noun, which comes before the verb."""
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
         pieces = [piece for parameter in self.get_params(ctx)[1:] for piece in parameter.get_usage_pieces(ctx)]
@@ -98,7 +98,7 @@ class Nouns(Suggesting):
         words = [i for i, arg in enumerate(args) if not arg.startswith("-") and (i == 0 or args[i - 1] not in valued)]
         noun = args[words[0]] if words else None
         if noun in self.commands and len(words) == 1 and set(args) & {"-h", "--help"}:
-            noun, words = self.noun, [-1, *words]  # `accoda job retry --help`: of whichever job
+            noun, words = self.noun, [-1, *words]  # `accoda job retry --help`: of any job
         verb = args[words[1]] if len(words) > 1 else None
         return noun, verb, [arg for i, arg in enumerate(args) if i not in words[:2]]
 
@@ -136,7 +136,7 @@ class Nouns(Suggesting):
 
 
 def meant(word: str, known: Sequence[str], path: str) -> str:
-    """What to do about a word that is not known.
+    """What to do about an unknown word.
 
     >>> meant("quues", ["jobs", "queues"], "accoda"), meant("x", ["jobs"], "accoda")
     ('did you mean queues?', 'see accoda --help')
@@ -145,7 +145,7 @@ def meant(word: str, known: Sequence[str], path: str) -> str:
 
 
 def near(word: str, known: Sequence[str]) -> str:
-    """The known words that look like it, as a question; nothing where there are none."""
+    """The known words that are like it, as a question; empty if there are none."""
     from difflib import get_close_matches
 
     words = get_close_matches(word, known, 3, 0.6)

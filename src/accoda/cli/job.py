@@ -2,35 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import (
-    StoreOptions,
-    ago,
-    card,
-    confirm,
-    echo_json,
-    length,
-    now,
-    present,
-    read_length,
-    run,
-    say,
-    stamp,
-    store_options,
-    yes_option,
-)
+from accoda.cli.common import StoreOptions, confirm, echo_json, lazily, present, store_options, yes_option
+from accoda.cli.draw import card, now, say
 from accoda.cli.groups import Nouns
 from accoda.cli.jobs import in_json, level
+from accoda.cli.words import ago, read_length, stamp
+from accoda.operations.words import length
 
 if TYPE_CHECKING:
-    from accoda.admin.views import JobView
     from accoda.app import App
+    from accoda.operations import jobs as operations
+    from accoda.operations.views import JobView
+else:
+    operations = lazily("accoda.operations.jobs")
 
-LOOK = 0.5
+EVERY = 0.5
 """Seconds between two looks at a job that is followed."""
 A_LONG_TIME = 3600.0
 
@@ -47,7 +37,7 @@ def job() -> None:
 @store_options
 def show(store: StoreOptions, id: int) -> None:
     """Show everything about it."""
-    present(store, run(_with(store, lambda app: _jobs().get(app, id))), show_job)
+    present(store, store.ask(lambda app: operations.get(app, id)), show_job)
 
 
 @job.command()
@@ -55,7 +45,7 @@ def show(store: StoreOptions, id: int) -> None:
 @store_options
 def cancel(store: StoreOptions, id: int) -> None:
     """Take it back, whether it waits or runs."""
-    _act(store, id, "cancel", "cancelled")
+    _say(store, id, store.ask(lambda app: operations.cancel(app, id)), "cancelled")
 
 
 @job.command()
@@ -63,7 +53,7 @@ def cancel(store: StoreOptions, id: int) -> None:
 @store_options
 def retry(store: StoreOptions, id: int) -> None:
     """Run it again if it is dead, or now if it is delayed."""
-    _act(store, id, "retry", "ready to run")
+    _say(store, id, store.ask(lambda app: operations.retry(app, id)), "ready to run")
 
 
 @job.command()
@@ -73,16 +63,16 @@ def retry(store: StoreOptions, id: int) -> None:
 def delete(store: StoreOptions, id: int, yes: bool) -> None:
     """Delete it, in whatever state it is."""
     confirm(f"Delete job {id}, with its payload and result", yes)
-    _act(store, id, "delete", "deleted")
+    _say(store, id, store.ask(lambda app: operations.delete(app, id)), "deleted")
 
 
 @job.command()
 @id_argument
 @click.argument("level", type=level, metavar="LEVEL")
 @store_options
-def priority(store: StoreOptions, id: int, level: str) -> None:
+def priority(store: StoreOptions, id: int, level: Any) -> None:
     """Make it CRITICAL, HIGH, NORMAL or LOW, while it waits."""
-    _act(store, id, "set_priority", f"{level} now", level)
+    _say(store, id, store.ask(lambda app: operations.set_priority(app, id, level)), f"{level} now")
 
 
 @job.command()
@@ -92,28 +82,27 @@ def priority(store: StoreOptions, id: int, level: str) -> None:
 def result(store: StoreOptions, id: int, wait: str) -> None:
     """Print what its handler returned, as JSON."""
     seconds = read_length("wait", wait)
-    echo_json(run(_with(store, lambda app: wait_for(app, id, seconds))))
+    echo_json(store.ask(lambda app: wait_for(app, id, seconds)))
 
 
 @job.command()
 @id_argument
 @store_options
 def follow(store: StoreOptions, id: int) -> None:
-    """Say what becomes of it until it has ended.
+    """Print each change until it has ended.
 
     Exit with 1 if it failed.
     """
-    last: JobView = run(_with(store, lambda app: _follow(app, id, store.as_json)))
-    if last.state == "dead":
+    if store.ask(lambda app: _follow(app, id, store.as_json)).state == "dead":
         raise click.exceptions.Exit(1)
 
 
 async def wait_for(app: App, id: int, seconds: float | None) -> Any:
-    """The result of a job, with what is secret hidden. None: however long it takes."""
+    """The result of a job, with its secrets hidden. None: however long it takes."""
     from accoda.errors import JobFailed, ResultTimeout
 
     while True:
-        job: JobView = await _jobs().wait_result(app, id, A_LONG_TIME if seconds is None else seconds)
+        job = await operations.wait_result(app, id, A_LONG_TIME if seconds is None else seconds)
         if job.state == "dead":
             raise JobFailed(id, job.reason or "")
         if job.state == "done":
@@ -143,7 +132,8 @@ def show_job(job: JobView) -> None:
             ("worker", job.worker),
             ("lease until", at(job.lease_until)),
             ("ended", at(job.ended_at)),
-            ("attempts", _attempts(job)),
+            ("retries", f"{job.tries}" + (f", at most {job.max_retries}" if job.max_retries is not None else "")),
+            ("attempts", job.attempts if job.attempts != job.tries else None),
             ("crashes", job.crashes or None),
             ("reason", job.reason),
             ("fingerprint", job.fingerprint if job.state == "dead" else None),
@@ -167,10 +157,6 @@ def progress_of(job: JobView) -> str | None:
     return " ".join(word for word in (share, job.progress.message) if word) or None
 
 
-def _attempts(job: JobView) -> str:
-    return str(job.attempts) + (f", at most {job.max_retries} retries" if job.max_retries is not None else "")
-
-
 async def _follow(app: App, id: int, as_json: bool) -> JobView:
     """Print each change until the job has ended. One that is gone was done, and its queue keeps no results."""
     import asyncio
@@ -180,7 +166,7 @@ async def _follow(app: App, id: int, as_json: bool) -> JobView:
     said, last = "", None
     while True:
         try:
-            job: JobView = await _jobs().get(app, id)
+            job = await operations.get(app, id)
         except JobNotFound:
             if last is None:
                 raise
@@ -196,7 +182,7 @@ async def _follow(app: App, id: int, as_json: bool) -> JobView:
             if as_json:
                 echo_json(job)
             return job
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(EVERY)
 
 
 def _why(job: JobView) -> str | None:
@@ -207,21 +193,9 @@ def _why(job: JobView) -> str | None:
     return job.reason if job.state in ("dead", "delayed", "ready") else None
 
 
-def _act(store: StoreOptions, id: int, verb: str, done: str, *given: str) -> None:
-    """Do one thing with a job, and say so."""
-    answer = run(_with(store, lambda app: getattr(_jobs(), verb)(app, id, *given)))
+def _say(store: StoreOptions, id: int, answer: JobView | None, done: str) -> None:
+    """Say what was done with a job."""
     if store.as_json:
         echo_json(answer if answer is not None else {"id": id, "done": done})
     else:
         click.echo(f"Job {id} is {done}.")
-
-
-async def _with(store: StoreOptions, ask: Callable[[App], Awaitable[Any]]) -> Any:
-    async with store.open() as app:
-        return await ask(app)
-
-
-def _jobs() -> Any:
-    from accoda.admin import jobs
-
-    return jobs

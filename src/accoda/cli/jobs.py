@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import Column, StoreOptions, ago, answer_is_no, echo_json, now, run, say, store_options, table
+from accoda.cli.common import StoreOptions, answer_is_no, echo_json, known, store_options
 from accoda.cli.completion import complete_queues
-from accoda.cli.known import known
+from accoda.cli.draw import Column, now, say, table
+from accoda.cli.words import ago
 
 if TYPE_CHECKING:
-    from accoda.admin.views import JobView, Page
+    from accoda.app import App
+    from accoda.operations.views import JobView, Page
 
 STATES = ("ready", "delayed", "taken", "dead", "done")
 LEVELS = ("CRITICAL", "HIGH", "NORMAL", "LOW")
-FILTERS = ("queue", "state", "priority", "key", "error", "field", "name")
+FILTERS = ("queue", "state", "priority", "key", "error", "fingerprint", "field", "name")
 level = click.Choice(LEVELS, case_sensitive=False)
 
 queue_option = click.option(
@@ -25,14 +28,15 @@ queue_option = click.option(
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
 )
+_WORDS = "ready, delayed, taken, dead or done."
+state_option = partial(click.option, "-s", "--state", type=click.Choice(STATES), metavar="STATE", help=_WORDS)
 cursor_option = click.option("--cursor", metavar="TEXT", help="Go on where a page ended.")
+system_option = click.option("--all", "system", is_flag=True, help="Those of system queues too.")
 
 
 @click.command()
 @queue_option
-@click.option(
-    "-s", "--state", type=click.Choice(STATES), metavar="STATE", help=f"{', '.join(STATES[:-1])} or {STATES[-1]}."
-)
+@state_option()
 @click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
 @click.option("--key", metavar="KEY", help="The one of this key.")
 @click.option("--error", metavar="TEXT", help="With this in its error, or of this fingerprint.")
@@ -40,48 +44,51 @@ cursor_option = click.option("--cursor", metavar="TEXT", help="Go on where a pag
 @click.option("--name", metavar="TEXT", help="With this in its name.")
 @limit_option
 @cursor_option
-@click.option("--all", "system", is_flag=True, help="Those of Accoda's own queues too.")
+@system_option
 @store_options
 def jobs(store: StoreOptions, **given: Any) -> None:
-    """List jobs, a page at a time."""
-    page = run(_page(store, given))
+    """List jobs, a page at a time.
+
+    Ready jobs as they will run, delayed and taken ones by their moment,
+    dead and done ones latest first.
+    """
+    page = page_of(store, given)
     if store.as_json:
         echo_json(page)
     elif page.items:
         show_jobs(page.items)
-    show_next(page, store, _is_filtered(given), "No job matches.")
+    show_next(page, store, any(given[name] is not None for name in FILTERS if name in given), "No job matches.")
 
 
-async def _page(store: StoreOptions, given: dict[str, Any]) -> Page[JobView]:
-    from accoda.admin import jobs as admin
+def page_of(store: StoreOptions, given: dict[str, Any], **more: Any) -> Page[JobView]:
+    """The page that the options ask for."""
 
-    wanted = admin.JobFilter(**{name: given[name] for name in FILTERS}, system=given["system"])
-    async with store.open() as app:
-        page = await admin.page(app, wanted, limit=given["limit"], cursor=given["cursor"])
-        if not page.items and given["queue"] is not None:
+    async def ask(app: App) -> Page[JobView]:
+        from accoda.operations.job_filter import JobFilter
+        from accoda.operations.jobs import page
+
+        wanted = JobFilter(**{name: given[name] for name in FILTERS if name in given}, system=given["system"], **more)
+        found = await page(app, wanted, limit=given["limit"], cursor=given["cursor"])
+        if not found.items and given["queue"] is not None:
             await known(app, given["queue"])
-        return page
+        return found
 
-
-def _is_filtered(given: dict[str, Any]) -> bool:
-    return any(given[name] is not None for name in FILTERS)
+    return store.ask(ask)
 
 
 def show_jobs(found: list[JobView]) -> None:
     """A line for each job."""
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), "state", "priority", Column("attempts", right=True))
-    table(
-        (*columns, "since", Column("what", cut=True)),
-        [
-            (job.id, job.queue, job.state, job.priority or f"{job.rank:g}", job.attempts, since(job, moment), what(job))
-            for job in found
-        ],
-    )
+    columns = (Column("id", right=True), Column("queue", cut=True), "state", "priority", Column("retries", right=True))
+    rows = [
+        (job.id, job.queue, job.state, job.priority or f"{job.rank:g}", job.tries, since(job, moment), what(job))
+        for job in found
+    ]
+    table((*columns, "since", Column("what", cut=True)), rows)
 
 
 def show_next(page: Page[Any], store: StoreOptions, filtered: bool, nothing: str) -> None:
-    """Say on standard error how to go on, or that there is nothing: with 1 where a filter matched nothing."""
+    """Say on standard error how to go on, or that there is nothing: with 1 if a filter matched nothing."""
     if page.next and not store.as_json:
         say(f"There are more: add --cursor {page.next}", err=True)
     elif not page.items and page.next is None:

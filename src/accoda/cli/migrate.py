@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import click
 
-from accoda.cli.common import run
-
 
 @click.command()
 @click.argument("url", envvar="ACCODA_URL")
 def migrate(url: str) -> None:
     """Create or upgrade the store behind URL (or ACCODA_URL)."""
+    import asyncio
+
     from accoda.storage.open import migrate as migrate_store
 
-    run(migrate_store(url))
+    asyncio.run(migrate_store(url))
     click.echo("The store is up to date.")

@@ -9,30 +9,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from accoda.cli.common import (
-    Column,
     StoreOptions,
-    ago,
     answer_is_no,
-    card,
     confirm,
     echo_json,
-    now,
+    json_option,
+    lazily,
     present,
-    run,
-    say,
-    stamp,
     store_options,
-    table,
     yes_option,
 )
 from accoda.cli.completion import complete_queues
+from accoda.cli.draw import Column, card, now, say, table
+from accoda.cli.enqueue import read_json
 from accoda.cli.groups import Defaulting, near
+from accoda.cli.jobs import in_json
+from accoda.cli.words import ago, moment
 
 if TYPE_CHECKING:
     from accoda.app import App
-    from accoda.schedules import Changes, Schedule, ScheduleView
+    from accoda.model import Enqueued
+    from accoda.operations import schedules as operations
+    from accoda.operations.schedules import ScheduleView
+    from accoda.schedules import Changes, Schedule
+else:
+    operations = lazily("accoda.operations.schedules")
 
-RUNS = 5
+name_argument = click.argument("name")
 
 
 @click.group(cls=Defaulting)
@@ -45,43 +48,21 @@ def schedules() -> None:
 
 @schedules.command("list")
 @store_options
-def list_schedules(store: StoreOptions) -> None:
+def list_(store: StoreOptions) -> None:
     """List all schedules, with their next run."""
-
-    async def ask() -> tuple[list[ScheduleView], list[dict[str, Any]]]:
-        from accoda.schedules import list_all
-
-        async with store.open() as app:
-            found = await list_all(app.storage)
-            return found, [_document(app, view) for view in found]
-
-    views, documents = run(ask())
-    if store.as_json:
-        echo_json({"items": documents})
-    else:
-        _draw(views)
+    present(store, store.ask(lambda app: operations.list(app)), _draw)
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @store_options
 def show(store: StoreOptions, name: str) -> None:
     """Show the schedule NAME and its next runs."""
-
-    async def ask() -> tuple[ScheduleView, dict[str, Any]]:
-        async with store.open() as app:
-            view = await _known(app, name)
-            return view, _document(app, view)
-
-    view, document = run(ask())
-    if store.as_json:
-        echo_json(document)
-    else:
-        _card(view, document.get("payload"))
+    present(store, store.ask(lambda app: _known(app, name)), _card)
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @click.option("--cron", metavar="EXPRESSION", help='Such as "0 7 * * MON-FRI".')
 @click.option("--tz", metavar="ZONE", help="Of the cron times, such as Europe/Rome. Else UTC.")
 @click.option("--every", metavar="LENGTH", help="Such as 90s, 5m, 1h30m or 1d.")
@@ -109,75 +90,72 @@ def add(store: StoreOptions, name: str, replace: bool, **given: Any) -> None:
     """
     schedule = _schedule(name, given)
 
-    async def do() -> tuple[ScheduleView, dict[str, Any]]:
+    async def do(app: App) -> ScheduleView:
         from accoda.schedules import create, put
 
-        async with store.open(create=True) as app:
-            view = await (put if replace else create)(app.storage, schedule, app=app)
-            return view, _document(app, view)
+        stored = await (put if replace else create)(app.storage, schedule, app=app)
+        return operations.ScheduleView.of(app, stored)
 
-    _tell(store, *run(do()), said="is stored")
+    _say(store, store.ask(do, create=True), "is stored")
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @store_options
 def pause(store: StoreOptions, name: str) -> None:
     """Let it make no jobs until it is resumed."""
-    _tell(store, *run(_switch(store, name, False)), said="is paused")
+
+    async def do(app: App) -> ScheduleView:
+        await _known(app, name)
+        return await operations.pause(app, name)
+
+    _say(store, store.ask(do), "is paused")
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @store_options
 def resume(store: StoreOptions, name: str) -> None:
     """Let it go on, with the next tick from now."""
-    _tell(store, *run(_switch(store, name, True)), said="goes on")
+
+    async def do(app: App) -> ScheduleView:
+        await _known(app, name)
+        return await operations.resume(app, name)
+
+    _say(store, store.ask(do), "goes on")
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @store_options
 def trigger(store: StoreOptions, name: str) -> None:
     """Enqueue its job now; nothing else changes."""
 
-    async def do() -> Any:
-        from accoda.schedules import maker_of
-        from accoda.schedules import trigger as enqueue
+    async def do(app: App) -> Enqueued:
+        await _known(app, name)
+        return await operations.trigger(app, name)
 
-        async with store.open() as app:
-            await _known(app, name)
-            return await enqueue(app.storage, maker_of(app), name)
-
-    def draw(done: Any) -> None:
+    def draw(done: Enqueued) -> None:
         kept = "; its last job has not ended, and it must not overlap" if done.what == "kept" else ""
         say(f"job {done.id} was {done.what}{kept}.")
 
-    present(store, run(do()), draw)
+    present(store, store.ask(do), draw)
 
 
 @schedules.command()
-@click.argument("name")
+@name_argument
 @yes_option
 @store_options
 def delete(store: StoreOptions, name: str, yes: bool) -> None:
     """Delete it; jobs that it made stay."""
+    from accoda.errors import NotFound
 
-    async def look() -> str:
-        async with store.open() as app:
-            return (await _known(app, name)).words
-
-    async def do() -> bool:
-        from accoda.schedules import delete as remove
-
-        async with store.open() as app:
-            return await remove(app.storage, name)
-
-    words = run(look())
+    words = store.ask(lambda app: _known(app, name)).words
     confirm(f"Delete the schedule {name} ({words})", yes)
-    gone = run(do())
-    if not gone:
-        answer_is_no(f"Somebody else has deleted {name} meanwhile.")
+    try:
+        store.ask(lambda app: operations.delete(app, name))
+    except NotFound:
+        answer_is_no(f"{name} was deleted by another command meanwhile.")
     present(store, {"deleted": name}, lambda told: say(f"{name} was deleted."))
 
 
@@ -188,86 +166,61 @@ def delete(store: StoreOptions, name: str, yes: bool) -> None:
 @store_options
 def apply(store: StoreOptions, file: Path, prune: bool, yes: bool) -> None:
     """Store the [schedules.NAME] tables of a TOML FILE."""
+    from accoda.schedules import apply as store_all
     from accoda.schedules import read_toml
 
     wanted = read_toml(file)
-
-    async def stale() -> list[str]:
-        from accoda.schedules import list_all
-
-        async with store.open(create=True) as app:
-            names = {schedule.name for schedule in wanted}
-            views = [view for view in await list_all(app.storage) if view.name not in names]
-            return [view.name for view in views if view.schedule is not None and view.schedule.source == "file"]
-
-    async def do() -> Changes:
-        from accoda.schedules import apply as store_all
-
-        async with store.open(create=True) as app:
-            return await store_all(app.storage, wanted, prune=prune, app=app)
-
-    if prune and (names := run(stale())):
-        confirm(f"Delete {', '.join(names[:10])}{' …' if len(names) > 10 else ''}", yes)
-    present(store, run(do()), _draw_changes)
+    names = {schedule.name for schedule in wanted}
+    if prune:
+        found = store.ask(lambda app: operations.list(app), create=True)
+        stale = [view.name for view in found if view.name not in names and view.source == "file"]
+        if stale:
+            confirm(f"Delete {', '.join(stale[:10])}{' …' if len(stale) > 10 else ''}", yes)
+    changes = store.ask(lambda app: store_all(app.storage, wanted, prune=prune, app=app), create=True)
+    present(store, changes, _draw_changes)
 
 
 @schedules.command()
 @click.argument("expression", metavar="CRON")
 @click.option("--tz", metavar="ZONE", default="UTC", show_default=True, help="Such as Europe/Rome.")
-@click.option("-n", "--runs", type=click.IntRange(1, 100), default=RUNS, show_default=True, help="How many.")
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@click.option("-n", "--runs", type=click.IntRange(1, 100), default=5, show_default=True, help="How many.")
+@json_option
 def check(expression: str, tz: str, runs: int, as_json: bool) -> None:
     """Say in words when CRON runs, without a store."""
-    from accoda.admin.moments import shown
+    from accoda.operations.moments import rfc3339
     from accoda.schedules import Schedule, in_words, upcoming
 
     schedule = Schedule(name="check", queue="check", cron=expression, tz=tz)
-    moment = now()
-    ticks = upcoming(schedule, runs, moment)
+    at = now()
+    ticks = [rfc3339(tick) for tick in upcoming(schedule, runs, at)]
     words = in_words(schedule)
     if as_json:
-        echo_json({"words": words, "upcoming": [shown(tick) for tick in ticks]})
+        echo_json({"words": words, "upcoming": ticks})
         return
     say(words)
-    _draw_runs(ticks, tz, moment)
-
-
-async def _switch(store: StoreOptions, name: str, enabled: bool) -> tuple[ScheduleView, dict[str, Any]]:
-    from accoda.schedules import set_enabled
-
-    async with store.open() as app:
-        await _known(app, name)
-        view = await set_enabled(app.storage, name, enabled)
-        return view, _document(app, view)
+    _draw_runs(ticks, tz, at)
 
 
 async def _known(app: App, name: str) -> ScheduleView:
-    """The schedule of that name, or what may have been meant."""
+    """The schedule of that name, or an error that says which one may be meant."""
     from accoda.errors import NotFound
-    from accoda.schedules import get, list_all
 
     try:
-        return await get(app.storage, name)
+        return await operations.get(app, name)
     except NotFound:
-        names = [view.name for view in await list_all(app.storage)]
-        raise NotFound("schedule", name, near(name, names) or "accoda schedules lists those that are there") from None
+        names = [view.name for view in await operations.list(app)]
+        raise NotFound("schedule", name, near(name, names) or "accoda schedules lists all of them") from None
 
 
 def _schedule(name: str, given: dict[str, Any]) -> Schedule:
     """The schedule that the options describe. Errors name the option."""
-    import msgspec
-
     from accoda.errors import InvalidInput
     from accoda.schedules.model import names_on_the_wire, read_schedule
 
     wire = names_on_the_wire()
     said = {wire[option]: value for option, value in given.items() if option in wire and value is not None}
     if "payload" in said:
-        try:
-            said["payload"] = msgspec.json.decode(said["payload"])
-        except (ValueError, RecursionError) as error:
-            problem = f"""must be JSON, such as '{{"year": 2030}}' or '"text"': {error}"""
-            raise InvalidInput("payload", problem) from error
+        said["payload"] = read_json(said["payload"])
     if "priority" in said:
         said["priority"] = said["priority"].upper()
     try:
@@ -278,38 +231,9 @@ def _schedule(name: str, given: dict[str, Any]) -> Schedule:
         raise InvalidInput(option, str(error).removeprefix(f"{error.field}: ")) from error
 
 
-def _document(app: App, view: ScheduleView) -> dict[str, Any]:
-    """A schedule as the HTTP API shows it."""
-    from accoda.admin.moments import shown
-    from accoda.schedules.record import plain as fields_of
-    from accoda.schedules.secrets import shown as hidden
-    from accoda.shown.plain import plain
-
-    told: dict[str, Any] = {} if view.schedule is None else fields_of(view.schedule)
-    if view.schedule is not None:
-        handler = app.handlers.get(view.schedule.queue)
-        secret = (*view.secret, *(handler.options.secret if handler else ()))
-        # Before it is made plain and after: see `admin.secrets`.
-        told["payload"] = hidden(plain(hidden(view.schedule.payload, secret)), secret)
-    return {
-        "name": view.name,
-        "state": view.state,
-        "words": view.words,
-        **told,
-        "nextAt": shown(view.next_at),
-        "lastAt": shown(view.last_at),
-        "upcoming": [shown(tick) for tick in view.upcoming(RUNS)],
-        "late": view.late,
-        "problem": view.problem,
-    }
-
-
-def _tell(store: StoreOptions, view: ScheduleView, document: dict[str, Any], *, said: str) -> None:
-    if store.as_json:
-        echo_json(document)
-        return
-    when = f"; next {_when(view, view.next_at)} ({ago(view.next_at, view.at)})" if view.next_at is not None else ""
-    say(f"{view.name} {said}: {view.words}{when}.")
+def _say(store: StoreOptions, view: ScheduleView, said: str) -> None:
+    when = f"; next {_local(view.next_at, view.tz)} ({ago(view.next_at, now())})" if view.next_at is not None else ""
+    present(store, view, lambda view: say(f"{view.name} {said}: {view.words}{when}."))
 
 
 def _draw(views: Sequence[ScheduleView]) -> None:
@@ -317,8 +241,10 @@ def _draw(views: Sequence[ScheduleView]) -> None:
         click.echo("There are no schedules. accoda schedules add --help says how to make one.", err=True)
         return
     columns = [Column("name", cut=True), Column("state"), Column("when", cut=True), Column("queue", cut=True)]
+    at = now()
     rows = [
-        (view.name, view.state, view.words, view.schedule.queue if view.schedule else "", _next(view)) for view in views
+        (view.name, view.state, view.words, view.queue, "overdue" if view.late else ago(view.next_at, at))
+        for view in views
     ]
     table([*columns, "next"], rows)
     for view in views:
@@ -326,39 +252,36 @@ def _draw(views: Sequence[ScheduleView]) -> None:
             say(f"{view.name}: {view.problem}", err=True)
 
 
-def _next(view: ScheduleView) -> str:
-    return "overdue" if view.late else ago(view.next_at, view.at)
-
-
-def _card(view: ScheduleView, payload: Any) -> None:
-    import msgspec
-
-    schedule = view.schedule
-    facts: list[tuple[str, object]] = [("state", view.state), ("when", view.words)]
-    if schedule is not None:
-        shown = None if payload is None else msgspec.json.encode(payload, enc_hook=str).decode("utf-8", "replace")
-        facts += [
-            ("queue", schedule.queue),
-            ("payload", shown),
-            ("priority", None if schedule.priority == "NORMAL" else schedule.priority),
-            ("missed ticks", _CATCH_UP[schedule.catch_up].format(schedule.catch_up_limit)),
-            ("overlap", schedule.overlap),
-            ("from", schedule.starts_at),
-            ("until", schedule.ends_at),
-            ("webhook", schedule.webhook_url),
-            ("source", schedule.source),
-        ]
-    last = "never" if view.last_at is None else f"{_when(view, view.last_at)} ({ago(view.last_at, view.at)})"
-    card(f"schedule {view.name}", [*facts, ("last run", last), ("problem", view.problem)])
+def _card(view: ScheduleView) -> None:
+    at = now()
+    last = "never" if view.last_at is None else f"{_local(view.last_at, view.tz)} ({ago(view.last_at, at)})"
+    card(
+        f"schedule {view.name}",
+        [
+            ("state", view.state),
+            ("when", view.words),
+            ("queue", view.queue),
+            ("payload", None if view.payload is None else in_json(view.payload)),
+            ("priority", None if view.priority == "NORMAL" else view.priority),
+            ("missed ticks", view.catch_up and _CATCH_UP[view.catch_up].format(view.catch_up_limit)),
+            ("overlap", view.overlap),
+            ("from", view.starts_at),
+            ("until", view.ends_at),
+            ("webhook", view.webhook_url),
+            ("source", view.source),
+            ("last run", last),
+            ("problem", view.problem),
+        ],
+    )
     if view.late:
         click.echo("Its tick is overdue: is a worker or the service running?", err=True)
-    if ticks := view.upcoming(RUNS):
+    if view.upcoming:
         click.echo()
-        _draw_runs(ticks, schedule.tz if schedule is not None else "UTC", view.at)
+        _draw_runs(view.upcoming, view.tz, at)
 
 
-def _draw_runs(ticks: Sequence[int], zone: str, moment: int) -> None:
-    table(["next runs", ""], [(_local(tick, zone), ago(tick, moment)) for tick in ticks])
+def _draw_runs(ticks: Sequence[str], zone: str | None, at: int) -> None:
+    table(["next runs", ""], [(_local(tick, zone), ago(tick, at)) for tick in ticks])
 
 
 def _draw_changes(changes: Changes) -> None:
@@ -368,17 +291,13 @@ def _draw_changes(changes: Changes) -> None:
             say(f"{what}: {', '.join(names)}")
 
 
-def _when(view: ScheduleView, moment: int) -> str:
-    return stamp(moment) if view.schedule is None else _local(moment, view.schedule.tz)
-
-
-def _local(moment: int, zone: str) -> str:
+def _local(text: str, zone: str | None) -> str:
     """A moment as the clocks of a zone show it."""
     from datetime import datetime
 
     from accoda.schedules.cron import zone_of
 
-    return f"{datetime.fromtimestamp(moment // 1000, zone_of(zone)):%a %Y-%m-%d %H:%M:%S %Z}"
+    return f"{datetime.fromtimestamp(moment(text) // 1000, zone_of(zone or 'UTC')):%a %Y-%m-%d %H:%M:%S %Z}"
 
 
 _CATCH_UP = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import shown_url
+from accoda.cli.common import load_app, log_options, shown_url
 from accoda.errors import AccodaError, InvalidInput
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("accoda.http")
 
 GRACE = 4
-"""Seconds that open requests get when it is stopped; with what follows, it is gone within five."""
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
+"""Seconds that open requests get when it is stopped; with what follows, it ends within five."""
 
 
 @click.command()
@@ -32,20 +31,21 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")
 @click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="A name that it is reached by.")
 @click.option("--allow-origin", "origins", multiple=True, metavar="ORIGIN", help="Whose pages may call it (CORS).")
-@click.option("--no-auth", is_flag=True, help="Ask nobody for a token.")
-@click.option("--read-only", is_flag=True, help="Change nothing, whoever asks: pages and looks alone.")
+@click.option("--no-auth", is_flag=True, help="Ask for no token.")
+@click.option("--read-only", is_flag=True, help="Allow no changes: pages and queries only.")
 @click.option("--rate", type=float, default=20_000.0, show_default=True, help="Requests a second for each token.")
 @click.option("--max-body", default="16MiB", show_default=True, metavar="SIZE", help="The largest request.")
-@click.option("--no-errands", is_flag=True, help="Leave schedules and webhooks to workers.")
-@click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
-@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), default="INFO", show_default=True)
+@click.option("--no-system-jobs", is_flag=True, help="Leave schedules and webhooks to workers.")
+@log_options
 def serve(app: str | None, **given: Any) -> None:
     """Run the HTTP service.
 
     It listens on loopback. On any other address it needs a token in the store
     (accoda tokens create), or --no-auth. SIGTERM or Ctrl-C ends it with 0.
     """
-    from accoda.cli.common import run
+    import asyncio
+
+    from accoda.app import App
     from accoda.http.extra import require
     from accoda.http.security import check_start
     from accoda.runtime.logs import configure
@@ -53,10 +53,10 @@ def serve(app: str | None, **given: Any) -> None:
     require()
     configure(given["log_format"], given["log_level"].upper())
     security = _security(given)
-    served = _load(app, given["url"])
-    check_start(security, run(_has_tokens(served)), shown_url(served.url))
+    served = App(given["url"]) if app is None else load_app(app, given["url"])
+    check_start(security, asyncio.run(_has_tokens(served)), shown_url(served.url))
     if security.no_auth:
-        log.warning("--no-auth: whoever reaches %s may do everything", security.host)
+        log.warning("--no-auth: every client that reaches %s may do everything", security.host)
     if served.url.startswith("memory:"):
         click.echo("Note: the jobs of memory:// end with this process.", err=True)
     sys.exit(_serve(served, security, given))
@@ -76,7 +76,7 @@ def _security(given: dict[str, Any]) -> Security:
         rate=given["rate"],
         limits=Limits(body=_size(given["max_body"])),
     )
-    Hosts(security.host, security.allow_hosts)  # what is wrong with them is said before anything is opened
+    Hosts(security.host, security.allow_hosts)  # reports what is wrong with them before anything is opened
     Origins(security.allow_origins)
     return security
 
@@ -90,23 +90,8 @@ def _size(text: str) -> int:
         raise InvalidInput("max-body", f"{error}; such as 16MiB") from error
 
 
-def _load(app: str | None, url: str | None) -> App:
-    from accoda.app import App
-    from accoda.connections import Connections
-
-    if app is None:
-        return App(url)
-    from accoda.cli.loading import load_app
-
-    loaded = load_app(app)
-    if url is not None and url != loaded.url:
-        loaded.url = url
-        loaded.connections = Connections(url, loaded.connections.clock)
-    return loaded
-
-
 async def _has_tokens(app: App) -> bool:
-    """Whether a token is there; also whether the store is."""
+    """Whether the store has a token; and whether it can be reached."""
     from accoda.http.security.tokens import PREFIX, read
 
     async with app:
@@ -114,10 +99,11 @@ async def _has_tokens(app: App) -> bool:
 
 
 def _serve(app: App, security: Security, given: dict[str, Any]) -> int:
-    from accoda.http import ServiceOptions, create_service
+    from accoda.http import ServiceOptions
     from accoda.http.server import Server, configuration, leave_of
+    from accoda.service import create_service
 
-    options = ServiceOptions(policy=security, errands=not given["no_errands"], max_body=security.limits.body)
+    options = ServiceOptions(policy=security, system_jobs=not given["no_system_jobs"], max_body=security.limits.body)
     service = create_service(app, options)
     listener = _listen(security.host, given["port"])
     address = _address(security.host, listener.getsockname()[1])
@@ -138,7 +124,7 @@ def _tell(address: str, url: str) -> None:
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound, so that what is wrong with the address is known before the service starts."""
+    """A bound socket, so that a wrong address is known before the service starts."""
     try:
         found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError) as error:
@@ -169,7 +155,7 @@ def _address(host: str, port: int) -> str:
 
 
 def _quiet_uvicorn() -> None:
-    """Its errors go where ours go. A line for each malformed request would let anybody fill the log."""
+    """Its errors go where ours go. A line for each malformed request would let any client fill the log."""
     uvicorn = logging.getLogger("uvicorn")
     uvicorn.setLevel(logging.ERROR)
     uvicorn.handlers = list(logging.getLogger("accoda").handlers)
@@ -178,7 +164,7 @@ def _quiet_uvicorn() -> None:
 
 
 def _end_well(server: Any) -> None:
-    """uvicorn raises the signal again that ended it, for whoever had a handler before: ended as asked is a 0.
+    """uvicorn raises the signal again that ended it: ended as asked is a 0.
 
     A signal that comes before uvicorn listens to them ends the process as well.
     """

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from accoda.cli.draw import say
+from accoda.cli.common import json_option, load_app
+from accoda.cli.draw import paragraph, say, style
 
 if TYPE_CHECKING:
     from accoda.settings import Knob, Settings, Value
 
-OTHERS = "*"  # no queue can have this name: what holds for it holds for all that no source names
+OTHERS = "*"  # no queue can have this name: it stands for all queues that no source names
 
 
 class Row(NamedTuple):
@@ -31,7 +32,7 @@ class Row(NamedTuple):
 @click.option("--settings", "files", multiple=True, metavar="FILE", help="A file; may be repeated. Or ACCODA_SETTINGS.")
 @click.option("--service", help="The service in front of each path. Or ACCODA_SERVICE; else accoda.")
 @click.option("--worker", default="default", show_default=True, help="The worker's name.")
-@click.option("--json", "as_json", is_flag=True, help="For a program to read.")
+@json_option
 @click.option("--check", is_flag=True, help="Exit with 1 if something is wrong with a source.")
 def settings(
     app: str | None, files: tuple[str, ...], service: str | None, worker: str, as_json: bool, check: bool
@@ -40,12 +41,11 @@ def settings(
 
     With MODULE:APP, the queues of its handlers are shown too, and what the handlers say.
     """
-    from accoda.cli.loading import load_app
     from accoda.settings import Settings
 
-    logging.getLogger("accoda.settings").addHandler(logging.NullHandler())  # told below, once
-    found, failed = Settings.survey(files or None, service=service, worker=worker)
-    problems = list(dict.fromkeys((*failed, *found.problems)))
+    logging.getLogger("accoda.settings").addHandler(logging.NullHandler())  # reported below, once
+    found = Settings.load(files or None, service=service, worker=worker, strict=False)
+    problems = list(found.problems)
     rows = _rows(found, load_app(app).handlers if app else {}, problems)
     if as_json:
         click.echo(json.dumps(_document(found, rows, problems), indent=2, ensure_ascii=False))
@@ -97,26 +97,15 @@ def _document(found: Settings, rows: list[Row], problems: list[str]) -> dict[str
 
 
 def _show(found: Settings, rows: list[Row]) -> None:
-    """One table for the worker, one for each queue; columns stand in the same place in all of them."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(highlight=False)
+    """The worker's settings, then those of each queue."""
     titles = {None: f"worker {found.worker_name} of service {found.service}", OTHERS: "every other queue"}
+    wide = max(len(row.knob.name) for row in rows) + 4
     for queue in dict.fromkeys(row.queue for row in rows):
-        table = Table(box=None, pad_edge=False, show_header=False)
-        table.add_column(width=max(len(row.knob.name) for row in rows) + 2)
-        table.add_column(width=10, justify="right", overflow="fold")
-        table.add_column(overflow="fold")
-        for row in rows:
-            if row.queue == queue:
-                style = "dim" if row.value.source == "default" else "bold"
-                table.add_row(f"  {row.knob.name}", Text(_text(row), style), Text(row.value.source, style))
-        if queue is not None:
-            console.print()
-        console.print(Text(titles.get(queue, f"queue {queue}"), "bold"))
-        console.print(table)
+        click.echo(("" if queue is None else "\n") + style(titles.get(queue, f"queue {queue}"), bold=True))
+        for row in (row for row in rows if row.queue == queue):
+            default = row.value.source == "default"
+            value = style(_text(row).rjust(10), bold=not default, dim=default)
+            paragraph(row.value.source, f"  {row.knob.name}".ljust(wide) + value + "  ", wide + 12, bold=not default)
 
 
 def _text(row: Row) -> str:

@@ -1,4 +1,4 @@
-"""`accoda tokens`: who may use the HTTP service."""
+"""`accoda tokens`: tokens of the HTTP service."""
 
 from __future__ import annotations
 
@@ -6,25 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import (
-    Column,
-    StoreOptions,
-    ago,
-    answer_is_no,
-    confirm,
-    echo_json,
-    now,
-    read_length,
-    run,
-    say,
-    store_options,
-    table,
-    yes_option,
-)
+from accoda.cli.common import StoreOptions, answer_is_no, confirm, echo_json, lazily, store_options, yes_option
+from accoda.cli.draw import Column, now, say, table
 from accoda.cli.groups import Defaulting
+from accoda.cli.words import ago, read_length
 
 if TYPE_CHECKING:
+    from accoda.app import App
+    from accoda.http.security import tokens as security
     from accoda.http.security.tokens import Token
+else:
+    security = lazily("accoda.http.security.tokens")
 
 SCOPES = ("read", "enqueue", "work", "admin")
 
@@ -41,7 +33,7 @@ def tokens() -> None:
 @store_options
 def list_tokens(store: StoreOptions) -> None:
     """List tokens, without their secrets."""
-    found = run(_list(store))
+    found = store.ask(lambda app: security.list_all(app.storage))
     if store.as_json:
         echo_json([_public(token) for token in found])
     elif not found:
@@ -67,7 +59,11 @@ def create(store: StoreOptions, name: str, scopes: tuple[str, ...], expires: str
     admin    all of these, and change things
     """
     lifetime = None if expires is None else read_length("expires", expires)
-    token, text = run(_create(store, name, scopes, lifetime))
+    moment = now()
+    expires_at = None if lifetime is None else moment + round(lifetime * 1000)
+    token, text = store.ask(
+        lambda app: security.create(app.storage, name, scopes, now=moment, expires_at=expires_at), create=True
+    )
     if store.as_json:
         echo_json({**_public(token), "token": text})
         return
@@ -82,7 +78,11 @@ def create(store: StoreOptions, name: str, scopes: tuple[str, ...], expires: str
 def revoke(store: StoreOptions, id: str, yes: bool) -> None:
     """End the token with this ID. Running services notice within 5 seconds."""
     confirm(f"Revoke the token {id:.60}", yes)
-    there, left = run(_revoke(store, id))
+
+    async def do(app: App) -> tuple[bool, int]:
+        return await security.revoke(app.storage, id), len(await security.list_all(app.storage))
+
+    there, left = store.ask(do)
     if store.as_json:
         echo_json({"id": id, "revoked": there})
     if not there:
@@ -91,29 +91,6 @@ def revoke(store: StoreOptions, id: str, yes: bool) -> None:
         say(f"The token {id} is revoked.")
     if not left:
         click.echo("It was the last one: a service on loopback now asks for none.", err=True)
-
-
-async def _list(store: StoreOptions) -> list[Token]:
-    from accoda.http.security import tokens as book
-
-    async with store.open() as app:
-        return await book.list_all(app.storage)
-
-
-async def _create(store: StoreOptions, name: str, scopes: tuple[str, ...], lifetime: float | None) -> tuple[Token, str]:
-    from accoda.http.security import tokens as book
-
-    moment = now()
-    expires_at = None if lifetime is None else moment + round(lifetime * 1000)
-    async with store.open(create=True) as app:
-        return await book.create(app.storage, name, scopes, now=moment, expires_at=expires_at)
-
-
-async def _revoke(store: StoreOptions, id: str) -> tuple[bool, int]:
-    from accoda.http.security import tokens as book
-
-    async with store.open() as app:
-        return await book.revoke(app.storage, id), len(await book.list_all(app.storage))
 
 
 def _show(found: list[Token], moment: int) -> None:
@@ -136,8 +113,8 @@ def _show(found: list[Token], moment: int) -> None:
 
 def _public(token: Token) -> dict[str, Any]:
     """What may be seen of a token: all but the hash of its secret."""
-    from accoda.admin.moments import shown
+    from accoda.operations.moments import rfc3339
 
     moments = {"createdAt": token.created_at, "lastUsedAt": token.used_at, "expiresAt": token.expires_at}
-    facts = {name: shown(at) for name, at in moments.items()}
+    facts = {name: rfc3339(at) for name, at in moments.items()}
     return {"id": token.id, "name": token.name, "scopes": list(token.scopes), **facts}

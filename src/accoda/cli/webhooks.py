@@ -6,42 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import (
-    Column,
-    StoreOptions,
-    ago,
-    answer_is_no,
-    card,
-    confirm,
-    echo_json,
-    length,
-    now,
-    run,
-    say,
-    stamp,
-    store_options,
-    table,
-    yes_option,
-)
-from accoda.cli.draw import json_text
+from accoda.cli.common import StoreOptions, answer_is_no, confirm, echo_json, store_options, yes_option
+from accoda.cli.draw import Column, card, json_text, now, say, table
 from accoda.cli.groups import Defaulting
+from accoda.cli.jobs import STATES
+from accoda.cli.words import ago, stamp
+from accoda.operations.words import length
 
 if TYPE_CHECKING:
     from accoda.model import State
-    from accoda.webhooks import Delivery
     from accoda.webhooks.decide import Attempt
     from accoda.webhooks.keys import Keys
+    from accoda.webhooks.log import Delivery
 
-STATES = ("ready", "delayed", "taken", "dead", "done")
-COLUMNS = (
-    Column("id"),
-    Column("state"),
-    Column("status", right=True),
-    Column("tries", right=True),
-    Column("event"),
-    Column("url", cut=True),
-    Column("when"),
-)
+COUNTS = (Column("status", right=True), Column("tries", right=True))
+COLUMNS = ("id", "state", *COUNTS, "event", Column("url", cut=True), "when")
 
 
 @click.group(cls=Defaulting)
@@ -59,7 +38,9 @@ def webhooks() -> None:
 @store_options
 def list_calls(store: StoreOptions, state: State | None, before: int | None, limit: int) -> None:
     """What was sent where and what came back, the newest first."""
-    found = run(_list(store, state, before, limit))
+    from accoda.webhooks.log import deliveries
+
+    found = store.ask(lambda app: deliveries(app.storage, state=state, before=before, limit=limit))
     if store.as_json:
         echo_json(found)
         return
@@ -76,7 +57,9 @@ def list_calls(store: StoreOptions, state: State | None, before: int | None, lim
 @store_options
 def show_call(store: StoreOptions, id: int) -> None:
     """All that is known of one call, and the message that it sends."""
-    found, message = run(_show(store, id))
+    from accoda.webhooks.log import find
+
+    found, message = store.ask(lambda app: find(app.storage, id))
     if store.as_json:
         import msgspec
 
@@ -93,7 +76,9 @@ def show_call(store: StoreOptions, id: int) -> None:
 @store_options
 def redeliver_call(store: StoreOptions, id: int) -> None:
     """Send a call again, now. The message has the same id, so a receiver that has it already can drop it."""
-    sent = run(_redeliver(store, id))
+    from accoda.webhooks.log import redeliver
+
+    sent = store.ask(lambda app: redeliver(app.storage, id))
     if store.as_json:
         echo_json({"id": sent})
     else:
@@ -106,9 +91,11 @@ def redeliver_call(store: StoreOptions, id: int) -> None:
 @store_options
 def secret_key(store: StoreOptions, rotate: bool, yes: bool) -> None:
     """Show the key by which receivers check who sent a message; keep it secret."""
+    from accoda.webhooks import keys as signing
+
     if rotate:
         confirm("Make a new key, and let the old one sign for one day more", yes)
-    keys = run(_keys(store, rotate))
+    keys = store.ask(lambda app: (signing.rotate if rotate else signing.show)(app.storage, now()))
     if store.as_json:
         echo_json({"key": keys.current, "since": _text(keys.since), "previous": _previous(keys)})
         return
@@ -123,53 +110,18 @@ def secret_key(store: StoreOptions, rotate: bool, yes: bool) -> None:
 @store_options
 def send_test(store: StoreOptions, url_to_call: str) -> None:
     """Sign and send one test message, and say what came back. Ends with 1 if it was not delivered."""
-    from accoda.webhooks.decide import Answer, why
+    from accoda.webhooks.decide import why
+    from accoda.webhooks.sender_loop import SenderLoop
 
-    attempt = run(_test(store, url_to_call))
-    good = isinstance(attempt, Answer) and 200 <= attempt.status < 300
+    attempt = store.ask(lambda app: SenderLoop().send_test(app.storage, url_to_call))
     if store.as_json:
-        echo_json({"delivered": good, **_attempt(attempt)})
-    elif isinstance(attempt, Answer) and good:
+        echo_json({"delivered": attempt.delivered, **_attempt(attempt)})
+    elif attempt.delivered:
         say(f"Delivered: HTTP {attempt.status} in {attempt.ms} ms. {attempt.text}".rstrip())
     else:
         answer_is_no(f"Not delivered: {why(attempt)}")
-    if not good:
+    if not attempt.delivered:
         raise click.exceptions.Exit(1)
-
-
-async def _list(store: StoreOptions, state: State | None, before: int | None, limit: int) -> list[Delivery]:
-    from accoda.webhooks import deliveries
-
-    async with store.open() as app:
-        return await deliveries(app.storage, state=state, before=before, limit=limit)
-
-
-async def _show(store: StoreOptions, id: int) -> tuple[Delivery, bytes | None]:
-    from accoda.webhooks.log import find
-
-    async with store.open() as app:
-        return await find(app.storage, id)
-
-
-async def _redeliver(store: StoreOptions, id: int) -> int:
-    from accoda.webhooks import redeliver
-
-    async with store.open() as app:
-        return await redeliver(app.storage, id)
-
-
-async def _keys(store: StoreOptions, renew: bool) -> Keys:
-    from accoda.webhooks import keys
-
-    async with store.open() as app:
-        return await (keys.rotate if renew else keys.show)(app.storage, now())
-
-
-async def _test(store: StoreOptions, url: str) -> Attempt:
-    from accoda.webhooks.ping import ping
-
-    async with store.open() as app:
-        return await ping(app.storage, url)
 
 
 def _row(one: Delivery) -> tuple[object, ...]:
@@ -177,7 +129,7 @@ def _row(one: Delivery) -> tuple[object, ...]:
 
 
 def _when(one: Delivery) -> str:
-    """What a person wants to know of the time: when it is tried again, or how long ago it ended or began."""
+    """When it is tried again, or how long ago it ended or began."""
     return ago(one.next_at or one.ended_at or one.created_at, now())
 
 
@@ -200,12 +152,10 @@ def _facts(one: Delivery) -> list[tuple[str, object]]:
 
 
 def _attempt(attempt: Attempt) -> dict[str, Any]:
-    from accoda.webhooks.decide import Answer, why
+    from accoda.webhooks.decide import why
 
-    if isinstance(attempt, Answer):
-        told = {"status": attempt.status, "ms": attempt.ms, "answer": attempt.text}
-        return told if 200 <= attempt.status < 300 else {**told, "reason": why(attempt)}
-    return {"status": None, "reason": attempt.reason}
+    answer = {} if attempt.status is None else {"ms": attempt.ms, "answer": attempt.text}
+    return {"status": attempt.status, **answer, **({} if attempt.delivered else {"reason": why(attempt)})}
 
 
 def _previous(keys: Keys) -> list[dict[str, str]]:
@@ -213,6 +163,6 @@ def _previous(keys: Keys) -> list[dict[str, str]]:
 
 
 def _text(moment: int) -> str:
-    from accoda.webhooks.body import moment as text
+    from accoda.operations.moments import rfc3339
 
-    return text(moment)
+    return rfc3339(moment)

@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import StoreOptions, length, present, run, store_options, style, width
-from accoda.cli.draw import folded, printable
+from accoda.cli.common import StoreOptions, lazily, present, store_options
+from accoda.cli.draw import paragraph, style
 from accoda.cli.job import id_argument
+from accoda.cli.words import stamp
 
 if TYPE_CHECKING:
-    from accoda.admin.why import WhyView
+    from accoda.operations import why as operations
+    from accoda.operations.why import Explanation
+else:
+    operations = lazily("accoda.operations.why")
 
 MARKS = {"open": ("✓", "green"), "shut": ("✗", "red"), "note": ("·", None)}
 
@@ -25,54 +29,37 @@ def why(store: StoreOptions, id: int) -> None:
     The first line is the answer. Then what may stand in its way: ✓ does
     not, ✗ does, · is good to know. Then when it may start, and what helps.
     """
-    present(store, run(_why(store, id)), _draw)
+    present(store, store.ask(lambda app: operations.why(app, id)), _draw)
 
 
-async def _why(store: StoreOptions, id: int) -> WhyView:
-    from accoda.admin.why import why as ask
-
-    async with store.open() as app:
-        return await ask(app, id)
-
-
-def _draw(answer: WhyView) -> None:
-    _fold(f"job {answer.id} of {answer.queue} ({answer.state}): {answer.line}", bold=True)
+def _draw(answer: Explanation) -> None:
+    paragraph(f"job {answer.id} of {answer.queue} ({answer.state}): {answer.line}", bold=True)
     click.echo()
     wide = max(len(gate.name) for gate in answer.gates)
     for gate in answer.gates:
         mark, colour = MARKS[gate.verdict]
         head = f"  {style(mark, colour)} {gate.name.ljust(wide)}  "
-        _fold(gate.text, head, wide + 6)
+        paragraph(gate.text, head, wide + 6)
     facts = [("position", _position(answer)), ("start", _start(answer)), *(("sooner", one) for one in answer.sooner)]
     known = [(name, text) for name, text in facts if text]
     if known:
         click.echo()
     said = ""
     for name, text in known:
-        _fold(text, f"  {style(('' if name == said else name).ljust(8), dim=True)}  ", 12)
+        paragraph(text, f"  {style(('' if name == said else name).ljust(8), dim=True)}  ", 12)
         said = name
 
 
-def _position(answer: WhyView) -> str:
+def _position(answer: Explanation) -> str:
     if answer.position is None:
         return ""
+    if answer.ahead_is_more:
+        return f"{answer.position:,} or later"
     return "1, the next" if answer.position == 1 else f"{answer.position:,}"
 
 
-def _start(answer: WhyView) -> str:
-    from accoda.cli.words import stamp
-
-    start = answer.start
-    if start is None:
+def _start(answer: Explanation) -> str:
+    if answer.start is None:
         return ""
-    low, high = length(start.low), length(start.high)
-    span = f"in about {length(start.likely)}" + (f" ({low} to {high})" if low != high else "")
-    return f"{span}, at {stamp(start.likely_at)}"
-
-
-def _fold(text: str, head: str = "", indent: int = 0, *, bold: bool = False) -> None:
-    """Print a text in lines that fit, under each other beside its head."""
-    first, *rest = folded(printable(text), width() - indent) or [""]
-    click.echo(head + style(first, bold=bold))
-    for line in rest:
-        click.echo(" " * indent + style(line, bold=bold))
+    moment = answer.start.low_at if answer.ahead_is_more else answer.start.likely_at
+    return f"{answer.start.text}, at {stamp(moment)}{' or later' if answer.ahead_is_more else ''}"

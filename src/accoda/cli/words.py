@@ -1,4 +1,4 @@
-"""Moments and lengths of time as people say them, and back. Pure."""
+"""Moments and lengths of time in words, and back. Pure."""
 
 from __future__ import annotations
 
@@ -6,20 +6,12 @@ import re
 from datetime import UTC, datetime
 
 from accoda.errors import InvalidInput
+from accoda.operations.words import length
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|min|s|m|h|d|w)", re.ASCII)
 _WHOLE = re.compile(rf"{_PART.pattern}(?: ?{_PART.pattern})*", re.ASCII)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?", re.ASCII)
-
-# From a length in seconds on: how many seconds one of it has, and its word for one and for many.
-_STEPS = (
-    (90 * 86_400.0, 30 * 86_400.0, "month", "months"),
-    (36 * 3600.0, 86_400.0, "day", "days"),
-    (90 * 60.0, 3600.0, "hour", "hours"),
-    (90.0, 60.0, "min", "min"),
-    (0.0, 1.0, "s", "s"),
-)
 
 
 def moment(value: str | int) -> int:
@@ -31,17 +23,6 @@ def moment(value: str | int) -> int:
     if isinstance(value, int):
         return value
     return round(datetime.fromisoformat(value).timestamp() * 1000)
-
-
-def length(seconds: float) -> str:
-    """A length of time in one short word.
-
-    >>> [length(n) for n in (0.25, 12, 100, 7200, 259_200)]
-    ['0.25 s', '12 s', '2 min', '2 hours', '3 days']
-    """
-    if seconds < 1:
-        return f"{seconds:.2g} s"
-    return next(_many(seconds / unit, one, many) for start, unit, one, many in _STEPS if seconds >= start)
 
 
 def ago(value: str | int | None, now: int) -> str:
@@ -92,8 +73,3 @@ def read_moment(field: str, text: str) -> int:
         return round(datetime.fromisoformat(text.strip()).astimezone().timestamp() * 1000)
     except (ValueError, OverflowError, OSError):
         raise InvalidInput(field, f"must be a moment such as 2030-01-31T09:00:00Z, not {text!r:.60}") from None
-
-
-def _many(count: float, one: str, many: str) -> str:
-    rounded = round(count)
-    return f"{rounded} {one if rounded == 1 else many}"

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from accoda.cli.common import load_app, log_options
+
 if TYPE_CHECKING:
     from accoda.runtime.process import ProcessOptions
-
-LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 @click.command()
@@ -29,9 +29,8 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 @click.option("--metrics-port", type=click.IntRange(0, 65535), help="Serve /metrics and /health here.")
 @click.option("--metrics-host", default="127.0.0.1", show_default=True, help="The address for it.")
 @click.option("--manager/--no-manager", "managed", default=True, help="Share processors out by need (default).")
-@click.option("--errands/--no-errands", default=True, help="Do ticks of schedules and calls of webhooks (default).")
-@click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
-@click.option("--log-level", type=click.Choice(LOG_LEVELS, case_sensitive=False), default="INFO", show_default=True)
+@click.option("--system-jobs/--no-system-jobs", default=True, help="Run schedules, webhooks, bulk changes (default).")
+@log_options
 @click.option("--supervised", type=int, hidden=True)
 def worker(app: str, **given: Any) -> None:
     """Run the handlers of MODULE:APP.
@@ -39,7 +38,6 @@ def worker(app: str, **given: Any) -> None:
     SIGTERM or Ctrl-C: finish the current batches and leave with 0. A second
     one, or the end of the grace: give the jobs back at once and leave with 1.
     """
-    from accoda.cli.loading import load_app
     from accoda.runtime.logs import configure
     from accoda.runtime.process import run_process
 
@@ -49,7 +47,7 @@ def worker(app: str, **given: Any) -> None:
     if given["supervised"] is not None or alone:
         loaded = load_app(app)
         sys.exit(run_process(loaded, options))
-    if not given["watch"]:  # what is wrong with the app is said once, before any process is started
+    if not given["watch"]:  # what is wrong with the app is reported once, before any process is started
         load_app(app)
     sys.exit(_supervise(app, given))
 
@@ -63,7 +61,7 @@ def _options(given: dict[str, Any]) -> ProcessOptions:
         name=given["name"],
         burst=given["burst"],
         managed=given["managed"],
-        errands=given["errands"],
+        system_jobs=given["system_jobs"],
         settings_files=given["files"],
         overrides={knob: value for knob, value in overrides.items() if value is not None},
         metrics_port=given["metrics_port"],
@@ -90,7 +88,7 @@ def _for_child(given: dict[str, Any]) -> list[str]:
     """What a child's command line says: all but what the supervisor does itself."""
     words = ["--name", given["name"], "--log-format", given["log_format"], "--log-level", given["log_level"]]
     words += ["--manager" if given["managed"] else "--no-manager"]
-    words += ["--errands" if given["errands"] else "--no-errands"]
+    words += ["--system-jobs" if given["system_jobs"] else "--no-system-jobs"]
     if given["burst"]:
         words.append("--burst")
     for option, value in (("-c", given["concurrency"]), ("--grace", given["grace"])):

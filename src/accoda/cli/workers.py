@@ -1,4 +1,4 @@
-"""`accoda workers`: who works on this store; `drain` lets one finish what it runs and take nothing more."""
+"""`accoda workers`: the workers of a store; `drain` lets one finish what it runs and take nothing more."""
 
 from __future__ import annotations
 
@@ -6,25 +6,32 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import Column, StoreOptions, ago, length, now, present, run, say, store_options, table
+from accoda.cli.common import StoreOptions, lazily, present, store_options
+from accoda.cli.draw import Column, now, say, table
 from accoda.cli.groups import Defaulting
+from accoda.cli.words import ago
+from accoda.operations.words import length
 
 if TYPE_CHECKING:
-    from accoda.admin.workers import WorkerView
+    from accoda.app import App
+    from accoda.operations import workers as operations
+    from accoda.operations.workers import WorkerView
+else:
+    operations = lazily("accoda.operations.workers")
 
 worker_argument = click.argument("worker", metavar="WORKER")
 
 
 @click.group(cls=Defaulting)
 def workers() -> None:
-    """Workers that live, by their heartbeats."""
+    """Workers that are alive, by their heartbeats."""
 
 
 @workers.command("list")
 @store_options
 def list_(store: StoreOptions) -> None:
-    """List the workers that live (the default)."""
-    present(store, run(_workers(store)), _draw)
+    """List the workers that are alive (the default)."""
+    present(store, store.ask(lambda app: operations.list(app)), _draw)
 
 
 @workers.command()
@@ -32,7 +39,7 @@ def list_(store: StoreOptions) -> None:
 @store_options
 def drain(store: StoreOptions, worker: str) -> None:
     """Let WORKER (its id, host:pid or name) finish what it runs and take nothing more, until it restarts."""
-    view = run(_drain(store, worker, True))
+    view = store.ask(lambda app: _drain(app, worker, True))
     present(store, view, lambda view: say(f"{view.id} drains: it finishes what it runs and takes nothing more."))
 
 
@@ -41,26 +48,16 @@ def drain(store: StoreOptions, worker: str) -> None:
 @store_options
 def undrain(store: StoreOptions, worker: str) -> None:
     """Let WORKER (its id, host:pid or name) take jobs again."""
-    view = run(_drain(store, worker, False))
+    view = store.ask(lambda app: _drain(app, worker, False))
     present(store, view, lambda view: say(f"{view.id} takes jobs again."))
 
 
-async def _workers(store: StoreOptions) -> list[WorkerView]:
-    from accoda.admin import workers as admin
-
-    async with store.open() as app:
-        return await admin.list(app)
-
-
-async def _drain(store: StoreOptions, worker: str, on: bool) -> WorkerView:
-    from accoda.admin import workers as admin
-
-    async with store.open() as app:
-        return await admin.drain(app, _id_of(worker, await admin.list(app)), on)
+async def _drain(app: App, worker: str, on: bool) -> WorkerView:
+    return await operations.drain(app, _id_of(worker, await operations.list(app)), on)
 
 
 def _id_of(text: str, found: list[WorkerView]) -> str:
-    """The id of the worker that is meant; as it is where there is none such, for the error that names it."""
+    """The id of the worker that is meant; the text itself if there is none, for the error that names it."""
     meant = [one.id for one in found if text in (one.id, f"{one.host}:{one.pid}", one.name)]
     if len(meant) > 1:
         raise click.UsageError(f"{text!r:.60} may be {', '.join(meant[:5])}; name one of them")
@@ -69,7 +66,7 @@ def _id_of(text: str, found: list[WorkerView]) -> str:
 
 def _draw(found: list[WorkerView]) -> None:
     if not found:
-        click.echo("No worker lives. Start one: accoda worker MODULE:APP", err=True)
+        click.echo("No worker is alive. Start one: accoda worker MODULE:APP", err=True)
         return
     moment = now()
     table(
@@ -89,7 +86,7 @@ def _draw(found: list[WorkerView]) -> None:
 
 
 def _does(worker: WorkerView) -> str:
-    """What it runs now; what it could run, if it is idle; what is wrong, if something is."""
+    """What it runs now, what it could run if it is idle, or what is wrong."""
     if worker.problem:
         return worker.problem
     said = ["drained"] if worker.drained else ["draining"] if worker.draining else []

@@ -1,4 +1,4 @@
-"""Queue contracts: a YAML file says which queues there are and what their jobs carry; code is written from it.
+"""Queue contracts: a YAML file describes the queues and the fields of their jobs; typed code is generated from it.
 
 contract = load("contracts/queues.yaml")           # or ContractError with every mistake, each with line and column
 files = generate(contract)                         # {"emails.py": "…", …}

@@ -1,11 +1,4 @@
-"""What a changed contract means for jobs that are stored already, and for workers that still run the old code.
-
-| verdict | meaning |
-| --- | --- |
-| safe | deploy in any order |
-| safe after deploy of workers | new workers read all that is stored; old workers would not understand new jobs |
-| breaks stored jobs | jobs that are stored now could not be read, or would be read wrongly, by new workers |
-"""
+"""What a changed contract means for jobs that are already stored, and for workers that still run the old code."""
 
 from __future__ import annotations
 
@@ -19,12 +12,12 @@ from msgspec.structs import replace
 from accoda.contract.model import Contract, Field, Queue
 from accoda.contract.wire import Wire, shape_of
 from accoda.envelope import payload_of
-from accoda.model import State
+from accoda.model import Cursor, State
 from accoda.storage.protocol import Store
 
 
 class Verdict(IntEnum):
-    """How dangerous a change is; the number is the exit code."""
+    """How dangerous a change is (`docs/contracts.md`); the number is the exit code."""
 
     SAFE = 0
     WORKERS_FIRST = 1
@@ -35,9 +28,9 @@ class Verdict(IntEnum):
 
 
 class Change(Struct, frozen=True):
-    """One difference. `stored` is how many stored jobs its queue's changes would break, where that was counted.
+    """One difference. `stored` is how many stored jobs its queue's changes would break, if that was counted.
 
-    `silent`: stored jobs may well be read, but as something else, so all of them count as broken.
+    `silent`: stored jobs may be read as something else without an error, so all of them count as broken.
     """
 
     queue: str
@@ -73,13 +66,13 @@ def _queue(old: Queue, after: Contract, renamed: str | None) -> Iterator[Change]
     new = after.queue(old.name)
     if new is None:
         if renamed is not None:
-            text = f"the queue is called {renamed} now; jobs under the old name have no handler any more"
+            text = f"the queue was renamed to {renamed}; jobs under the old name have no handler any more"
         else:
-            text = "the queue is gone; its jobs have no handler any more"
+            text = "the queue was removed; its jobs have no handler any more"
         yield Change(old.name, Verdict.BREAKS, text)
         return
     if new.id != old.id:
-        text = f"its id is {new.id} now, was {old.id}: settings and metrics go by it"
+        text = f"its id is {new.id} now, was {old.id}: settings and metrics use it"
         yield Change(old.name, Verdict.WORKERS_FIRST, text)
     for change in _fields(old, new):
         yield Change(old.name, *change)
@@ -99,13 +92,13 @@ def _order(was: str | None, now: str | None) -> str:
 
 
 def _fields(old: Queue, new: Queue) -> Iterator[tuple[Verdict, str] | tuple[Verdict, str, bool]]:
-    """On the wire fields have places, not names: place by place."""
+    """Place by place, because on the wire fields have places, not names."""
     old_names, new_names = ({field.name for field in queue.fields} for queue in (old, new))
     for number, (was, now) in enumerate(zip_longest(old.fields, new.fields), 1):
         if was is None:
             yield _added(now)
         elif now is None:
-            gone = f"field {was.name} at the end is gone; stored jobs that have it are read without it"
+            gone = f"field {was.name} at the end was removed; stored jobs that have it are read without it"
             yield Verdict.SAFE if was.has_default else Verdict.WORKERS_FIRST, gone
         elif was.name == now.name:
             yield from _field(was, now)
@@ -127,7 +120,7 @@ def _renamed(was: Field, now: Field) -> Iterator[tuple[Verdict, str]]:
         words = f"field {was.name} ({was.type.word}) was replaced by {now.name} ({now.type.word})"
         yield Verdict.BREAKS, f"{words}; add it at the end instead"
         return
-    yield Verdict.SAFE, f"field {was.name} is called {now.name} now; on the wire it has no name"
+    yield Verdict.SAFE, f"field {was.name} was renamed to {now.name}; on the wire it has no name"
     yield from changes
 
 
@@ -154,7 +147,7 @@ _STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead")
 
 
 async def count_broken(changes: list[Change], new: Contract, store: Store) -> list[Change]:
-    """The same changes; those that break stored jobs with how many there are. Reads every job of their queues."""
+    """The changes, with the number of stored jobs that each breaks. Reads every job of their queues."""
     counted: dict[str, int] = {}
     silent = {change.queue for change in changes if change.silent}
     for change in changes:
@@ -165,19 +158,19 @@ async def count_broken(changes: list[Change], new: Contract, store: Store) -> li
 
 
 async def _broken_in(name: str, queue: Queue | None, store: Store) -> int:
-    """How many of its jobs cannot be read by `queue`; None: none of them can."""
+    """How many stored jobs `queue` cannot read; None: none of them can be read."""
     decode = None if queue is None else Wire(name, shape_of(queue)).decode
     broken = 0
     for state in _STATES:
-        after: int | None = None
-        while jobs := await store.browse(name, state, after, 1000):
-            after = jobs[-1].id
+        after: Cursor | None = None
+        while jobs := await store.browse(name, state, order="id", after=after, limit=1000):
+            after = jobs[-1].cursor("id")
             if decode is None:
                 broken += len(jobs)
                 continue
             for job in jobs:
                 try:
                     decode(payload_of(job.data))
-                except Exception:  # whatever it is, the new worker could not read it
+                except Exception:  # of whatever kind: the new worker could not read it
                     broken += 1
     return broken

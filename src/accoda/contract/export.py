@@ -18,20 +18,12 @@ from accoda.errors import ContractError
 from accoda.payload import name_of
 from accoda.runtime.handler import Handler
 
-_WORDS: dict[Any, str] = {
-    int: "int64",
-    str: "string",
-    bool: "bool",
-    bytes: "[]byte",
-    float: "float",
-    list[int]: "[]int64",
-    list[str]: "[]string",
-}
+_WORDS = {kind.python.replace("Int64", "int"): word for word, kind in FIELD_TYPES.items()}
 _OPTIONS = {"batch_size": "batch", "visibility_timeout": "lease", "max_attempts": "max_attempts"}
 
 
 def export(handlers: typing.Mapping[str, Handler[Any, Any, Any]]) -> tuple[str, list[str]]:
-    """The contract as YAML, and what should be known of it. `ContractError`: a handler cannot be put into one."""
+    """The contract as YAML, and notes about it. `ContractError`: a handler cannot be put into a contract."""
     problems: list[str] = []
     notes: list[str] = []
     used = {handler.options.number for handler in handlers.values()}
@@ -47,7 +39,7 @@ def export(handlers: typing.Mapping[str, Handler[Any, Any, Any]]) -> tuple[str, 
     if problems:
         raise ContractError(problems)
     text = write(Contract(tuple(queues)))
-    parse(text, "the exported contract")  # names that a contract does not allow are told by its own rules
+    parse(text, "the exported contract")  # refuses names that a contract does not allow
     return text, notes
 
 
@@ -65,7 +57,8 @@ def _fields(handler: Handler[Any, Any, Any], problems: list[str], notes: list[st
             "first, or declare the struct with array_like=True"
         )
     hints = typing.get_type_hints(kind)
-    declared = sorted(info.fields, key=lambda field: list(hints).index(field.name))  # a TypedDict's come by name
+    # In the order of the declaration: a TypedDict's fields come sorted by name.
+    declared = sorted(info.fields, key=lambda field: list(hints).index(field.name))
     found = []
     for field in declared:
         if generated and field.name in RESERVED:
@@ -77,14 +70,14 @@ def _fields(handler: Handler[Any, Any, Any], problems: list[str], notes: list[st
         if each.optional and not field.required and _default_of(field) is UNSET:
             notes.append(f"{queue}: field {field.name!r} may be left out now; in a record it is None then")
         found.append(each)
-    # In a map they have no order: then those that need no default may come first, as a contract wants it.
+    # In a map they have no order: then those without a default come first, as a contract requires.
     return found if in_order else sorted(found, key=lambda field: field.has_default)
 
 
 def _field_of(field: msgspec.inspect.Field, hint: Any) -> tuple[Field | None, str]:
-    """The field in a contract, or why it cannot be there."""
+    """The field of a contract, or why there is none for it."""
     hint, optional = _without_none(hint)
-    word = _WORDS.get(hint)
+    word = _WORDS.get(name_of(hint))
     if word is None:
         return None, f" is {name_of(hint)}; {_ALLOWED}"
     default = UNSET if field.required else _default_of(field)
@@ -120,13 +113,13 @@ def _settings(handler: Handler[Any, Any, Any]) -> QueueSettings:
     options = handler.options
     given = {name: getattr(options, option) for name, option in _OPTIONS.items()}
     policy = options.policy if options.policy != "strict" else None
-    # A cost that comes from the payload is code, which a contract cannot carry.
+    # A cost computed from the payload is code, which a contract cannot contain.
     cost = options.cost if isinstance(options.cost, int) and options.cost else None
     return QueueSettings(**given, policy=policy, cost=cost)
 
 
 def write(contract: Contract) -> str:
-    """A contract as YAML; reading it gives the same contract."""
+    """A contract as YAML; parsing it gives the same contract."""
     about = [f"description: {_scalar(contract.description)}"] if contract.description else []
     lines = [*about, "queues:"]
     for queue in contract.queues:
@@ -151,7 +144,7 @@ def _field(field: Field) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """JSON is YAML, but for characters that cannot be seen; a plain word needs no quotes."""
+    """JSON is YAML except for invisible characters; a plain word needs no quotes."""
     if isinstance(value, str) and value.isidentifier() and value.isascii() and value not in _MEANING:
         return value
     text = json.dumps(value, ensure_ascii=False)

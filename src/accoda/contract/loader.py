@@ -1,7 +1,7 @@
-"""From a contract's tree to a `Contract`, or to all its mistakes at once.
+"""From a contract file to a `Contract`, or to all its mistakes at once.
 
 A contract is data from outside. Its words end up in generated code, so each is checked against the narrowest pattern
-that does: names are lower-case ASCII identifiers, types are words of a table, and texts become only string literals.
+possible: names are lower-case ASCII identifiers, types are words of a table, and texts only become string literals.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from msgspec import UNSET
 
 from accoda.contract.generator.code import literal
 from accoda.contract.model import FIELD_TYPES, Contract, Field, FieldType, Queue, QueueSettings
-from accoda.contract.nodes import Entries, Items, Node, Scalar, read
-from accoda.contract.problems import Place, Problems, nearest, shown
+from accoda.contract.problems import Problems, shown
 from accoda.errors import AccodaError, ContractError
 from accoda.priority import policy
-from accoda.settings.knobs import QUEUE_KNOBS
+from accoda.settings.knobs import QUEUE_KNOBS, suggest
+from accoda.settings.yaml_tree import ListNode, MappingNode, Node, Position, Scalar, YamlError, read_tree
 
+MOST_BYTES = 1 << 20
 MOST_QUEUES = 1000
 MOST_FIELDS = 256
 MOST_ID = 2**31 - 1
@@ -31,6 +32,7 @@ MOST_DEFAULT = 60
 RESERVED = ("job_id", "attempts", "prev_start_time")
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_BARE_LIST = re.compile(r":\s*\[\][a-z]")
 _SETTINGS = ("batch_size", "visibility_timeout", "max_attempts", "policy", "cost")
 _INT64 = (-(2**63), 2**63 - 1)
 
@@ -46,32 +48,59 @@ def load(path: str | Path) -> Contract:
 
 
 def parse(data: bytes | str, file: str = "contract") -> Contract:
-    """Read a contract from its text; `file` is what its mistakes are said to be in."""
-    root, problems = read(data.encode("utf-8", "replace") if isinstance(data, str) else data, file)
+    """Read a contract from its text; `file` is the name in its errors."""
+    problems = Problems(file)
+    root = _read(data.encode("utf-8", "replace") if isinstance(data, str) else data, problems)
     contract = _Loader(problems).contract(root)
     if problems.found or contract is None:
         raise ContractError(problems.sorted())
     return contract
 
 
+def _read(data: bytes, problems: Problems) -> Node | None:
+    """The tree of a file. Keys that are there twice are added to the problems; other YAML problems end the reading."""
+    if len(data) > MOST_BYTES:
+        problems.add(Position(1, 1), f"the file has {len(data):,} bytes; a contract may have {MOST_BYTES:,}")
+        raise ContractError(problems.sorted())
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        position = Position(before.count(b"\n") + 1, error.start - (before.rfind(b"\n") + 1) + 1)
+        problems.add(position, f"the byte 0x{data[error.start]:02x} is no UTF-8; save the file as UTF-8")
+        raise ContractError(problems.sorted()) from None
+    try:
+        root, doubled = read_tree(text)
+    except YamlError as error:
+        position = error.position or Position(1, 1)
+        line = (text.splitlines() or [""])[position.line - 1]
+        # The most common mistake: `[]byte` without quotes is a list with a word behind it.
+        hint = '; write types such as "[]byte" in quotes' if _BARE_LIST.search(line) else ""
+        problems.add(position, f"{error}{hint}")
+        raise ContractError(problems.sorted()) from error
+    for position, problem in doubled:
+        problems.add(position, problem)
+    return root
+
+
 class _Loader:
-    """Each method gives what it could read of a node, and notes what it could not."""
+    """Each method returns what it could read of a node, and adds what is wrong with it to the problems."""
 
     def __init__(self, problems: Problems) -> None:
-        self._problems = problems
-        self._ids: dict[int, Place] = {}
-        self._names: dict[str, Place] = {}
+        self._wrong = problems.add
+        self._ids: dict[int, Position] = {}
+        self._names: dict[str, Position] = {}
 
     def contract(self, root: Node | None) -> Contract | None:
-        if not isinstance(root, Entries):
-            place = Place(1, 1) if root is None else root.place
-            self._wrong(place, "a contract begins with  queues:  and a list of queues")
+        if not isinstance(root, MappingNode):
+            position = Position(1, 1) if root is None else root.position
+            self._wrong(position, "a contract begins with  queues:  and a list of queues")
             return None
         known: dict[str, Callable[[Node], Any]] = {"queues": _unread, "description": self._text}
         values = self._entries(root, known, "a contract")
         found = root.items.get("queues")
         if found is None:
-            self._wrong(root.place, "the contract has no queues; begin it with  queues:  and a list of them")
+            self._wrong(root.position, "the contract has no queues; begin it with  queues:  and a list of them")
             return None
         queues = [self._queue(node) for node in self._list(found[1], "queues", "queue", MOST_QUEUES)]
         good = tuple(queue for queue in queues if queue is not None)
@@ -80,8 +109,8 @@ class _Loader:
     # -- queues
 
     def _queue(self, node: Node) -> Queue | None:
-        if not isinstance(node, Entries):
-            self._wrong(node.place, "a queue is a mapping; write  - id: 1  and below it  name:  and  fields:")
+        if not isinstance(node, MappingNode):
+            self._wrong(node.position, "a queue is a mapping; write  - id: 1  and below it  name:  and  fields:")
             return None
         known: dict[str, Callable[[Node], Any]] = {
             "id": self._id,
@@ -100,13 +129,13 @@ class _Loader:
     def _id(self, node: Node) -> int | None:
         value = self._number(node)
         if value is None or not 0 < value <= MOST_ID:
-            self._wrong(node.place, f"id must be a whole number from 1 to {MOST_ID}, not {_what(node)}")
+            self._wrong(node.position, f"id must be a whole number from 1 to {MOST_ID}, not {_what(node)}")
             return None
-        return value if self._once(self._ids, value, node.place, f"id {value}") else None
+        return value if self._once(self._ids, value, node.position, f"id {value}") else None
 
     def _setting(self, name: str, node: Node) -> Any:
         if not isinstance(node, Scalar) or node.value is None:
-            self._wrong(node.place, f"{name} must be one value, not {_what(node)}; leave it out for the default")
+            self._wrong(node.position, f"{name} must be one value, not {_what(node)}; leave it out for the default")
             return None
         try:
             if name == "policy":
@@ -119,13 +148,13 @@ class _Loader:
                 return value
             return QUEUE_KNOBS[name].read(node.text)
         except (ValueError, AccodaError) as error:
-            self._wrong(node.place, str(error))
+            self._wrong(node.position, str(error))
             return None
 
     # -- fields
 
     def _fields(self, node: Node) -> list[Field]:
-        names: dict[str, Place] = {}
+        names: dict[str, Position] = {}
         found: list[Field] = []
         first_default = ""
         for item in self._list(node, "fields", "field", MOST_FIELDS):
@@ -134,15 +163,15 @@ class _Loader:
                 continue
             if first_default and not field.has_default:
                 text = f"{field.name} has no default, but {first_default} before it has; "
-                self._wrong(item.place, text + "put it first, or give it a default: old jobs end before it")
+                self._wrong(item.position, text + "put it first, or give it a default: old jobs end before it")
             if field.has_default:
                 first_default = first_default or field.name
             found.append(field)
         return found
 
-    def _field(self, node: Node, names: dict[str, Place]) -> Field | None:
-        if not isinstance(node, Entries):
-            self._wrong(node.place, "a field is a mapping; write  - {name: to, type: string}")
+    def _field(self, node: Node, names: dict[str, Position]) -> Field | None:
+        if not isinstance(node, MappingNode):
+            self._wrong(node.position, "a field is a mapping; write  - {name: to, type: string}")
             return None
         known: dict[str, Callable[[Node], Any]] = {
             "name": lambda value: self._name(value, "field", names),
@@ -158,7 +187,7 @@ class _Loader:
         default = UNSET if given is None or kind is None else self._default(given[1], kind, optional)
         if given is not None and default is not UNSET and len(literal(default)) > MOST_DEFAULT:
             text = f"the default is longer than {MOST_DEFAULT} letters of code; make the field optional instead"
-            self._wrong(given[1].place, text)
+            self._wrong(given[1].position, text)
         if name is None or kind is None:
             return None
         return Field(name, kind, values.get("description") or "", optional, default)
@@ -166,13 +195,13 @@ class _Loader:
     def _type(self, node: Node) -> FieldType | None:
         found = FIELD_TYPES.get(node.text) if isinstance(node, Scalar) else None
         if found is None:
-            # `[]byte` without quotes is an empty list for YAML, and what follows it is an error: say so.
-            if isinstance(node, Items):
+            # `[]byte` without quotes is an empty list in YAML
+            if isinstance(node, ListNode):
                 text = 'a list is no type; write it in quotes: "[]byte", "[]int", "[]int64" or "[]string"'
             else:
                 word = node.text if isinstance(node, Scalar) else ""
-                text = f"there is no type {_what(node)}; {nearest(word, tuple(FIELD_TYPES))}"
-            self._wrong(node.place, text)
+                text = f"there is no type {_what(node)}; {suggest(word, tuple(FIELD_TYPES))}"
+            self._wrong(node.position, text)
         return found
 
     def _default(self, node: Node, kind: FieldType, optional: bool) -> Any:
@@ -180,12 +209,12 @@ class _Loader:
             return None
         if kind.word.startswith("[]") and kind.word != "[]byte":
             one = FIELD_TYPES[kind.word[2:]]
-            if not isinstance(node, Items) or not all(_fits(item, one) for item in node.items):
-                self._wrong(node.place, f"the default must be a list of {one.word}, not {_what(node)}")
+            if not isinstance(node, ListNode) or not all(_fits(item, one) for item in node.items):
+                self._wrong(node.position, f"the default must be a list of {one.word}, not {_what(node)}")
                 return UNSET
             return [item.value for item in node.items]
         if not _fits(node, kind):
-            self._wrong(node.place, f"the default must be {_ARTICLE[kind.word]}, not {_what(node)}")
+            self._wrong(node.position, f"the default must be {_ARTICLE[kind.word]}, not {_what(node)}")
             return UNSET
         assert isinstance(node, Scalar)
         if kind.word == "[]byte":
@@ -195,74 +224,71 @@ class _Loader:
     # -- parts
 
     def _entries(
-        self, node: Entries, known: dict[str, Callable[[Node], Any]], what: str, needed: tuple[str, ...] = ()
+        self, node: MappingNode, known: dict[str, Callable[[Node], Any]], what: str, needed: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """What each known key says; unknown and missing keys are noted."""
-        for name, (place, _) in node.items.items():
+        """The value of each known key; unknown and missing keys are problems."""
+        for name, (position, _) in node.items.items():
             if name not in known:
-                self._wrong(place, f"{what} has no {shown(name)}; {nearest(name, tuple(known))}")
+                self._wrong(position, f"{what} has no {shown(name)}; {suggest(name, tuple(known))}")
         for name in needed:
             if name not in node.items:
-                self._wrong(node.place, f"{what} needs {name!r}; {_ADVICE[name]}")
+                self._wrong(node.position, f"{what} needs {name!r}; {_ADVICE[name]}")
         return {name: reader(node.items[name][1]) for name, reader in known.items() if name in node.items}
 
     def _list(self, node: Node, what: str, one: str, most: int) -> list[Node]:
-        if not isinstance(node, Items):
-            self._wrong(node.place, f"{what} must be a list; begin each {one} with a dash")
+        if not isinstance(node, ListNode):
+            self._wrong(node.position, f"{what} must be a list; begin each {one} with a dash")
             return []
         if not node.items:
-            self._wrong(node.place, f"{what} is empty; there must be at least one {one}")
+            self._wrong(node.position, f"{what} is empty; there must be at least one {one}")
         if len(node.items) > most:
-            self._wrong(node.place, f"{what} has {len(node.items):,} entries; at most {most:,} are allowed")
+            self._wrong(node.position, f"{what} has {len(node.items):,} entries; at most {most:,} are allowed")
         return node.items[:most]
 
-    def _name(self, node: Node, what: str, names: dict[str, Place]) -> str | None:
+    def _name(self, node: Node, what: str, names: dict[str, Position]) -> str | None:
         word = node.value if isinstance(node, Scalar) else None
         if not isinstance(word, str) or len(word) > MOST_NAME or not NAME.fullmatch(word) or not word.isascii():
             text = f"{_what(node)} is no name of a {what}; {_NAMES}"
-            self._wrong(node.place, text + (f"; in quotes if {_what(node)} is meant" if _is_literal(node) else ""))
+            self._wrong(node.position, text + (f"; in quotes if {_what(node)} is meant" if _is_literal(node) else ""))
             return None
         if keyword.iskeyword(word) or keyword.issoftkeyword(word):
-            self._wrong(node.place, f"{word!r} is a word of Python and cannot be a name; write {word + '_name'!r}")
+            self._wrong(node.position, f"{word!r} is a word of Python and cannot be a name; write {word + '_name'!r}")
             return None
         if word in _HIDING:
-            self._wrong(node.place, f"{word!r} is a name that the generated code needs; write {word + '_value'!r}")
+            self._wrong(node.position, f"{word!r} is a name that the generated code needs; write {word + '_value'!r}")
             return None
         if what == "field" and word in RESERVED:
-            self._wrong(node.place, f"{word!r} is what every job has already; write another name")
+            self._wrong(node.position, f"{word!r} is what every job has already; write another name")
             return None
         if what == "queue" and word in _TAKEN:
-            self._wrong(node.place, f"{word!r} is a module of the generated package; write {word + '_jobs'!r}")
+            self._wrong(node.position, f"{word!r} is a module of the generated package; write {word + '_jobs'!r}")
             return None
         # `a_1` and `a1` would be one class.
         key = word if what == "field" else word.replace("_", "")
-        return word if self._once(names, key, node.place, f"the {what} {word!r}") else None
+        return word if self._once(names, key, node.position, f"the {what} {word!r}") else None
 
-    def _once(self, seen: dict[Any, Place], value: Any, place: Place, what: str) -> bool:
+    def _once(self, seen: dict[Any, Position], value: Any, position: Position, what: str) -> bool:
         if value in seen:
-            self._wrong(place, f"{what} is here a second time, first in line {seen[value].line}; write another")
+            self._wrong(position, f"{what} is here a second time, first in line {seen[value].line}; write another")
             return False
-        seen[value] = place
+        seen[value] = position
         return True
 
     def _text(self, node: Node) -> str:
         if not isinstance(node, Scalar) or not isinstance(node.value, str) or len(node.text) > MOST_TEXT:
-            self._wrong(node.place, f"a description must be a text of at most {MOST_TEXT:,} characters")
+            self._wrong(node.position, f"a description must be a text of at most {MOST_TEXT:,} characters")
             return ""
         return node.text
 
     def _truth(self, node: Node) -> bool:
         if not isinstance(node, Scalar) or not isinstance(node.value, bool):
-            self._wrong(node.place, f"optional must be true or false, not {_what(node)}")
+            self._wrong(node.position, f"optional must be true or false, not {_what(node)}")
             return False
         return node.value
 
     def _number(self, node: Node) -> int | None:
         value = node.value if isinstance(node, Scalar) else None
         return value if type(value) is int else None
-
-    def _wrong(self, place: Place, text: str) -> None:
-        self._problems.add(place, text)
 
 
 def _fits(node: Node, kind: FieldType) -> bool:
@@ -283,7 +309,7 @@ def _fits(node: Node, kind: FieldType) -> bool:
 def _what(node: Node) -> str:
     if isinstance(node, Scalar):
         return "nothing" if node.value is None and not node.text else shown(node.text)
-    return "a mapping" if isinstance(node, Entries) else "a list"
+    return "a mapping" if isinstance(node, MappingNode) else "a list"
 
 
 def _is_literal(node: Node) -> bool:
@@ -291,7 +317,7 @@ def _is_literal(node: Node) -> bool:
 
 
 def _unread(node: Node) -> None:
-    """Read elsewhere, where more is known."""
+    """Read later, when more is known."""
 
 
 _NAMES = f"write lower-case ASCII words joined by _, at most {MOST_NAME} letters, such as new_orders"

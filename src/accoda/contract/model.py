@@ -1,45 +1,45 @@
-"""A contract that has been read: values only, no positions and no text that was not checked."""
+"""A contract that has been read and checked: values only, without positions."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from accoda.settings.knobs import Number
 
+Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+"""A whole number of 64 bits."""
+
 
 class FieldType(Struct, frozen=True):
-    """One type of the contract: its word there, how Python code names it, and what it is on the wire."""
+    """One type of the contract: its word there, its name in Python code, and the type itself."""
 
     word: str
     python: str
-    wire: str
+    annotation: Any
 
 
-_INT64 = "a whole number from -2^63 to 2^63-1"
-
-# `int` is as long as Go's, which the format was made with: 64 bits.
+# `int` has 64 bits, as in Go, for which the format was made.
 FIELD_TYPES: dict[str, FieldType] = {
     found.word: found
     for found in (
-        FieldType("int", "Int64", f"integer; {_INT64}"),
-        FieldType("int64", "Int64", f"integer; {_INT64}"),
-        FieldType("string", "str", "str, UTF-8"),
-        FieldType("bool", "bool", "true or false"),
-        FieldType("[]byte", "bytes", "bin"),
-        FieldType("[]int", "list[Int64]", f"array of integers; {_INT64}"),
-        FieldType("[]int64", "list[Int64]", f"array of integers; {_INT64}"),
-        # Beyond the first version of the format:
-        FieldType("float", "float", "float 64"),
-        FieldType("[]string", "list[str]", "array of str"),
+        FieldType("int", "Int64", Int64),
+        FieldType("int64", "Int64", Int64),
+        FieldType("string", "str", str),
+        FieldType("bool", "bool", bool),
+        FieldType("[]byte", "bytes", bytes),
+        FieldType("[]int", "list[Int64]", list[Int64]),
+        FieldType("[]int64", "list[Int64]", list[Int64]),
+        FieldType("float", "float", float),
+        FieldType("[]string", "list[str]", list[str]),
     )
 }
 
 
 class Field(Struct, frozen=True):
-    """One field of a job. Without a `default` it must be given; an `optional` one may be None."""
+    """One field of a job. Without a `default` it is required; an `optional` one may be None."""
 
     name: str
     type: FieldType
@@ -58,12 +58,12 @@ class Field(Struct, frozen=True):
 
     @property
     def given_default(self) -> Any:
-        """What a job has that says nothing of this field: its default, or None if it is optional."""
+        """The value of a job that does not give this field: its default, or None if it is optional."""
         return None if isinstance(self.default, UnsetType) else self.default
 
 
 class QueueSettings(Struct, frozen=True):
-    """What a contract may set of a queue; None: not said."""
+    """The settings of a queue in a contract; None: not given."""
 
     batch_size: Number = None
     visibility_timeout: Number = None
@@ -72,12 +72,12 @@ class QueueSettings(Struct, frozen=True):
     cost: int | None = None
 
     def given(self) -> dict[str, Any]:
-        """Those that were said, by name."""
+        """Those that are given, by name."""
         return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
 class Queue(Struct, frozen=True):
-    """One queue: its number, its name and what its jobs carry, in the order of the wire."""
+    """One queue: its number, its name and the fields of its jobs, in the order of the wire."""
 
     id: int
     name: str
@@ -87,7 +87,8 @@ class Queue(Struct, frozen=True):
 
     @property
     def class_name(self) -> str:
-        """
+        """The base of its class names.
+
         >>> Queue(1, "new_orders", ()).class_name
         'NewOrders'
         """

@@ -1,4 +1,4 @@
-"""What a generated producer stands on: it knows its queue's line, and tells it to the app."""
+"""The base class of generated producers: it declares its queue's spec to the app."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from accoda.app import App
 from accoda.contract.wire import RecordCodec
-from accoda.enqueue import EnqueueOptions, Line
+from accoda.enqueue import EnqueueOptions, QueueSpec
 from accoda.model import Enqueued
 from accoda.priority import policy as policy_of
 
@@ -15,12 +15,12 @@ R = TypeVar("R")
 
 
 class Producer(Generic[R]):
-    """Enqueues records of one queue. The generated class has a typed `enqueue` on top."""
+    """Enqueues records of one queue. The generated class adds a typed `enqueue`."""
 
     def __init__(self, app: App, queue: str, codec: RecordCodec[Any], *, policy: str = "strict", cost: int = 0) -> None:
         self.app = app
         self.queue = queue
-        app.declare(Line(queue, policy_of(policy), codec.encode, 0.0, cost))
+        app.declare(QueueSpec(queue, policy_of(policy), codec.encode, 0.0, cost))
 
     async def enqueue_record(self, record: R, options: EnqueueOptions | None = None) -> Enqueued:
         """Enqueue one record; its `job_id`, `attempts` and `prev_start_time` are not stored."""

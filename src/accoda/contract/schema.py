@@ -10,58 +10,35 @@ from accoda.settings.knobs import QUEUE_KNOBS
 
 
 def schema() -> dict[str, Any]:
-    """What `accoda contract schema` prints. The loader checks more: duplicates, order of defaults, words of Python."""
+    """What `accoda contract schema` prints. The loader checks more: duplicates, order of defaults, Python keywords."""
     name = {"type": "string", "pattern": f"^{NAME.pattern}$", "maxLength": MOST_NAME}
-    text = {"type": "string", "maxLength": MOST_TEXT}
-    field = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["name", "type"],
-        "properties": {
-            "name": {**name, "not": {"enum": list(RESERVED)}, "description": "The field's name in Python."},
-            "type": {"enum": list(FIELD_TYPES), "description": "What it holds."},
-            "description": {**text, "description": "For people."},
-            "optional": {"type": "boolean", "description": "Whether it may be null. It is, where it is not given."},
-            "default": {"description": "Its value where it is not given, and in jobs that were stored before it was."},
-        },
-    }
-    queue = {
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["id", "name", "fields"],
-        "properties": {
-            "id": {"type": "integer", "minimum": 1, "maximum": MOST_ID, "description": "A number of its own."},
-            "name": {**name, "description": "The queue's name."},
-            "description": {**text, "description": "For people."},
-            "fields": {"type": "array", "minItems": 1, "maxItems": MOST_FIELDS, "items": field},
-            "batch_size": {
-                "type": "integer",
-                "minimum": int(QUEUE_KNOBS["batch_size"].low),
-                "maximum": int(QUEUE_KNOBS["batch_size"].high),
-                "description": QUEUE_KNOBS["batch_size"].help,
-            },
-            "visibility_timeout": {
-                "type": ["number", "string"],
-                "description": QUEUE_KNOBS["visibility_timeout"].help,
-            },
-            "max_attempts": {"type": ["integer", "string"], "description": QUEUE_KNOBS["max_attempts"].help},
-            "policy": {"enum": ["strict", "aging"], "description": "How priorities order its jobs."},
-            "cost": {
-                "type": "integer",
-                "minimum": 0,
-                "maximum": 1 << 53,
-                "description": "What a job takes of a budget.",
-            },
-        },
-    }
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "Accoda queue contract",
-        "type": "object",
-        "additionalProperties": False,
-        "required": ["queues"],
-        "properties": {
-            "description": text,
-            "queues": {"type": "array", "minItems": 1, "maxItems": MOST_QUEUES, "items": queue},
-        },
-    }
+    text = {"type": "string", "maxLength": MOST_TEXT, "description": "For people."}
+    field = _object(
+        ("name", "type"),
+        name={**name, "not": {"enum": list(RESERVED)}, "description": "The field's name in Python."},
+        type={"enum": list(FIELD_TYPES), "description": "What it holds."},
+        description=text,
+        optional={"type": "boolean", "description": "Whether it may be null. It is null if it is not given."},
+        default={"description": "Its value if it is not given, and in jobs that were stored before the field existed."},
+    )
+    size = QUEUE_KNOBS["batch_size"]
+    helps = {knob: {"description": QUEUE_KNOBS[knob].help} for knob in QUEUE_KNOBS}
+    queue = _object(
+        ("id", "name", "fields"),
+        id={"type": "integer", "minimum": 1, "maximum": MOST_ID, "description": "A unique number."},
+        name={**name, "description": "The queue's name."},
+        description=text,
+        fields={"type": "array", "minItems": 1, "maxItems": MOST_FIELDS, "items": field},
+        batch_size={"type": "integer", "minimum": int(size.low), "maximum": int(size.high), **helps["batch_size"]},
+        visibility_timeout={"type": ["number", "string"], **helps["visibility_timeout"]},
+        max_attempts={"type": ["integer", "string"], **helps["max_attempts"]},
+        policy={"enum": ["strict", "aging"], "description": "How priorities order its jobs."},
+        cost={"type": "integer", "minimum": 0, "maximum": 1 << 53, "description": "What a job takes of a budget."},
+    )
+    queues = {"type": "array", "minItems": 1, "maxItems": MOST_QUEUES, "items": queue}
+    about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Accoda queue contract"}
+    return {**about, **_object(("queues",), description=text, queues=queues)}
+
+
+def _object(required: tuple[str, ...], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "additionalProperties": False, "required": list(required), "properties": properties}

@@ -1,20 +1,20 @@
-"""What generated code stands on: a record's fields as a msgpack array, one after the other, and back.
+"""The run-time part of generated code: a record's fields as a msgpack array and back. See `docs/wire.md`.
 
-A record has three fields that every job has (`job_id`, `attempts`, `prev_start_time`); they are not on the wire. Fields
-that were added at the end, with a default, read jobs that were stored before: their array is shorter. `docs/wire.md`.
+The three fields that every job has (`job_id`, `attempts`, `prev_start_time`) are not on the wire. Fields that are added
+at the end with a default can read older jobs, whose arrays are shorter.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property, partial
-from typing import Annotated, Any, Generic, TypeVar, get_type_hints
+from typing import Any, Generic, TypeVar, get_type_hints
 
 import msgspec
-from msgspec import Meta, Struct, field
+from msgspec import Struct, field
 from msgspec.inspect import type_info
 
-from accoda.contract.model import Queue
+from accoda.contract.model import Int64, Queue
 from accoda.envelope import payload_of
 from accoda.errors import ContractError, InvalidInput
 from accoda.limits import allowed, too_large
@@ -26,9 +26,6 @@ __all__ = ["Int64", "RecordCodec", "Struct", "Wire", "field"]
 
 R = TypeVar("R")
 
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-"""A whole number of 64 bits."""
-
 Pack = Callable[[Any], bytes]
 Unpack = Callable[..., Any]
 
@@ -36,11 +33,10 @@ _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)  # msgspec's own
 
 
 def shape_of(queue: Queue) -> type[Any]:
-    """The array of a queue as a struct, made at run time: what the generator writes as a class."""
+    """The array of a queue as a struct made at run time; the generator writes the same as a class."""
     fields: list[Any] = []
     for each in queue.fields:
-        kind = _TYPES[each.type.word]
-        kind = kind | None if each.optional else kind
+        kind = each.type.annotation | None if each.optional else each.type.annotation
         default = each.given_default
         if not each.has_default:
             fields.append((each.name, kind))
@@ -49,19 +45,6 @@ def shape_of(queue: Queue) -> type[Any]:
         else:
             fields.append((each.name, kind, default))
     return msgspec.defstruct(f"{queue.class_name}Shape", fields, array_like=True)
-
-
-_TYPES: dict[str, Any] = {
-    "int": Int64,
-    "int64": Int64,
-    "string": str,
-    "bool": bool,
-    "[]byte": bytes,
-    "[]int": list[Int64],
-    "[]int64": list[Int64],
-    "float": float,
-    "[]string": list[str],
-}
 
 
 class Wire:
@@ -74,7 +57,7 @@ class Wire:
         self.decode = msgspec.msgpack.Decoder(shape).decode
 
     def checked(self, values: tuple[Any, ...]) -> bytes:
-        """Encode values of which some may not fit; a `ContractError` names the field that does not."""
+        """Encode values that may not fit; a `ContractError` names the field that does not."""
         try:
             data = self.encode(values)
         except _UNFIT as error:
@@ -86,7 +69,7 @@ class Wire:
         return data
 
     def unfit(self, error: Exception, values: tuple[Any, ...]) -> ContractError:
-        """Which value could not be encoded."""
+        """The error that names the value that could not be encoded."""
         for name, value in zip(self._shape.__struct_fields__, values, strict=True):
             try:
                 self.encode(value)
@@ -95,7 +78,7 @@ class Wire:
         return self._error(None, str(error))
 
     def unreadable(self, error: Exception, data: bytes) -> ContractError:
-        """Which field could not be decoded: the first that is not whole, or not of its type."""
+        """The error that names the field that could not be decoded: the first that is incomplete or of another type."""
         starts = element_ends(data)
         if starts is None:
             return self._error(None, str(error))
@@ -114,7 +97,7 @@ class Wire:
 
     @cached_property
     def _parts(self) -> list[tuple[str, bool, Unpack]]:
-        """Each field alone: its name, whether it must be there, and what decodes it. Made when a payload is wrong."""
+        """Each field with its name, whether it is required, and its decoder. Only made when a payload is wrong."""
         hints = get_type_hints(self._shape, include_extras=True)
         fields = type_info(self._shape).fields  # type: ignore[attr-defined]
         return [(each.name, each.required, msgspec.msgpack.Decoder(hints[each.name]).decode) for each in fields]

@@ -1,4 +1,4 @@
-"""The answers of the dashboard, at the level of ASGI: pages with their policy, ways on, files, and what went wrong."""
+"""The answers of the dashboard, at the level of ASGI: pages with their policy, redirects, files, errors."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SAFE: tuple[tuple[bytes, bytes], ...] = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
-"""On everything. The referrer stays within the service: an address may hold what somebody searched for. It is not
-`no-referrer`, with which browsers say `Origin: null` for our own forms, and they would be refused."""
+"""On everything. The referrer stays within the service: an address may hold what was searched for. It is not
+`no-referrer`, with which browsers send `Origin: null` for our own forms, which would be refused."""
 HTML = "text/html; charset=utf-8"
 SAID = "accoda-said"
 MOST_SAID = 1000
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """What goes back. `cookies` are whole values of Set-Cookie."""
+    """An answer. `cookies` are whole values of Set-Cookie."""
 
     status: int = 200
     body: bytes = b""
@@ -58,7 +58,7 @@ def html(
 
 
 def see_other(to: str, cookies: tuple[str, ...] = ()) -> Answer:
-    """Look at another page now, with GET. `to` is a path of ours."""
+    """Redirect to another page, with GET. `to` is a path of ours."""
     return Answer(status=303, headers=(("location", to),), cookies=cookies)
 
 
@@ -68,12 +68,12 @@ def saying(message: str) -> str:
 
 
 def said(cookies: dict[str, str]) -> str:
-    """The sentence that the page before has left."""
+    """The sentence from the page before."""
     return unquote(cookies.get(SAID, ""), errors="replace")[:MOST_SAID]
 
 
 def drop(name: str) -> str:
-    """A cookie that ends another."""
+    """A cookie that removes another."""
     return f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
 
 

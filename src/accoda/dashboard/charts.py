@@ -1,14 +1,113 @@
-"""Sparklines. Pure.
+"""What was recorded, as charts, sparklines and a few numbers. Pure.
 
 A sparkline is an SVG whose shapes have attributes and classes but no style: the page's policy allows no inline styles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
+from accoda.errors import InvalidInput
+from accoda.operations import moments
+from accoda.operations.history.reading import BudgetSeriesView, SeriesView
+from accoda.operations.history.ring import Span
+
+SPANS: tuple[Span, ...] = ("1h", "24h", "7d")
+LEAST = {"/s": 1.0, "s": 0.1, "": 4.0}
+"""How far a scale goes if nothing happened, by its unit."""
+SLOT = 15.0
+"""Seconds of one point of a sparkline."""
 WIDTH, HEIGHT = 120, 28
 _PAD = 2
+
+
+def span_of(query: Mapping[str, str]) -> Span:
+    """The span that an address asks for."""
+    asked = query.get("span", SPANS[0])
+    for span in SPANS:
+        if span == asked:
+            return span
+    raise InvalidInput("span", f"must be one of {', '.join(SPANS)}, not {asked!r:.40}")
+
+
+def rate_chart(series: SeriesView) -> dict[str, Any]:
+    """Jobs done, retried and dead, a second."""
+    return _chart(
+        series,
+        "/s",
+        {"label": "done", "values": series.done, "color": "accent", "fill": True},
+        {"label": "retried", "values": series.retried, "color": "warn"},
+        {"label": "dead", "values": series.buried, "color": "bad"},
+    )
+
+
+def time_chart(series: SeriesView) -> dict[str, Any]:
+    """How long jobs waited, and how long they ran; a gap if none was measured."""
+    return _chart(
+        series,
+        "s",
+        {"label": "waited", "values": series.waited, "color": "calm"},
+        {"label": "ran", "values": series.ran, "color": "accent"},
+    )
+
+
+def depth_chart(series: SeriesView) -> dict[str, Any]:
+    """How many jobs were in which state."""
+    return _chart(
+        series,
+        "",
+        {"label": "ready", "values": series.ready, "color": "calm", "fill": True},
+        {"label": "delayed", "values": series.delayed, "color": "warn"},
+        {"label": "running", "values": series.taken, "color": "accent"},
+        {"label": "dead", "values": series.dead, "color": "bad", "dash": True},
+    )
+
+
+def budget_chart(series: BudgetSeriesView) -> dict[str, Any] | None:
+    """A budget's tokens; None: nothing is recorded yet."""
+    if all(value is None for value in series.left):
+        return None
+    return _chart(
+        series,
+        "",
+        {"label": "left", "values": series.left, "color": "accent", "fill": True},
+        {"label": "reserved", "values": series.reserved, "color": "warn"},
+        {"label": "used", "values": series.used, "color": "calm", "dash": True},
+        {"label": "refused", "values": series.refused, "color": "bad"},
+    )
+
+
+def summary(series: SeriesView) -> dict[str, float | None]:
+    """The whole span in a few numbers; None if unknown."""
+    rates = [rate for rate in series.done if rate is not None]
+    return {
+        "done": round(sum(rates) * series.step),
+        "rate": sum(rates) / len(rates) if rates else None,
+        "waited": _mean(series.waited, series.runs),
+        "ran": _mean(series.ran, series.runs),
+    }
+
+
+def is_recorded(series: SeriesView) -> bool:
+    """Whether anything was recorded in the span."""
+    return any(value is not None for value in series.done)
+
+
+def _chart(series: SeriesView | BudgetSeriesView, unit: str, *lines: dict[str, Any]) -> dict[str, Any]:
+    start = moments.read("start", series.start) / 1000
+    return {
+        "x": [start + n * series.step for n in range(len(lines[0]["values"]))],
+        "unit": unit,
+        "series": list(lines),
+        "least": LEAST[unit],
+    }
+
+
+def _mean(values: list[float | None], weights: list[float | None]) -> float | None:
+    pairs = [(value, weight or 0) for value, weight in zip(values, weights, strict=True) if value is not None]
+    runs = sum(weight for _, weight in pairs)
+    return sum(value * weight for value, weight in pairs) / runs if runs else None
 
 
 def spark_line(values: Sequence[float], top: float | None = None) -> str:

@@ -12,53 +12,52 @@ from urllib.parse import quote
 from accoda.clock import SystemClock
 from accoda.dashboard import login
 from accoda.dashboard.answers import SAID, Answer, drop, html, said, saying, see_other, send_answer
-from accoda.dashboard.calls import ActionCall, PageCall, Viewer
 from accoda.dashboard.files import files
 from accoda.dashboard.forms import cookies_of, headers_of, query_of, read_form
-from accoda.dashboard.live import Hub, stream
+from accoda.dashboard.live import LivePages, stream
 from accoda.dashboard.render import Frame, Renderer
-from accoda.dashboard.routes import Found, PageRoute, actions, pages, split
-from accoda.http.call import ANYBODY
+from accoda.dashboard.routes import ActionCall, PageCall, actions, pages, split
 from accoda.http.problems import ProblemError, from_error
+from accoda.http.security.identity import LOCAL, Identity
 from accoda.http.security.pages import COOKIE
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.http.long_polls import LongPolls
     from accoda.http.options import ServiceOptions
-    from accoda.http.polls import Polls
     from accoda.http.security.guard import Guard
 
 log = logging.getLogger("accoda.dashboard")
 
 Scope = MutableMapping[str, Any]
-LOOKS = ("GET", "HEAD")
+READS = ("GET", "HEAD")
 
 
 class Dashboard:
-    """Answers every path that `accoda.http.security.pages` calls a page's."""
+    """Answers every path that belongs to the dashboard, see `accoda.http.security.pages`."""
 
-    def __init__(self, app: App, options: ServiceOptions, polls: Polls) -> None:
+    def __init__(self, app: App, options: ServiceOptions, polls: LongPolls) -> None:
         self.app = app
         self.polls = polls
         self.read_only = bool(getattr(options.policy, "read_only", False))
         self._clock = app.connections.clock or SystemClock()
         self._render = Renderer(self._clock)
-        self.hub = Hub(self._live_part)
+        self.live_pages = LivePages(self._live_part)
         self.guard: Guard | None = None
 
     def meet(self, guard: Guard) -> None:
-        """Know who knows the tokens, and say his refusals as pages."""
+        """Use the guard's tokens, and show its refusals as pages."""
         self.guard = guard
         guard.as_page = self._refusal
 
     def warm(self) -> None:
-        """Make ready what the first page needs, beside whatever else goes on. Nothing waits for it."""
+        """Compile the templates in the background. Nothing waits for it."""
         threading.Thread(target=self._render.warm, name="accoda-templates", daemon=True).start()
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         path = scope["path"]
         try:
-            if path == "/live" and scope["method"] in LOOKS:
+            if path == "/live" and scope["method"] in READS:
                 await stream(self, scope, receive, send)
                 return
             answer = await self._answer(scope, receive, path)
@@ -67,8 +66,8 @@ class Dashboard:
         await send_answer(send, answer)
 
     async def nowhere(self, scope: Scope, send: Any) -> None:
-        """Who types an address that leads nowhere into a browser gets a page, too."""
-        error = ProblemError("not-found", "there is no such page; the links above lead to all that there are")
+        """The page for an address that leads nowhere."""
+        error = ProblemError("not-found", "there is no such page; the links above lead to all pages")
         await send_answer(send, self._problem(scope, error))
 
     async def _answer(self, scope: Scope, receive: Any, path: str) -> Answer:
@@ -81,8 +80,8 @@ class Dashboard:
             if method != "POST":
                 raise ProblemError("method-not-allowed", "an action is a form", headers=(("allow", "POST"),))
             return await self._act(scope, receive, path)
-        if method not in LOOKS:
-            raise ProblemError("method-not-allowed", "a page is looked at", headers=(("allow", "GET, HEAD"),))
+        if method not in READS:
+            raise ProblemError("method-not-allowed", "a page is read", headers=(("allow", "GET, HEAD"),))
         return await self._page(scope, path)
 
     # -- pages
@@ -94,80 +93,59 @@ class Dashboard:
         if (instead := self.kept_out(scope, found.route.scope)) is not None:
             return instead
         began, before = time.perf_counter(), said(cookies_of(headers_of(scope)))
-        call = self.page_call(who_of(scope), path, query_of(scope["query_string"]), found)
+        call = PageCall(app=self.app, query=query_of(scope["query_string"]), params=found.params)
         context = await found.route.view(call)
         text = self._render(found.route.template, self.frame(scope, found.route.section, before), context)
         took = (time.perf_counter() - began) * 1000
         return html(text, headers=(("server-timing", f"page;dur={took:.1f}"),), cookies=(drop(SAID),) if before else ())
 
-    def page_call(self, who: Viewer, path: str, query: dict[str, str], found: Found[PageRoute]) -> PageCall:
-        """What a view is given."""
-        return PageCall(
-            app=self.app,
-            who=who,
-            path=path,
-            query=query,
-            params=found.params,
-            now=self._clock.now(),
-            read_only=self.read_only,
-        )
-
     def frame(self, scope: Scope, section: str = "", message: str = "") -> Frame:
-        """What stands around a page."""
-        who, query = who_of(scope), scope["query_string"].decode("latin-1")
-        return Frame(
-            back=quote(scope["path"]) + (f"?{query}" if query else ""),
-            section=section,
-            name=who.name if getattr(who, "id", None) is not None else "",
-            known=getattr(who, "id", None) is not None,
-            may_change=who.may("admin") and not self.read_only,
-            read_only=self.read_only,
-            said=message,
-            now=self._clock.now(),
-        )
+        """The frame around a page."""
+        identity, query = identity_of(scope), scope["query_string"].decode("latin-1")
+        back = quote(scope["path"]) + (f"?{query}" if query else "")
+        name = identity.name if identity.id is not None else ""
+        return self._frame(identity, back, section=section, name=name, known=bool(name), said=message)
+
+    def _frame(self, identity: Identity, back: str, **more: Any) -> Frame:
+        may_change = identity.may("admin") and not self.read_only
+        return Frame(back=back, may_change=may_change, read_only=self.read_only, now=self._clock.now(), **more)
 
     def page(self, scope: Scope, template: str, context: dict[str, Any], status: int = 200) -> Answer:
-        """A page that is in no table."""
+        """A page without a route."""
         return html(self._render(template, self.frame(scope), context), status)
 
     def kept_out(self, scope: Scope, needed: str) -> Answer | None:
-        """What somebody gets who may not see a page: the login, if he showed no token at all."""
-        who = who_of(scope)
-        if who.may(needed):
+        """The answer to a viewer who may not see a page: the login page, without a token. None: the viewer may."""
+        identity = identity_of(scope)
+        if identity.may(needed):
             return None
-        if getattr(who, "id", None) is not None:
+        if identity.id is not None:
             raise ProblemError("forbidden", f"your token does not have the scope {needed!r}", scope=needed)
         headers = headers_of(scope)
         if b"hx-request" in headers:
             return Answer(status=401, headers=(("hx-redirect", "/login"),))
-        to = self.frame(scope).back if scope["method"] in LOOKS else "/"
+        to = self.frame(scope).back if scope["method"] in READS else "/"
         stale = (drop(COOKIE),) if COOKIE in cookies_of(headers) else ()
         return see_other("/login" if to == "/" else f"/login?next={quote(to, safe='')}", stale)
 
-    async def _live_part(self, address: str, who: Viewer) -> str:
-        """The part of a page that lives, for all who have the rights of `who`."""
+    async def _live_part(self, address: str, identity: Identity) -> str:
+        """The live part of a page, for all viewers with the rights of `identity`."""
         path, query = split(address)
         found = pages().find(path)
-        if found is None or not who.may(found.route.scope) or not self._render.has(found.route.live):
-            raise ProblemError("not-found", "this page does not live")
-        context = await found.route.view(self.page_call(who, path, query_of(query.encode()), found))
-        frame = Frame(
-            back=address,
-            section=found.route.section,
-            may_change=who.may("admin") and not self.read_only,
-            read_only=self.read_only,
-            now=self._clock.now(),
-        )
-        return self._render(found.route.live, frame, context)
+        if found is None or not identity.may(found.route.scope) or not found.route.live:
+            raise ProblemError("not-found", "this page is not live")
+        call = PageCall(app=self.app, query=query_of(query.encode()), params=found.params)
+        frame = self._frame(identity, address, section=found.route.section)
+        return self._render(found.route.template, frame, await found.route.view(call), "live.html")
 
     async def may_stay(self, scope: Scope) -> bool:
-        """Whether a stream may go on: the token with which it began may be revoked by now."""
+        """Whether a stream may go on: its token may have been revoked by now."""
         return self.guard is None or await self.guard.still(scope)
 
     # -- actions
 
     async def _act(self, scope: Scope, receive: Any, path: str) -> Answer:
-        found, who = actions().find(path), who_of(scope)
+        found, identity = actions().find(path), identity_of(scope)
         if found is None:
             raise ProblemError("not-found", "there is no such action")
         if self.read_only:
@@ -175,21 +153,20 @@ class Dashboard:
         form = await read_form(scope, receive)
         if (instead := self.kept_out(scope, found.route.scope)) is not None:
             return instead
-        call = ActionCall(app=self.app, who=who, path=path, form=form, params=found.params, now=self._clock.now())
-        went = await found.route.action(call)
-        log.info("%s: %s: %s", who.name, path, went.message)
-        self.hub.poke()
+        done = await found.route.action(ActionCall(app=self.app, identity=identity, form=form, params=found.params))
+        log.info("%s: %s: %s", identity.name, path, done.message)
+        self.live_pages.refresh()
         headers = headers_of(scope)
         if b"hx-request" not in headers:
-            return see_other(went.to, (saying(went.message),) if went.message else ())
-        if _is_here(headers.get(b"hx-current-url", b"").decode("latin-1"), went.to):
-            return html(self._render("said.html", self.frame(scope, message=went.message)))
-        return Answer(headers=(("hx-redirect", went.to),), cookies=(saying(went.message),) if went.message else ())
+            return see_other(done.to, (saying(done.message),) if done.message else ())
+        if _is_here(headers.get(b"hx-current-url", b"").decode("latin-1"), done.to):
+            return html(self._render("said.html", self.frame(scope, message=done.message)))
+        return Answer(headers=(("hx-redirect", done.to),), cookies=(saying(done.message),) if done.message else ())
 
     # -- trouble
 
     def _problem(self, scope: Scope, error: ProblemError) -> Answer:
-        """What is wrong, as a page, or as a line on the page that asked."""
+        """What is wrong, as a page, or as a line on the page that sent the request."""
         problem, headers = error.problem, headers_of(scope)
         if b"hx-request" not in headers:
             text = self._render("problem.html", self.frame(scope), {"problem": problem})
@@ -204,10 +181,10 @@ class Dashboard:
         return answer.status, answer.raw_headers(), answer.body
 
 
-def who_of(scope: Scope) -> Viewer:
-    """Who asks; where no guard stands before the service, anybody."""
-    who: Viewer = scope.get("accoda.who", ANYBODY)
-    return who
+def identity_of(scope: Scope) -> Identity:
+    """The caller; without a guard before the service, anybody."""
+    identity: Identity = scope.get("accoda.identity", LOCAL)
+    return identity
 
 
 def _file(scope: Scope, name: str) -> Answer:
@@ -222,6 +199,6 @@ def _file(scope: Scope, name: str) -> Answer:
 
 
 def _is_here(current: str, to: str) -> bool:
-    """Whether a form leads back to the page that it was on."""
+    """Whether a form leads back to its own page."""
     _, _, rest = current.partition("://")
     return "/" + rest.partition("/")[2].partition("#")[0] == to

@@ -1,4 +1,4 @@
-"""The files of `static/`, each also under a name with a part of its hash: that one never changes, so it is kept."""
+"""The files of `static/`, each also under a name with a part of its hash, which browsers may keep for ever."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class File(Struct, frozen=True):
 
 @cache
 def files() -> dict[str, File]:
-    """Every file by each name that it has."""
+    """Every file by each of its names."""
     found = {}
     for path in resources.files("accoda.dashboard").joinpath("static").iterdir():
         stem, _, ending = path.name.rpartition(".")

@@ -1,4 +1,4 @@
-"""What a request says: its headers, its cookies, its form; and whether a form comes from a page of ours."""
+"""The headers, cookies and form of a request; and whether a form comes from a page of ours."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FIELDS = 200
 
 
 def headers_of(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by name; the guard has refused those of ours that came twice."""
+    """The headers by name; the guard has refused duplicates of those that we use."""
     return dict(scope["headers"])
 
 
@@ -37,7 +37,7 @@ def cookies_of(headers: Mapping[bytes, bytes]) -> dict[str, str]:
 
 
 async def read_form(scope: Scope, receive: Any) -> dict[str, str]:
-    """The fields of a form of ours. Refuses what comes from elsewhere before it reads any of it."""
+    """The fields of a form. Refuses one that comes from elsewhere before it reads any of it."""
     headers = headers_of(scope)
     check_own(headers)
     if headers.get(b"content-type", FORM).partition(b";")[0].strip().lower() != FORM:
@@ -49,13 +49,13 @@ async def read_form(scope: Scope, receive: Any) -> dict[str, str]:
 
 
 def check_own(headers: Mapping[bytes, bytes]) -> None:
-    """Refuse what does not come from a page of this service: a browser always says where a form was."""
+    """Refuse what does not come from a page of this service: a browser always says where a form comes from."""
     if not is_own_page(headers):
         raise foreign_form()
 
 
 def fields_of(body: bytes) -> dict[str, str]:
-    """The fields in a body; refuses what is given twice, and what is no text.
+    """The fields in a body; refuses duplicates, and what is not text.
 
     >>> fields_of(b"queue=emails&note=two+words")
     {'queue': 'emails', 'note': 'two words'}
@@ -73,5 +73,5 @@ def fields_of(body: bytes) -> dict[str, str]:
 
 
 def query_of(raw: bytes) -> dict[str, str]:
-    """The texts of an address; an empty one is as good as none: a filter form sends all of its fields."""
+    """The parameters of an address, without empty ones: a filter form sends all of its fields."""
     return {name: value for name, value in query_texts(raw).items() if value != ""}

@@ -1,4 +1,4 @@
-"""How a queue is, in a word and a reason. Pure."""
+"""The health of a queue: a word and a reason. Pure."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from accoda.admin.views import QueueView
 from accoda.dashboard.words import count, duration, share
+from accoda.operations.views import QueueView
 
 FAILING = 0.5
-"""The part of runs that failed lately from which on a queue is called failing."""
+"""The share of failed runs from which on a queue is failing."""
 FEW = 5
-"""Failures of which no judgement is made."""
+"""Fewer failures than these are ignored."""
 BEHIND = 300.0
-"""Seconds of work that wait, from which on a queue is called behind."""
+"""Seconds of waiting work from which on a queue is behind."""
 TROUBLED = frozenset({"stuck", "failing", "behind"})
 
 
-class Pace(Struct, frozen=True, kw_only=True):
-    """What a queue did lately: jobs done and failed, over so many seconds, of which it was at it for `busy`; and the
-    workers that serve it."""
+class RecentRuns(Struct, frozen=True, kw_only=True):
+    """What a queue did lately: jobs done and failed, over so many seconds, of which it was `busy` for some; and the
+    number of workers that serve it."""
 
     done: float = 0.0
     failed: float = 0.0
@@ -29,8 +29,8 @@ class Pace(Struct, frozen=True, kw_only=True):
     workers: int = 0
 
     @classmethod
-    def of(cls, done: Sequence[float], failed: Sequence[float], step: float, workers: int) -> Pace:
-        """From rates in slots of `step` seconds. A queue is at it from the first slot in which something ran."""
+    def of(cls, done: Sequence[float], failed: Sequence[float], step: float, workers: int) -> RecentRuns:
+        """From rates in slots of `step` seconds. A queue is busy from the first slot in which something ran."""
         first = next((place for place, runs in enumerate(zip(done, failed, strict=True)) if any(runs)), len(done))
         return cls(
             done=sum(done) * step,
@@ -42,7 +42,7 @@ class Pace(Struct, frozen=True, kw_only=True):
 
 
 class Health(Struct, frozen=True):
-    """A word for all to see, and why."""
+    """A word, and why."""
 
     word: str
     reason: str = ""
@@ -52,24 +52,24 @@ class Health(Struct, frozen=True):
         return self.word in TROUBLED
 
 
-def judge(queue: QueueView, pace: Pace) -> Health:
+def judge(queue: QueueView, recent: RecentRuns) -> Health:
     """The worst that is known of a queue.
 
-    >>> judge(QueueView(name="emails", ready=3), Pace())
+    >>> judge(QueueView(name="emails", ready=3), RecentRuns())
     Health(word='stuck', reason='no worker serves it')
     """
     if queue.paused:
-        return Health("paused", "until somebody resumes it" if queue.paused_until is None else "for a while")
-    if queue.ready and not pace.workers:
+        return Health("paused", "until it is resumed" if queue.paused_until is None else "for a while")
+    if queue.ready and not recent.workers:
         return Health("stuck", "no worker serves it")
-    runs = pace.done + pace.failed
-    if pace.failed >= FEW and pace.failed / runs >= FAILING:
-        return Health("failing", f"{share(pace.failed / runs)} of runs failed in {duration(pace.over)}")
-    if queue.ready and pace.over:
+    runs = recent.done + recent.failed
+    if recent.failed >= FEW and recent.failed / runs >= FAILING:
+        return Health("failing", f"{share(recent.failed / runs)} of runs failed in {duration(recent.over)}")
+    if queue.ready and recent.over:
         if not runs and not queue.taken and queue.oldest_age >= BEHIND:
-            return Health("stuck", f"{count(queue.ready)} wait, and nothing ran for {duration(pace.over)}")
-        if pace.done and (left := queue.ready * pace.busy / pace.done) >= BEHIND:
+            return Health("stuck", f"{count(queue.ready)} wait, and nothing ran for {duration(recent.over)}")
+        if recent.done and (left := queue.ready * recent.busy / recent.done) >= BEHIND:
             return Health("behind", f"{duration(left)} of work at this pace")
     if not queue.ready and not queue.taken and not runs:
         return Health("idle", f"{count(queue.dead)} dead letters" if queue.dead else "")
-    return Health("healthy", f"{count(pace.failed)} failed in {duration(pace.over)}" if pace.failed >= 1 else "")
+    return Health("healthy", f"{count(recent.failed)} failed in {duration(recent.over)}" if recent.failed >= 1 else "")

@@ -1,8 +1,8 @@
-"""Live pages: one rendering for all who watch the same page with the same rights, sent to them when it has changed.
+"""Live pages: one rendering for all viewers of the same page with the same rights, sent to them when it has changed.
 
-A room is a page with rights. While somebody is in it, one loop renders it every two seconds; it sends to nobody by
-itself: whoever watches waits for the room's next news, and takes the newest when he is ready. So a slow client misses
-what was between, and holds up nobody.
+While a page has viewers, one loop renders it every two seconds. It does not send: each viewer's stream waits for the
+page's next event, and takes the newest when it is ready. So a slow client misses what was in between, and delays no
+other.
 """
 
 from __future__ import annotations
@@ -12,53 +12,38 @@ import logging
 import re
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from accoda.dashboard.answers import SAFE
-from accoda.dashboard.calls import Viewer, is_local
 from accoda.dashboard.forms import query_of
-from accoda.http.call import ANYBODY
+from accoda.dashboard.routes import is_local
+from accoda.http.long_polls import LongPolls
 from accoda.http.problems import ProblemError, from_error, send_problem
-
-if TYPE_CHECKING:
-    from accoda.dashboard.dashboard import Dashboard
+from accoda.http.security.identity import LOCAL, Identity
 
 log = logging.getLogger("accoda.dashboard")
 
 Scope = MutableMapping[str, Any]
-Part = Callable[[str, Viewer], Awaitable[str]]
+Part = Callable[[str, Identity], Awaitable[str]]
 MayStay = Callable[[], Awaitable[bool]]
 Key = tuple[str, frozenset[str]]
 
 EVERY = 2.0
 """Seconds from one rendering to the next."""
 SHARE = 0.2
-"""The most of one core that all rooms together may take: where that is not enough, they are made less often."""
+"""The largest share of one core for all live pages together: beyond it, they are rendered less often."""
 TROUBLED = 10.0
-"""Seconds until a page is tried again that could not be made: each failure may be a line in the log."""
+"""Seconds until a page that failed is rendered again: each failure may be a line in the log."""
 BEAT = 15.0
-"""Seconds after which something is said to a client if only that nothing happened: who is gone is noticed by it."""
-MOST_ROOMS = 500
+"""Seconds after which something is sent to a client even if nothing changed: that finds clients that are gone."""
+MOST_PAGES = 500
 MOST_WATCHERS = 5000
-RIGHTS = ("read", "enqueue", "work", "admin")
 
 TROUBLE = "trouble"
 _TIMES = re.compile(r"(<time [^>]*>)[^<]*")
 
 
-class Rights:
-    """Somebody with these scopes, whoever he is."""
-
-    name = ""
-
-    def __init__(self, scopes: frozenset[str]) -> None:
-        self._scopes = scopes
-
-    def may(self, scope: str) -> bool:
-        return scope in self._scopes
-
-
-class Room:
+class LivePage:
     """One page, with one set of rights, and its last event as it goes over the wire."""
 
     def __init__(self, key: Key, part: Part, pause: Callable[[], float]) -> None:
@@ -70,8 +55,8 @@ class Room:
         self.watchers = 0
         self._part = part
         self._shown = ""
-        self._news: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._poked = asyncio.Event()
+        self._next: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._changed = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
 
     def enter(self) -> None:
@@ -80,7 +65,7 @@ class Room:
             self._loop = asyncio.get_running_loop().create_task(self._run())
 
     def leave(self) -> bool:
-        """True: the room is empty now, and its loop has ended."""
+        """True: it has no viewers now, and its loop has ended."""
         self.watchers -= 1
         if self.watchers or self._loop is None:
             return False
@@ -88,83 +73,92 @@ class Room:
         self._loop = None
         return True
 
-    def news(self) -> asyncio.Future[None]:
-        """Done when there is another event than the present one. Shared by all: nobody may cancel it."""
-        return self._news
+    def next_event(self) -> asyncio.Future[None]:
+        """Done when there is another event than the present one. Shared by all viewers: it must not be cancelled."""
+        return self._next
 
-    def poke(self) -> None:
+    def refresh(self) -> None:
         """Render at once: something was changed."""
-        self._poked.set()
+        self._changed.set()
 
     async def run_once(self) -> None:
-        """Render, and tell those who wait if it is another page than before."""
+        """Render, and wake the viewers if it is another page than before."""
         try:
-            text = await self._part(self.key[0], Rights(self.key[1]))
+            text = await self._part(self.key[0], Identity("", self.key[1]))
             name, shown = "live", _TIMES.sub(r"\1", text)
         except Exception as error:
             name, text = TROUBLE, from_error(error).problem.detail
-            shown = TROUBLE  # details may differ from time to time; one of them is enough
+            shown = TROUBLE  # the details may vary; one of them is enough
         if shown == self._shown:
             return
         self._shown, self.event = shown, event_of(name, text)
         self.number += 1
-        # No await between the two: whoever asks for news gets the old future, which is done, or the new one.
-        told, self._news = self._news, asyncio.get_running_loop().create_future()
-        told.set_result(None)
+        # No await between the two: a viewer gets the old future, which is done, or the new one.
+        past, self._next = self._next, asyncio.get_running_loop().create_future()
+        past.set_result(None)
 
     async def _run(self) -> None:
         while True:
-            self._poked.clear()
+            self._changed.clear()
             began = time.perf_counter()
             await self.run_once()
             self.took = time.perf_counter() - began
             try:
                 async with asyncio.timeout(max(self._pause(), TROUBLED if self._shown == TROUBLE else 0.0)):
-                    await self._poked.wait()
+                    await self._changed.wait()
             except TimeoutError:
                 continue
 
 
-class Hub:
-    """All rooms. For one event loop."""
+class LivePages:
+    """All pages that have viewers. For one event loop."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self.rooms: dict[Key, Room] = {}
+        self.pages: dict[Key, LivePage] = {}
         self.watchers = 0
 
-    def enter(self, address: str, who: Viewer) -> Room:
-        key = (address, frozenset(scope for scope in RIGHTS if who.may(scope)))
-        room = self.rooms.get(key)
-        if self.watchers >= MOST_WATCHERS or (room is None and len(self.rooms) >= MOST_ROOMS):
+    def enter(self, address: str, identity: Identity) -> LivePage:
+        key = (address, identity.scopes)
+        page = self.pages.get(key)
+        if self.watchers >= MOST_WATCHERS or (page is None and len(self.pages) >= MOST_PAGES):
             raise ProblemError(
-                "busy", "too many live pages are open; this one stands still", headers=(("retry-after", "30"),)
+                "busy", "too many live pages are open; this one is not updated", headers=(("retry-after", "30"),)
             )
-        if room is None:
-            room = self.rooms[key] = Room(key, self._part, self._pause)
+        if page is None:
+            page = self.pages[key] = LivePage(key, self._part, self._pause)
         self.watchers += 1
-        room.enter()
-        return room
+        page.enter()
+        return page
 
-    def leave(self, room: Room) -> None:
+    def leave(self, page: LivePage) -> None:
         self.watchers -= 1
-        if room.leave():
-            del self.rooms[room.key]
+        if page.leave():
+            del self.pages[page.key]
 
     def _pause(self) -> float:
-        """Seconds from one rendering of a room to the next, so that all of them stay within their share."""
-        return max(EVERY, sum(room.took for room in self.rooms.values()) / SHARE)
+        """Seconds from one rendering to the next, so that all pages stay within their share."""
+        return max(EVERY, sum(page.took for page in self.pages.values()) / SHARE)
 
-    def poke(self) -> None:
-        """Render every page at once that somebody watches: something was changed."""
-        for room in self.rooms.values():
-            room.poke()
+    def refresh(self) -> None:
+        """Render every page at once: something was changed."""
+        for page in self.pages.values():
+            page.refresh()
 
 
-async def stream(dashboard: Dashboard, scope: Scope, receive: Any, send: Any) -> None:
-    """Answer `/live?page=…` until the client or the service leaves, or the right to see it ends."""
+class Host(Protocol):
+    """What a stream needs of the dashboard."""
+
+    polls: LongPolls
+    live_pages: LivePages
+
+    async def may_stay(self, scope: Scope) -> bool: ...
+
+
+async def stream(dashboard: Host, scope: Scope, receive: Any, send: Any) -> None:
+    """Answer `/live?page=…` until the client or the service leaves, or the viewer's rights end."""
     try:
-        room = _room(dashboard, scope)
+        page = _page(dashboard, scope)
     except Exception as error:
         await send_problem(send, from_error(error))
         return
@@ -173,44 +167,44 @@ async def stream(dashboard: Dashboard, scope: Scope, receive: Any, send: Any) ->
     try:
         await _begin(send)
         if scope["method"] != "HEAD":
-            await _tell(room, (gone, leaving), lambda: dashboard.may_stay(scope), send)
+            await _send_events(page, (gone, leaving), lambda: dashboard.may_stay(scope), send)
         await send({"type": "http.response.body", "body": b"", "more_body": False})
     finally:
-        dashboard.hub.leave(room)
+        dashboard.live_pages.leave(page)
         dashboard.polls.leave(leaving)
         gone.cancel()
         await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _tell(room: Room, ends: tuple[asyncio.Future[None], ...], may_stay: MayStay, send: Any) -> None:
+async def _send_events(page: LivePage, ends: tuple[asyncio.Future[None], ...], may_stay: MayStay, send: Any) -> None:
     seen = 0
     while True:
-        if room.number != seen:
-            seen = room.number
-            await send({"type": "http.response.body", "body": room.event, "more_body": True})
-            continue  # while it was sent, there may have been more
-        done, _ = await asyncio.wait((room.news(), *ends), timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
+        if page.number != seen:
+            seen = page.number
+            await send({"type": "http.response.body", "body": page.event, "more_body": True})
+            continue  # there may be another by now
+        done, _ = await asyncio.wait((page.next_event(), *ends), timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
         if any(end.done() for end in ends) or not await may_stay():
             return
         if not done:
             await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
 
 
-def _room(dashboard: Dashboard, scope: Scope) -> Room:
-    who: Viewer = scope.get("accoda.who", ANYBODY)
-    if not who.may("read"):
+def _page(dashboard: Host, scope: Scope) -> LivePage:
+    identity: Identity = scope.get("accoda.identity", LOCAL)
+    if not identity.may("read"):
         raise ProblemError("unauthorized", "log in at /login")
     address = query_of(scope["query_string"]).get("page", "")
     if not is_local(address):
         raise ProblemError("invalid", "page: must be the path of a page, with its query", field="page")
-    return dashboard.hub.enter(address, who)
+    return dashboard.live_pages.enter(address, identity)
 
 
 async def _begin(send: Any) -> None:
     headers = [
         (b"content-type", b"text/event-stream; charset=utf-8"),
         (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),  # nginx would gather what is sent
+        (b"x-accel-buffering", b"no"),  # or nginx would buffer it
         *SAFE,
     ]
     await send({"type": "http.response.start", "status": 200, "headers": headers})

@@ -1,24 +1,32 @@
-"""Login: an API token in a form becomes a cookie that only this service gets, and no script sees."""
+"""Login: an API token in a form becomes a cookie that only this service gets, and that no script can read."""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from accoda.dashboard.answers import Answer, drop, see_other
-from accoda.dashboard.calls import is_local
 from accoda.dashboard.forms import headers_of, query_of, read_form
+from accoda.dashboard.routes import is_local
 from accoda.http.problems import ProblemError
 from accoda.http.security.pages import COOKIE
 
 if TYPE_CHECKING:
-    from accoda.dashboard.dashboard import Dashboard
+    from accoda.http.security.guard import Guard
 
 Scope = MutableMapping[str, Any]
 
 
-async def answer(dashboard: Dashboard, scope: Scope, receive: Any) -> Answer:
-    """`/login` and `/logout`: the page, or what its form does."""
+class Host(Protocol):
+    """What the login needs of the dashboard."""
+
+    guard: Guard | None
+
+    def page(self, scope: Scope, template: str, context: dict[str, Any], status: int = 200) -> Answer: ...
+
+
+async def answer(dashboard: Host, scope: Scope, receive: Any) -> Answer:
+    """`/login` and `/logout`: the page, or its form."""
     method, path = scope["method"], scope["path"]
     if method in ("GET", "HEAD"):
         return _page(dashboard, scope, query_of(scope["query_string"]).get("next", "/"))
@@ -30,7 +38,7 @@ async def answer(dashboard: Dashboard, scope: Scope, receive: Any) -> Answer:
     return _enter(dashboard, scope, form)
 
 
-def _enter(dashboard: Dashboard, scope: Scope, form: dict[str, str]) -> Answer:
+def _enter(dashboard: Host, scope: Scope, form: dict[str, str]) -> Answer:
     to = form.get("next", "/")
     text, guard = form.get("token", "").strip(), dashboard.guard
     if guard is None or not guard.needs_token():
@@ -39,13 +47,13 @@ def _enter(dashboard: Dashboard, scope: Scope, form: dict[str, str]) -> Answer:
         guard.enter(scope, text.encode("utf-8", "replace"))
     except ProblemError as error:
         return _page(dashboard, scope, to, error)
-    # A browser tells the scheme of the page in Origin, however many proxies there are between.
+    # A browser says the scheme of the page in Origin, however many proxies there are in between.
     secure = "; Secure" if headers_of(scope).get(b"origin", b"").startswith(b"https://") else ""
     cookie = f"{COOKIE}={text}; Path=/; HttpOnly; SameSite=Strict{secure}"
     return see_other(to if is_local(to) else "/", (cookie,))
 
 
-def _page(dashboard: Dashboard, scope: Scope, to: str, error: ProblemError | None = None) -> Answer:
+def _page(dashboard: Host, scope: Scope, to: str, error: ProblemError | None = None) -> Answer:
     context = {
         "next": to if is_local(to) else "/",
         "wrong": None if error is None else error.problem.detail,

@@ -1,20 +1,27 @@
-"""The dashboard as the service mounts it; where its libraries are missing, a page that says what to install."""
+"""The dashboard as the service mounts it; if Jinja2 is missing, a page that says what to install."""
 
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from accoda.dashboard.answers import Answer, send_answer
-from accoda.dashboard.extra import ADVICE, is_installed
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.http.long_polls import LongPolls
     from accoda.http.options import ServiceOptions
-    from accoda.http.polls import Polls
+
+ADVICE = "The dashboard needs Jinja2; install it with: pip install 'accoda[dashboard]'"
 
 
-def mount(app: App, options: ServiceOptions, polls: Polls) -> Any:
+def is_installed() -> bool:
+    """Whether the dashboard can be shown."""
+    return find_spec("jinja2") is not None
+
+
+def mount(app: App, options: ServiceOptions, polls: LongPolls) -> Any:
     """An ASGI application for the dashboard's paths."""
     if not is_installed():
         return missing
@@ -24,6 +31,6 @@ def mount(app: App, options: ServiceOptions, polls: Polls) -> Any:
 
 
 async def missing(scope: MutableMapping[str, Any], receive: Any, send: Any) -> None:
-    """What stands in the place of every page."""
-    text = f"{ADVICE}\nThe HTTP API is there without it: /docs\n"
+    """What every page is answered with instead."""
+    text = f"{ADVICE}\nThe HTTP API works without it: /docs\n"
     await send_answer(send, Answer(status=501, body=text.encode(), kind="text/plain; charset=utf-8"))

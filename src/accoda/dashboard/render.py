@@ -1,4 +1,4 @@
-"""From a template and what a view gives to HTML. Everything is escaped, and a name that is not there is an error."""
+"""From a template and the result of a view to HTML. Everything is escaped, and an unknown name is an error."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from msgspec import Struct
 
 from accoda.clock import Clock, SystemClock
 from accoda.dashboard import charts, files, words
-
-MOST_SHOWN = 64 * 1024
-"""Characters of one payload or traceback that a page shows."""
+from accoda.operations import moments
 
 _clock: ContextVar[Clock] = ContextVar("clock", default=SystemClock())  # noqa: B039  # it is never changed
-"""Whose time it is while a template is rendered."""
+"""The clock while a template is rendered."""
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -35,32 +33,31 @@ class Frame(Struct, frozen=True, kw_only=True):
 
 
 class Renderer:
-    """The templates with a clock, by which relative times are told."""
+    """The templates with a clock for relative times."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._names = frozenset(environment().list_templates())
 
-    def __call__(self, template: str, frame: Frame, context: Mapping[str, Any] | None = None) -> str:
+    def __call__(
+        self, template: str, frame: Frame, context: Mapping[str, Any] | None = None, layout: str = "base.html"
+    ) -> str:
+        """A whole page, or with the layout `live.html` its live part alone."""
         found = environment().get_template(template)
         before = _clock.set(self._clock)
         try:
-            return found.render({**(context or {}), "page": frame})
+            return found.render({**(context or {}), "page": frame, "layout": layout})
         finally:
             _clock.reset(before)
 
-    def has(self, template: str) -> bool:
-        return template in self._names
-
     def warm(self) -> None:
-        """Compile every template, so that nobody who asks for the first page waits for it."""
-        for name in self._names:
+        """Compile every template, so that the first page does not wait for it."""
+        for name in environment().list_templates():
             environment().get_template(name)
 
 
 @cache
 def environment() -> Environment:
-    """One for the process: to compile the templates takes longer than to use them a hundred times."""
+    """One for the process: compiling a template takes longer than rendering it a hundred times."""
     made = Environment(
         loader=PackageLoader("accoda.dashboard"),
         autoescape=True,
@@ -81,8 +78,6 @@ def environment() -> Environment:
         duration_short=words.rough,
         rate=words.rate,
         share=words.share,
-        size=words.size,
-        plain=_plain,
         spark_line=charts.spark_line,
         spark_area=charts.spark_area,
         sentence=words.sentence,
@@ -92,15 +87,7 @@ def environment() -> Environment:
 
 
 def _moment(moment: str | int) -> int:
-    return words.moment_of(moment) if isinstance(moment, str) else moment
-
-
-def _plain(value: Any) -> str:
-    """A payload or result as text: JSON, laid out, cut where it is long."""
-    import json
-
-    text = json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    return text if len(text) <= MOST_SHOWN else text[:MOST_SHOWN] + "\n… (cut)"
+    return moments.read("moment", moment) if isinstance(moment, str) else moment
 
 
 def _json_block(value: Any) -> Markup:

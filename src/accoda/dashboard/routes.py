@@ -1,52 +1,84 @@
-"""The tables of pages and actions. Each module that is named here brings `PAGES` and `ACTIONS`."""
+"""The tables of pages and actions, what each is given and gives back. Each module of `pages/` has its own routes."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import unquote
 
 from msgspec import Struct
 
-from accoda.dashboard.calls import Action, View
+from accoda.http.security.identity import Identity
 
-MODULES = (
-    "accoda.dashboard.pages.overview",
-    "accoda.dashboard.pages.queue",
-    "accoda.dashboard.pages.jobs",
-    "accoda.dashboard.pages.job",
-    "accoda.dashboard.pages.bulk",
-    "accoda.dashboard.pages.dead",
-    "accoda.dashboard.pages.workers",
-    "accoda.dashboard.pages.schedules",
-    "accoda.dashboard.pages.budgets",
-    "accoda.dashboard.pages.demands",
-)
+if TYPE_CHECKING:
+    from accoda.app import App
+
+MODULES = ("overview", "queue", "jobs", "job", "bulk", "dead", "workers", "schedules", "budgets", "demands")
+
+
+class PageCall(Struct, frozen=True, kw_only=True):
+    """A request for a page. `query` and `params` are texts from the address.
+
+    It does not say who asks: the live part of a page is rendered once for all viewers with the same rights.
+    """
+
+    app: App
+    query: Mapping[str, str]
+    params: Mapping[str, str]
+
+
+class ActionCall(Struct, frozen=True, kw_only=True):
+    """A form that was sent. Values are as they came; a form with a field twice was refused before."""
+
+    app: App
+    identity: Identity
+    form: Mapping[str, str]
+    params: Mapping[str, str]
+
+    @property
+    def back(self) -> str:
+        """The page that the form was on, if it is one of ours; else the overview."""
+        to = self.form.get("back", "")
+        return to if is_local(to) else "/"
+
+
+class ActionResult(Struct, frozen=True):
+    """What an action did: which page to show, and a sentence about it."""
+
+    to: str
+    message: str = ""
+
+
+View = Callable[[PageCall], Awaitable[dict[str, Any]]]
+Action = Callable[[ActionCall], Awaitable[ActionResult]]
+
+
+def is_local(path: str) -> bool:
+    r"""Whether an address is a path of this service, and cannot lead elsewhere.
+
+    >>> [is_local(path) for path in ("/jobs?state=dead", "//evil.example", "/\\evil.example", "https://evil.example")]
+    [True, False, False, False]
+    """
+    return path.startswith("/") and path[1:2] not in ("/", "\\") and path.isascii() and path.isprintable()
 
 
 class PageRoute(Struct, frozen=True):
-    """A page: `template` is its whole, `{name}_live.html` beside it the part that lives, where there is one.
-
-    `section` is the entry of the navigation that it belongs to.
-    """
+    """A page. `live`: its template has a block that is sent again whenever it changes. `section` is its entry in the
+    navigation."""
 
     path: str
     view: View
     template: str
     scope: str = "read"
     section: str = ""
-
-    @property
-    def live(self) -> str:
-        """The template of the part that lives."""
-        return self.template.removesuffix(".html") + "_live.html"
+    live: bool = True
 
 
 class ActionRoute(Struct, frozen=True):
-    """What a form does that is posted to this path; paths begin with `/do/`."""
+    """What a form posted to this path does; paths begin with `/do/`."""
 
     path: str
     action: Action
@@ -57,14 +89,14 @@ R = TypeVar("R", PageRoute, ActionRoute)
 
 
 class Found(Struct, Generic[R], frozen=True):
-    """A route and what stands in the path at its places."""
+    """A route and the values of its parameters."""
 
     route: R
     params: dict[str, str]
 
 
 class Table(Generic[R]):
-    """Finds the route of a path; of two that fit, the one with fewer parameters.
+    """Finds the route of a path; of two that match, the one with fewer parameters.
 
     >>> async def view(call): ...
     >>> table = Table([PageRoute("/jobs/{id}", view, "job.html"), PageRoute("/jobs/new", view, "new.html")])
@@ -78,27 +110,54 @@ class Table(Generic[R]):
         self._patterns: list[tuple[re.Pattern[str], R]] = [(_pattern(route.path), route) for route in by_width]
 
     def find(self, path: str) -> Found[R] | None:
-        """By the path as the server gives it: escapes are read already."""
+        """By the path as the server gives it, without escapes."""
         for pattern, route in self._patterns:
             if (match := pattern.fullmatch(path)) is not None:
                 return Found(route, match.groupdict())
         return None
 
 
+_pages: list[PageRoute] = []
+_actions: list[ActionRoute] = []
+
+
+def page(path: str, template: str, section: str = "", *, live: bool = True) -> Callable[[View], View]:
+    """Make a function the view of a page."""
+
+    def add(view: View) -> View:
+        _pages.append(PageRoute(path, view, template, section=section, live=live))
+        return view
+
+    return add
+
+
+def action(path: str) -> Callable[[Action], Action]:
+    """Make a function the action of a form."""
+
+    def add(act: Action) -> Action:
+        _actions.append(ActionRoute(path, act))
+        return act
+
+    return add
+
+
 @cache
 def pages() -> Table[PageRoute]:
     """Every page."""
-    return Table(route for name in MODULES for route in import_module(name).PAGES)
+    for name in MODULES:
+        import_module(f"accoda.dashboard.pages.{name}")
+    return Table(_pages)
 
 
 @cache
 def actions() -> Table[ActionRoute]:
     """Every action."""
-    return Table(route for name in MODULES for route in import_module(name).ACTIONS)
+    pages()
+    return Table(_actions)
 
 
 def split(address: str) -> tuple[str, str]:
-    """Path (with its escapes read) and query of an address such as `/jobs?state=dead`."""
+    """Path (without escapes) and query of an address such as `/jobs?state=dead`."""
     path, _, query = address.partition("?")
     return unquote(path), query.partition("#")[0]
 

@@ -1,4 +1,4 @@
-"""Numbers, lengths and moments as people read them. Pure; `accoda.js` says moments in the same words."""
+"""Numbers, lengths and moments in words. Pure; `accoda.js` shows moments in the same words."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def duration(seconds: float | None) -> str:
 
 
 def sentence(text: str) -> str:
-    """A message of ours, which begin in lower case, where it stands alone.
+    """A message of ours as a sentence of its own.
 
     >>> sentence("there is no queue 'emails'")
     "There is no queue 'emails'"
@@ -58,7 +58,7 @@ def sentence(text: str) -> str:
 
 
 def rate(each_second: float | None) -> str:
-    """Jobs a second, or a minute where that would be a small fraction.
+    """Jobs a second, or a minute or hour if that would be a small fraction.
 
     >>> [rate(x) for x in (0, 120, 4.25, 0.25, 0.001, None)]
     ['0/s', '120/s', '4.2/s', '15/min', '3.6/h', '–']
@@ -76,7 +76,7 @@ def rate(each_second: float | None) -> str:
 
 
 def share(fraction: float | None) -> str:
-    """A part of a whole.
+    """A share of a whole.
 
     >>> [share(x) for x in (0, 0.004, 0.5, 1, None)]
     ['0 %', '0.4 %', '50 %', '100 %', '–']
@@ -85,22 +85,6 @@ def share(fraction: float | None) -> str:
         return "–"
     percent = fraction * 100
     return f"{percent:.1f} %" if 0 < percent < 10 and percent != round(percent) else f"{percent:.0f} %"
-
-
-def size(n: int | None) -> str:
-    """Bytes.
-
-    >>> [size(n) for n in (12, 2048, 5_000_000, None)]
-    ['12 B', '2.0 KiB', '4.8 MiB', '–']
-    """
-    if n is None:
-        return "–"
-    scaled = float(n)
-    for unit in ("B", "KiB", "MiB"):
-        if scaled < 1024:
-            return f"{n} B" if unit == "B" else f"{scaled:.1f} {unit}"
-        scaled /= 1024
-    return f"{scaled:.1f} GiB"
 
 
 def ago(then: int, now: int) -> str:
@@ -117,7 +101,7 @@ def ago(then: int, now: int) -> str:
 
 
 def rough(seconds: float) -> str:
-    """A length in one unit, rounded down: what changes seldom.
+    """A length in one unit, rounded down: it changes seldom.
 
     >>> [rough(s) for s in (4.9, 61, 7300, 200_000)]
     ['4 s', '1 min', '2 h', '2 d']
@@ -126,15 +110,6 @@ def rough(seconds: float) -> str:
         if seconds >= unit:
             return f"{int(seconds // unit)} {name}"
     return f"{int(seconds)} s"
-
-
-def moment_of(text: str) -> int:
-    """Milliseconds of a moment as `accoda.admin` gives it.
-
-    >>> moment_of("2030-01-01T00:00:00.000Z")
-    1893456000000
-    """
-    return round(datetime.fromisoformat(text).timestamp() * 1000)
 
 
 def exact(moment: int) -> str:
@@ -147,7 +122,7 @@ def exact(moment: int) -> str:
 
 
 def iso(moment: int) -> str:
-    """A moment for machines, to the second: what is shown changes no sooner.
+    """A moment for machines, to the second: what is shown changes no more often.
 
     >>> iso(1893456000999)
     '2030-01-01T00:00:00Z'

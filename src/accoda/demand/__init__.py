@@ -1,11 +1,10 @@
-"""Demand: many waiters share one job, whose rank comes from who waits, how many they are, and by when."""
+"""Demand: many waiters share one job, whose rank follows from their number, their tiers and when they are due."""
 
-from accoda.demand.counters import Counts
 from accoda.demand.demand import Demand
-from accoda.demand.options import Answer, DemandOptions, DemandView
+from accoda.demand.metrics import Counts, DemandView, QueueMetrics
+from accoda.demand.options import Answer, DemandOptions
 from accoda.demand.prefetch import Prefetch
-from accoda.demand.score import Crowd, Weights, Wish, band, crowd_of, score
-from accoda.demand.standing import QueueMetrics
+from accoda.demand.score import Crowd, Weights, band, crowd_of, score
 from accoda.demand.waiters import Waiter
 
 __all__ = [
@@ -19,7 +18,6 @@ __all__ = [
     "QueueMetrics",
     "Waiter",
     "Weights",
-    "Wish",
     "band",
     "crowd_of",
     "score",

@@ -1,11 +1,11 @@
-"""The fetch of a demand: one run serves all who wait, and its end is one atomic step.
+"""The fetch of a demand: one run serves all its waiters, and its end is one atomic step.
 
-    opening   look at the cache and at who waits: is the call still needed?
+    opening   look at the cache and the waiters: is the call still needed?
     run       the user's function
     ending    Done, with the cached result and one delivery for each waiter as follow-ups
 
-`Done(waiters=n)` is refused when somebody joined or left after the waiters were read, and `ending` then reads them
-again. So nobody who was told "attached" is forgotten, and nobody who has left is served.
+`Done(waiters=n)` is refused if a waiter joined or left after they were read, and `ending` then reads them again. So no
+waiter that was told "attached" is forgotten, and none that has left is served.
 """
 
 from __future__ import annotations
@@ -13,96 +13,69 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from accoda.demand.records import Cached, Errand, RecordCodec, read_cached
+from accoda.demand.records import CachedResult, DemandContext, Fetched, FetchPayload, RunCodec, read_cached
 from accoda.demand.waiters import Entry, present, read_entries
 from accoda.errors import BuryJob, InvalidInput
-from accoda.model import Bury, Done, Job, Lease, Outcome
+from accoda.model import Bury, ById, ByKey, Done, Head, Job, Lease, Outcome
 from accoda.payload import UnreadablePayload, encode_result
 from accoda.storage.protocol import Store
 
-if TYPE_CHECKING:
-    from accoda.demand.demand import Demand
-
-Source = Literal["api", "cache", "nobody"]
-
 _OPEN_FOR = 5000
-"""Milliseconds for which a result serves those who come although its fetch has not ended: should the worker die now."""
+"""Milliseconds for which a published result serves new requests if its worker dies before the fetch has ended."""
 _REMEMBERED = 1000
 
 
-class Start(Struct, frozen=True):
-    """What a run is told: fetch `key`; or, with `instead`, that there is no need to. `at` is the storage's moment."""
+class FetchRun(Struct, frozen=True):
+    """What a run is told: fetch `key`; or not, because `instead` is there, or because it is `unwanted`."""
 
     key: str
     at: int
     prefetch: bool = False
-    instead: Cached | None = None
-    nobody: bool = False
+    instead: CachedResult | None = None
+    unwanted: bool = False
 
 
-class Fetched(Struct, frozen=True, array_like=True):
-    """What a run gives to `ending`."""
-
-    key: str
-    at: int
-    prefetch: bool
-    source: Source
-    result: bytes = b""
-
-
-def plan(errand: Errand, waiters: Mapping[str, Entry], cached: Cached | None, at: int, fresh_for: int) -> Start:
-    """Whether a call is needed. It is not when all have left, nor when a fetch that ended between somebody's look into
-    the cache and his joining has left what everybody here would take."""
-    start = Start(errand.key, at, errand.prefetch)
-    if not waiters and not errand.prefetch:
-        return msgspec.structs.replace(start, nobody=True)
+def plan(
+    payload: FetchPayload, waiters: Mapping[str, Entry], cached: CachedResult | None, at: int, fresh_for: int
+) -> FetchRun:
+    """Whether a call is needed. It is not if all waiters have left, nor if a fetch that ended between a request's look
+    at the cache and its joining has left a result that is good enough for all waiters."""
+    run = FetchRun(payload.key, at, payload.prefetch)
+    if not waiters and not payload.prefetch:
+        return msgspec.structs.replace(run, unwanted=True)
     if cached is None or at - cached.fetched_at >= fresh_for:
-        return start
-    asked = max([errand.fresh_after, *(entry.fresh_after or 0 for entry in waiters.values())])
-    return start if cached.fetched_at < asked else msgspec.structs.replace(start, instead=cached)
+        return run
+    asked = max([payload.fresh_after, *(entry.fresh_after or 0 for entry in waiters.values())])
+    return run if cached.fetched_at < asked else msgspec.structs.replace(run, instead=cached)
 
 
-class FetchCodec(RecordCodec):
-    """The payload of a fetch, with what `opening` found out about it."""
+class FetchHooks:
+    """What happens around the runs of fetch jobs."""
 
-    def __init__(self) -> None:
-        super().__init__(Errand)
-        self.starts: dict[Lease, Start] = {}
-
-    def open(self, job: Job) -> Start:
-        start = self.starts.pop(job.lease, None)
-        if start is None:
-            self.decode(job.data)  # says what is wrong with it
-            raise UnreadablePayload("the payload is no fetch of a demand")
-        return start
-
-
-class Fetching:
-    """The rites of a demand's fetch jobs."""
-
-    def __init__(self, demand: Demand, codec: FetchCodec) -> None:
+    def __init__(self, demand: DemandContext) -> None:
+        self.codec = RunCodec(FetchPayload)
         self._demand = demand
-        self._codec = codec
         self._fetched: dict[Lease, Fetched] = {}
 
     async def opening(self, store: Store, jobs: Sequence[Job]) -> None:
-        self._codec.starts.clear()  # what an earlier take left: jobs that were buried before they ran
-        starts = await asyncio.gather(*(self._start(store, job) for job in jobs))
-        self._codec.starts.update((start[0], start[1]) for start in starts if start is not None)
+        await asyncio.gather(*(self._plan(store, job) for job in jobs))
 
-    async def _start(self, store: Store, job: Job) -> tuple[Lease, Start] | None:
+    async def _plan(self, store: Store, job: Job) -> None:
         try:
-            errand = self._codec.decode(job.data)
-        except UnreadablePayload:
-            return None
-        look, stored = await asyncio.gather(store.peek(self._demand.cache_queue, errand.key), store.waiters(job.lease))
+            payload = self.codec.decode(job.data)
+        except UnreadablePayload as error:
+            return self.codec.prepare(job.lease, error)
+        look, stored = await asyncio.gather(
+            store.look(ByKey(self._demand.cache_queue, payload.key)), _waiters(store, job.lease)
+        )
         waiters = present(read_entries(stored))
-        return job.lease, plan(errand, waiters, read_cached(look.job), look.at, self._demand.fresh_ms)
+        run = plan(payload, waiters, read_cached(look.job), look.at, self._demand.fresh_ms)
+        return self.codec.prepare(job.lease, run)
 
     async def ending(self, store: Store, outcomes: Sequence[Outcome]) -> list[Outcome]:
         return list(await asyncio.gather(*(self._end(store, outcome) for outcome in outcomes)))
@@ -112,68 +85,74 @@ class Fetching:
             return outcome
         fetched = _fetched.decode(outcome.result or b"")
         try:
-            if outcome.lease in self._fetched and fetched.source == "api":
+            if outcome.lease in self._fetched and fetched.source == "call":
                 await self._publish(store, fetched)
             self._remember(outcome.lease, fetched)
-            stored = await store.waiters(outcome.lease)
+            stored = await _waiters(store, outcome.lease)
             then = [*outcome.then, *self._demand.follow_ups(fetched, present(read_entries(stored)).values())]
-        except InvalidInput as error:  # the result is more than a job may hold: to fetch it again would not change that
+        except InvalidInput as error:  # the result is larger than a job may be: fetching it again would not help
             return Bury(outcome.lease, f"result: {error}")
         return Done(outcome.lease, tuple(then), waiters=len(stored))
 
     def _remember(self, lease: Lease, fetched: Fetched) -> None:
         self._fetched[lease] = fetched
-        if len(self._fetched) > _REMEMBERED:  # of a lease that was lost nothing more is heard
+        if len(self._fetched) > _REMEMBERED:  # `ended` is never called for a lost lease
             del self._fetched[next(iter(self._fetched))]
 
     async def _publish(self, store: Store, fetched: Fetched) -> None:
-        """Somebody joined while the end was on its way. If they keep coming, it would never get through: so the result
-        is put where they look before they join, and serves them. The step that ends the fetch closes it again."""
-        now = (await store.peek(self._demand.cache_queue, fetched.key)).at
+        """A waiter joined while the end was on its way. If waiters keep joining, it would never be accepted: so the
+        result is put into the cache, where requests look before they join. The step that ends the fetch replaces it."""
+        now = (await store.look(Head(self._demand.cache_queue))).at
         await store.enqueue([self._demand.cache_job(fetched, now + _OPEN_FOR)])
 
     def ended(self, outcomes: Sequence[Outcome]) -> None:
         for outcome in outcomes:
             fetched = self._fetched.pop(outcome.lease, None)
             if fetched is not None and isinstance(outcome, Done):
-                cost = self._demand.cost_of(fetched.key) if fetched.source == "api" else 0
+                cost = self._demand.cost_of(fetched.key) if fetched.source == "call" else 0
                 self._demand.counters.fetched(fetched.prefetch, bool(outcome.waiters), cost)
 
 
-def part(fetched: Fetched, waiters: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """Those whom a fetch serves, and those who asked for something fresher than it."""
+async def _waiters(store: Store, lease: Lease) -> tuple[bytes, ...]:
+    """The log of a running job; empty if the lease is lost, and then its outcome will be refused anyway."""
+    look = await store.look(ById(lease.id), waiters_after=0)
+    return look.waiters if look.job is not None and look.job.attempts == lease.attempts else ()
+
+
+def split_served(fetched: Fetched, waiters: Iterable[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """The waiters that a fetch serves, and those that asked for something fresher."""
     served: list[Entry] = []
     others: list[Entry] = []
     for entry in waiters:
-        fits = fetched.source != "nobody" and (entry.fresh_after or 0) <= fetched.at
+        fits = fetched.source != "unwanted" and (entry.fresh_after or 0) <= fetched.at
         (served if fits else others).append(entry)
     return served, others
 
 
-def runner(demand: Demand, function: Callable[[str], Any]) -> Callable[[Any], Any]:
+def runner(demand: DemandContext, function: Callable[[str], Any]) -> Callable[[Any], Any]:
     """The user's function as the handler of fetch jobs."""
 
-    def before(start: Start) -> Fetched | None:
-        if start.instead is None and not start.nobody:
-            demand.counters.called()
+    def before(run: FetchRun) -> Fetched | None:
+        if run.instead is None and not run.unwanted:
+            demand.counters.mine.calls += 1
             return None
         demand.spent_nothing()
-        if start.nobody:
-            return Fetched(start.key, start.at, start.prefetch, "nobody")
-        return Fetched(start.key, start.instead.fetched_at, start.prefetch, "cache")  # type: ignore[union-attr]
+        if run.instead is None:
+            return Fetched(run.key, run.at, run.prefetch, "unwanted")
+        return Fetched(run.key, run.instead.fetched_at, run.prefetch, "cache")
 
-    def after(start: Start, value: object) -> Fetched:
+    def after(run: FetchRun, value: object) -> Fetched:
         try:
             result = encode_result(value)
         except InvalidInput as error:
             raise BuryJob(f"result: fetch returned a {type(value).__name__}, which {error}") from error
-        return Fetched(start.key, start.at, start.prefetch, "api", result)
+        return Fetched(run.key, run.at, run.prefetch, "call", result)
 
-    async def on_loop(start: Start) -> Fetched:
-        return before(start) or after(start, await function(start.key))
+    async def on_loop(run: FetchRun) -> Fetched:
+        return before(run) or after(run, await function(run.key))
 
-    def in_thread(start: Start) -> Fetched:
-        return before(start) or after(start, function(start.key))
+    def in_thread(run: FetchRun) -> Fetched:
+        return before(run) or after(run, function(run.key))
 
     return on_loop if inspect.iscoroutinefunction(inspect.unwrap(function)) else in_thread
 

@@ -1,34 +1,45 @@
-"""What a demand stores beside its fetch jobs: the payload of a fetch, a cached result, a delivery."""
+"""The payloads of a demand's jobs: fetches, cached results, deliveries."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
 
+from accoda.demand.metrics import Counters
 from accoda.demand.waiters import Entry
 from accoda.envelope import MARK, unwrap
-from accoda.model import JobInfo
+from accoda.errors import VersionConflict
+from accoda.model import Job, JobInfo, Lease, NewJob
 from accoda.payload import Codec, UnreadablePayload
+from accoda.storage.protocol import Store
 
-T = TypeVar("T", bound=Struct)
 
-
-class Errand(Struct, frozen=True, array_like=True, gc=False):
-    """The payload of a fetch job. `prefetch`: nobody had asked for it when it was made; `fresh_after`: what is cached
-    must be of that moment at least to do instead."""
+class FetchPayload(Struct, frozen=True, array_like=True, gc=False):
+    """The payload of a fetch job. `prefetch`: it had no waiter when it was made; then a cached result can replace the
+    call only if it was fetched after `fresh_after`."""
 
     key: str
     prefetch: bool = False
     fresh_after: int = 0
 
 
-class Cached(Struct, frozen=True, array_like=True, gc=False):
-    """A result, as msgpack, and the moment (by the storage's clock) at which its fetch began.
+class Fetched(Struct, frozen=True, array_like=True):
+    """What came of a fetch. `at` is when it began, by the storage's clock."""
 
-    Until the moment `open_until` its fetch has not ended: it serves whoever asks, as it would if they joined it.
+    key: str
+    at: int
+    prefetch: bool
+    source: Literal["call", "cache", "unwanted"]
+    result: bytes = b""
+
+
+class CachedResult(Struct, frozen=True, array_like=True, gc=False):
+    """A result as msgpack, and the moment (by the storage's clock) at which its fetch began.
+
+    Until the moment `open_until` its fetch has not ended: it serves new requests, as if they had joined the fetch.
     """
 
     fetched_at: int
@@ -36,10 +47,10 @@ class Cached(Struct, frozen=True, array_like=True, gc=False):
     open_until: int = 0
 
 
-class Delivery(Struct, frozen=True, array_like=True, gc=False):
-    """The payload of a delivery: to whom, and of when the result must be at least.
+class DeliveryPayload(Struct, frozen=True, array_like=True, gc=False):
+    """The payload of a delivery: to whom, and when the result must have been fetched at least.
 
-    With `more` it is a bundle: its run delivers nothing, and is followed by a delivery for each.
+    With `more` it is a bundle: its run delivers nothing, and is followed by one delivery for each waiter.
     """
 
     key: str
@@ -48,50 +59,87 @@ class Delivery(Struct, frozen=True, array_like=True, gc=False):
     more: tuple[Entry, ...] = ()
 
 
+class DemandContext(Protocol):
+    """What fetches, deliveries and prefetches need of their demand."""
+
+    queue: str
+    cache_queue: str
+    fresh_ms: int
+    counters: Counters
+
+    def cost_of(self, key: str) -> int: ...
+    def spent_nothing(self) -> None: ...
+    def cache_job(self, fetched: Fetched, open_until: int = 0) -> NewJob: ...
+    def follow_ups(self, fetched: Fetched, waiters: Iterable[Entry]) -> list[NewJob]: ...
+    def join_again(self, delivery: DeliveryPayload) -> None: ...
+    def unpack(self, bundle: DeliveryPayload) -> None: ...
+    async def available(self) -> float | None: ...
+
+
 SINGLY = 5_000
-"""So many deliveries are enqueued in the step that ends a fetch; for more, bundles of them are."""
+"""Up to this many deliveries are enqueued in the step that ends a fetch; for more, bundles of them are."""
 _BUNDLE, _BUNDLE_BYTES = 500, 64 << 10
+_PREPARED = 100_000
+_NOT_PREPARED = UnreadablePayload("it was opened without the hooks of its demand")
 
 
-def deliveries(key: str, entries: Sequence[Entry], fetched_at: int) -> list[Delivery]:
-    """One delivery for each; of a huge crowd, bundles, so that no store stands still for the step that ends a fetch."""
+def deliveries(key: str, entries: Sequence[Entry], fetched_at: int) -> list[DeliveryPayload]:
+    """One delivery for each waiter; bundles for a huge crowd, so that the step that ends the fetch stays short."""
     if len(entries) <= SINGLY:
-        return [Delivery(key, entry, fetched_at) for entry in entries]
-    found: list[Delivery] = []
+        return [DeliveryPayload(key, entry, fetched_at) for entry in entries]
+    found: list[DeliveryPayload] = []
     bundle: list[Entry] = []
     size = 0
     for entry in entries:
         bundle.append(entry)
         size += len(entry.data) + len(entry.id) + 32
         if len(bundle) >= _BUNDLE or size >= _BUNDLE_BYTES:
-            found.append(Delivery(key, bundle[0], fetched_at, tuple(bundle[1:])))
+            found.append(DeliveryPayload(key, bundle[0], fetched_at, tuple(bundle[1:])))
             bundle, size = [], 0
-    return [*found, Delivery(key, bundle[0], fetched_at, tuple(bundle[1:]))] if bundle else found
+    return [*found, DeliveryPayload(key, bundle[0], fetched_at, tuple(bundle[1:]))] if bundle else found
 
 
-def write(record: Struct) -> bytes:
-    return _encode(record)
-
-
-class RecordCodec(Codec[Any]):
-    """Reads records of ours, which a user never sees."""
+class DemandCodec(Codec[Any]):
+    """Reads the payloads of a demand's own jobs."""
 
     def encode(self, payload: object) -> bytes:
-        return _encode(payload)
+        return write(payload)
 
     def decode(self, data: bytes) -> Any:
-        """The record. One in an envelope was made by somebody else: a demand puts nothing in envelopes."""
+        """The record. A demand writes no envelopes, so a payload in one was not made by a request."""
         if data and data[0] == MARK:
-            extras, _ = unwrap(data)
-            whose = "by somebody else" if extras.schedule is None else f"by the schedule {extras.schedule!r}"
+            schedule = unwrap(data)[0].schedule
+            maker = "by other code" if schedule is None else f"by the schedule {schedule!r}"
             raise UnreadablePayload(
-                f"this queue belongs to a demand, whose jobs are made by requests of a key; this one was made {whose}"
+                f"this queue belongs to a demand, whose jobs are made by requests of a key; this one was made {maker}"
             )
         return super().decode(data)
 
 
-def read_cached(job: JobInfo | None) -> Cached | None:
-    """What a look into the cache found. A record that cannot be read is none."""
+class RunCodec(DemandCodec):
+    """Turns a job into the run that its hooks have prepared for it, or raises the error that they found.
+
+    The processors of a queue share the codec, so what they prepare is kept by lease.
+    """
+
+    def __init__(self, type: Any) -> None:
+        super().__init__(type)
+        self._prepared: dict[Lease, Any] = {}
+
+    def prepare(self, lease: Lease, run: object) -> None:
+        self._prepared[lease] = run
+        if len(self._prepared) > _PREPARED:  # a job that is buried or lost before it runs is never opened
+            del self._prepared[next(iter(self._prepared))]
+
+    def open(self, job: Job) -> Any:
+        run = self._prepared.pop(job.lease, _NOT_PREPARED)
+        if isinstance(run, UnreadablePayload):
+            raise run
+        return run
+
+
+def read_cached(job: JobInfo | None) -> CachedResult | None:
+    """The result in a job of the cache. One that cannot be read counts as missing."""
     if job is None:
         return None
     try:
@@ -100,5 +148,15 @@ def read_cached(job: JobInfo | None) -> Cached | None:
         return None
 
 
-_encode = msgspec.msgpack.Encoder().encode
-_cached = RecordCodec(Cached)
+async def claim(store: Store, name: str, every: float) -> bool:
+    """Whether this process does a periodic task now. One process does it at a time: the document expires shortly
+    before the next round, and then the first process that writes it has the claim."""
+    try:
+        await store.write(name, b"", version=0, ttl=every * 0.9)
+        return True
+    except VersionConflict:
+        return False
+
+
+write = msgspec.msgpack.Encoder().encode
+_cached = DemandCodec(CachedResult)

@@ -1,4 +1,4 @@
-"""How urgent a shared job is: from who waits for it, how many they are, and by when. Pure; lower is sooner."""
+"""How urgent a shared job is: from its waiters' tiers, their number and earliest due time. Pure; lower is sooner."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from msgspec import Struct, field
 from accoda.errors import InvalidInput
 
 PREFETCH = 100.0
-"""The score of a job for which nobody waits yet."""
-
+"""The score of a job without waiters."""
 URGENT = 20.0
 """The highest score of the band "urgent"."""
 
@@ -28,10 +27,11 @@ def _check(field: str, value: object) -> None:
 
 
 class Weights(Struct, frozen=True, kw_only=True):
-    """What counts how much.
+    """The parameters of the score.
 
-    `urgency`: points for each whole minute until the earliest waiter is due, `most_urgency` at most. `crowd`: what a
-    job with nobody waiting would have, less `each` for every waiter. `tiers`: points of the best tier among them.
+    `urgency`: points for each whole minute until the earliest waiter is due, `most_urgency` at most. `crowd`: points of
+    a job without waiters, less `each` for every waiter. `tiers`: the points of each tier; the best among the waiters
+    counts.
     """
 
     urgency: float = 1.0
@@ -46,60 +46,48 @@ class Weights(Struct, frozen=True, kw_only=True):
         for name in ("urgency", "most_urgency", "crowd", "each"):
             _check(name, getattr(self, name))
         if not self.tiers:
-            raise InvalidInput("tiers", "must name one tier at least, with its points")
+            raise InvalidInput("tiers", "must name at least one tier and its points")
         for tier, points in self.tiers.items():
             _check(f"tiers[{tier!r}]", points)
 
-    def tier(self, name: str) -> float:
-        """The points of a tier."""
-        try:
-            return self.tiers[name]
-        except (KeyError, TypeError):
-            raise InvalidInput("tier", f"must be one of {', '.join(self.tiers)}, not {name!r}") from None
+    def check_tier(self, name: str) -> None:
+        """Refuse a tier that is not declared."""
+        if not isinstance(name, str) or name not in self.tiers:
+            raise InvalidInput("tier", f"must be one of {', '.join(self.tiers)}, not {name!r}")
 
     def points(self, tier: str) -> float:
-        """The same for a tier that was stored: one that is not known here (other weights, another release) is last."""
+        """The points of a stored tier. One that is unknown here (other weights, another release) comes last."""
         return self.tiers.get(tier, max(self.tiers.values()))
 
-    def wish(self, tier: str, due: int | None) -> Wish:
-        """What a stored waiter wishes."""
-        return Wish(self.points(tier), due)
 
-
-SEED = Weights()
-"""The weights that hold where none are given."""
-
-
-class Wish(Struct, frozen=True, gc=False):
-    """What the score needs to know of one waiter: the points of its tier, and when it is due (None: now)."""
-
-    tier: float
-    due: int | None = None
+DEFAULT_WEIGHTS = Weights()
 
 
 class Crowd(Struct, frozen=True, gc=False):
-    """What the score needs to know of all waiters together."""
+    """All waiters of a job together: their number, the points of the best tier, and the earliest due moment."""
 
     count: int = 0
     tier: float = 0.0
     earliest: int = 0
 
 
-def crowd_of(wishes: Iterable[Wish]) -> Crowd:
-    """All waiters in three numbers. One that is due now is due at 0: earlier than all others, at any moment."""
-    found = list(wishes)
+def crowd_of(waiters: Iterable[tuple[float, int | None]]) -> Crowd:
+    """The crowd of waiters, each given as its tier's points and its due moment (None: now, which is before all others).
+
+    >>> crowd_of([(3.0, 60_000), (10.0, None)])
+    Crowd(count=2, tier=3.0, earliest=0)
+    """
+    found = list(waiters)
     if not found:
         return Crowd()
-    return Crowd(len(found), min(wish.tier for wish in found), min(wish.due or 0 for wish in found))
+    return Crowd(len(found), min(points for points, _ in found), min(due or 0 for _, due in found))
 
 
-def score(crowd: Crowd, now: int, weights: Weights = SEED) -> float:
-    """The rank of a job for which these wait, at the moment `now`.
+def score(crowd: Crowd, now: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
+    """The rank of a job with this crowd, at the moment `now`.
 
-    >>> score(crowd_of([Wish(0.0)] * 5), 0)
-    10.0
-    >>> score(Crowd(), 0)
-    100.0
+    >>> score(Crowd(5, 0.0, 0), 0), score(Crowd(), 0)
+    (10.0, 100.0)
     """
     if not crowd.count:
         return PREFETCH
@@ -109,7 +97,7 @@ def score(crowd: Crowd, now: int, weights: Weights = SEED) -> float:
 
 
 def band(rank: float) -> Band:
-    """The band that a rank is in.
+    """The band of a rank.
 
     >>> [band(rank) for rank in (20, 20.5, 50, 51, 99.9, 100)]
     ['urgent', 'normal', 'normal', 'low', 'low', 'prefetch']

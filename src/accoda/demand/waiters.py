@@ -1,8 +1,8 @@
-"""Who waits for a shared job: what a user says of a waiter, and the log of those who joined and left.
+"""The waiters of a shared job: what a user says of one, and the log of those that joined and left.
 
-The waiters that a store keeps with a job are a log: they are only ever added, and one who leaves adds a mark. So their
-number never shrinks, and "not more waiters than these" (of `Done`, `Rank` and `drop`) always means "nothing has
-happened since I looked". Whoever joins twice is one waiter, as it was the last time.
+The waiters that a store keeps with a job are a log: entries are only ever added, and a waiter that leaves adds one too.
+So their number never shrinks, and the fence "no more waiters than these" (of `Done`, `Rerank` and `Remove`) always
+means "nothing has happened since I looked". A waiter that joins twice is one waiter, as described the last time.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ N = TypeVar("N", int, float)
 JOINS: Final = 0
 ASKS: Final = 1
 LEAVES: Final = 2
-"""An entry's kind: it wants the result delivered; it only wants it fetched; it has left."""
+"""The kinds of entries: the result shall be delivered; it shall only be fetched; the waiter has left."""
 
 
 class Waiter(Struct, Generic[D], frozen=True, kw_only=False):
-    """One who wants a result: `Waiter("automation-7", tier="pro", due=at, data=filters)`.
+    """One that wants a result: `Waiter("automation-7", tier="pro", due=at, data=filters)`.
 
-    `id` tells it from the others of the same key; `due` is when it wants the result (a datetime with a time zone, or
-    milliseconds; None: now); `data` is what `deliver` needs of it, such as its own filter.
+    `id` identifies it among the waiters of a key; `due` is when it wants the result (a datetime with a time zone, or
+    milliseconds; None: now); `data` is for `deliver`, such as a filter of its own.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Waiter(Struct, Generic[D], frozen=True, kw_only=False):
 
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):
-    """A waiter as it is stored. `due` and `fresh_after` are moments; `data` is msgpack."""
+    """An entry of the log. `due` and `fresh_after` are moments; `data` is msgpack."""
 
     kind: Literal[0, 1, 2]
     id: str
@@ -56,17 +56,17 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
 
 
 def entry_of(waiter: Waiter[Any], weights: Weights, fresh_after: int | None = None, kind: Literal[0, 1] = 0) -> Entry:
-    """A waiter as it is stored, or an error that names what is wrong with it."""
+    """The entry of a waiter; the error names what is wrong with it."""
     if not isinstance(waiter, Waiter):
         raise InvalidInput("waiter", f"must be a Waiter(id, tier, due, data), not {waiter!r:.60}")
     check_id(waiter.id)
-    weights.tier(waiter.tier)
+    weights.check_tier(waiter.tier)
     due = None if waiter.due is None else milliseconds("due", waiter.due)
     return Entry(kind, waiter.id, waiter.tier, due, fresh_after, encode(waiter.data))
 
 
 def check_id(id: object) -> None:
-    """Refuse what cannot be a waiter's id."""
+    """Refuse an id that cannot be stored."""
     if type(id) is not str or not 0 < len(id) <= KEY or clean(id) != id:
         raise InvalidInput("waiter.id", f"must be 1 to {KEY} characters of valid text without NUL, not {id!r:.60}")
 
@@ -76,7 +76,7 @@ def write_entry(entry: Entry) -> bytes:
 
 
 def read_entries(stored: Iterable[bytes]) -> list[Entry]:
-    """The log. An entry that cannot be read is nobody: it must not keep the others from what they wait for."""
+    """The log. An entry that cannot be read is left out: it must not keep the others from their result."""
     found = []
     for data in stored:
         try:
@@ -87,26 +87,26 @@ def read_entries(stored: Iterable[bytes]) -> list[Entry]:
 
 
 def present(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """Those who joined and have not left, in the order in which they first joined."""
+    """The waiters that joined and have not left, in the order in which they first joined."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if entry.kind == LEAVES:
             found.pop(entry.id, None)
-        elif not _is_less(entry, found.get(entry.id)):
+        elif not _adds_nothing(entry, found.get(entry.id)):
             found[entry.id] = entry
     return found
 
 
-def _is_less(entry: Entry, before: Entry | None) -> bool:
-    """One who waits for a delivery, and then only asks (he was given a stale result meanwhile), still waits for it."""
+def _adds_nothing(entry: Entry, before: Entry | None) -> bool:
+    """A waiter for a delivery that then only asks (it got a stale result meanwhile) still waits for the delivery."""
     return before is not None and entry.kind == ASKS and before.kind == JOINS
 
 
-class Log:
-    """The waiters of one job as far as this process has seen them.
+class WaiterLog:
+    """The log of one job, as far as this process has read it.
 
-    `seen` counts the stored entries that are in it. The crowd is kept up to date with each that joins or leaves; only
-    when the earliest leaves, the next one is looked for.
+    `seen` counts the stored entries that it covers, `rank` is the job's rank as far as is known. The crowd is updated
+    with each entry; only when the earliest waiter leaves, the next one is searched for.
     """
 
     __slots__ = ("_dues", "_earliest", "_present", "_tiers", "_weights", "id", "rank", "seen")
@@ -115,7 +115,6 @@ class Log:
         self.id = id
         self.seen = 0
         self.rank: float | None = None
-        """The rank that the job has, as far as is known."""
         self._weights = weights
         self._present: dict[str, Entry] = {}
         self._tiers: Counter[float] = Counter()
@@ -123,13 +122,13 @@ class Log:
         self._earliest: int | None = None
 
     def add(self, stored: Sequence[bytes]) -> None:
-        """The next entries."""
+        """Add the next stored entries."""
         self.seen += len(stored)
         for entry in read_entries(stored):
             self._note(entry)
 
-    def join(self, entry: Entry) -> None:
-        """The next entry, which this process has just stored."""
+    def add_own(self, entry: Entry) -> None:
+        """Add the next entry, which this process has just stored."""
         self.seen += 1
         self._note(entry)
 
@@ -146,7 +145,7 @@ class Log:
 
     def _note(self, entry: Entry) -> None:
         before = self._present.get(entry.id)
-        if _is_less(entry, before):
+        if _adds_nothing(entry, before):
             return
         if before is not None:
             self._forget(before)

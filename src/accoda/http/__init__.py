@@ -1,4 +1,6 @@
-"""The service: an HTTP API over `accoda.admin`, for people and programs that are not Python workers. See docs/http.md.
+"""The service: an HTTP API over `accoda.operations` for people and for programs that are not Python workers.
+
+See docs/http.md.
 
 Starlette, uvicorn and httptools are the extra `http`; nothing of them is imported before a service is made.
 """
@@ -10,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from accoda.http.options import ServiceOptions
     from accoda.http.server import Server
-    from accoda.http.service import create_service
 
-__all__ = ["Server", "ServiceOptions", "create_service"]
+__all__ = ["Server", "ServiceOptions"]
 
-_HOMES = {"create_service": "service", "ServiceOptions": "options", "Server": "server"}
+_HOMES = {"ServiceOptions": "options", "Server": "server"}
 
 
 def __getattr__(name: str) -> Any:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, MutableMapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from accoda.http.security.identity import LOCAL, Identity
+
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.http.long_polls import LongPolls
     from accoda.http.options import ServiceOptions
-    from accoda.http.polls import Polls
 
 B = TypeVar("B")
 Q = TypeVar("Q")
@@ -20,27 +22,6 @@ P = TypeVar("P")
 T = TypeVar("T")
 
 Headers = Iterable[tuple[str, str]]
-
-
-class Who(Protocol):
-    """Who calls: a name for the log, and what he may do."""
-
-    @property
-    def name(self) -> str: ...
-
-    def may(self, scope: str) -> bool: ...
-
-
-class Anybody:
-    """Who calls a service that asks for no token."""
-
-    name = "anybody"
-
-    def may(self, scope: str) -> bool:
-        return True
-
-
-ANYBODY = Anybody()
 
 
 class Answer(Struct, frozen=True):
@@ -61,23 +42,24 @@ class Raw(Struct, frozen=True):
 
 
 class ClientGone(Exception):
-    """The caller hung up while he was waiting: nobody is there to answer."""
+    """The caller hung up while it was waiting: there is no one to answer."""
 
 
 class Call(Generic[B, Q, P]):
-    """One request: the decoded body, query and path of the operation's types, and who sent it."""
+    """One request: the decoded body, query and path of the operation's types, and the identity of its caller."""
 
-    __slots__ = ("_polls", "_receive", "_scope", "app", "body", "options", "path", "query", "raw", "who")
+    __slots__ = ("_polls", "_receive", "_scope", "app", "body", "identity", "options", "path", "query", "raw")
 
     def __init__(
-        self, app: App, options: ServiceOptions, polls: Polls, scope: MutableMapping[str, Any], receive: Any
+        self, app: App, options: ServiceOptions, polls: LongPolls, scope: MutableMapping[str, Any], receive: Any
     ) -> None:
         self.app = app
         self.options = options
         self._polls = polls
         self._scope = scope
         self._receive = receive
-        self.who: Who = scope.get("accoda.who", ANYBODY)
+        # Without a guard in front, every caller may do everything.
+        self.identity: Identity = scope.get("accoda.identity", LOCAL)
         self.body: B
         self.query: Q
         self.path: P
@@ -108,7 +90,7 @@ class Call(Generic[B, Q, P]):
         leaving = self._polls.enter()
         try:
             await asyncio.wait((work, gone, leaving), return_when=asyncio.FIRST_COMPLETED)
-            # The hang-up first: whatever the wait found, nobody is there to be told.
+            # The hang-up first: whatever the wait found, there is no one to tell.
             if gone.done():
                 raise ClientGone
             return work.result() if work.done() else None

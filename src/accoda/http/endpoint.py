@@ -12,20 +12,18 @@ from accoda.http.call import Answer, Call, ClientGone, Headers, Raw
 from accoda.http.operation import Nothing, Operation
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.reading import BodyReader, TextReader, check_json, query_texts, read_body
-from accoda.http.security.who import check_scope
+from accoda.http.security.identity import check_scope
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.http.long_polls import LongPolls
     from accoda.http.options import ServiceOptions
-    from accoda.http.polls import Polls
 
 Scope = MutableMapping[str, Any]
 
 _JSON = (b"content-type", b"application/json")
 _FRESH = (b"cache-control", b"no-store")
 _NO_GUESS = (b"x-content-type-options", b"nosniff")
-_OWN = (b"cross-origin-resource-policy", b"same-origin")
-_HEAD = b"".join(b"%b: %b\r\n" % header for header in (_JSON, _FRESH, _NO_GUESS, _OWN))
 
 
 class Endpoint:
@@ -41,18 +39,16 @@ class Endpoint:
         "_path",
         "_polls",
         "_query",
-        "_short",
         "_status",
         "operation",
     )
 
-    def __init__(self, operation: Operation, app: App, options: ServiceOptions, polls: Polls) -> None:
+    def __init__(self, operation: Operation, app: App, options: ServiceOptions, polls: LongPolls) -> None:
         self.operation = operation
         self._handler, self._needed, self._status = operation.handler, operation.scope, operation.status
         self._app = app
         self._options = options
         self._polls = polls
-        self._short = operation.method == "POST"  # GET is HEAD too, whose answers have no body
         self._body = (
             None if operation.request is None else BodyReader(operation.request, optional=operation.body_optional)
         )
@@ -61,7 +57,6 @@ class Endpoint:
         self._no_query = self._query({}) if _all_optional(operation) else None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
-        wire = scope.pop("accoda.wire", None)  # out of it, since they hold each other
         try:
             call = self._begin(scope, receive)
             body = scope.get("accoda.body")
@@ -73,8 +68,6 @@ class Endpoint:
                     check_json(scope)
                 self._take_body(call, body)
             answer = await self._handler(call)
-            if wire is not None and self._short and self._answer(wire, answer):
-                return
             start, body = self._render(answer)
         except ClientGone:
             return
@@ -88,8 +81,8 @@ class Endpoint:
         """All of the call but for its body."""
         needed = self._needed
         call: Call[Any, Any, Any] = Call(self._app, self._options, self._polls, scope, receive)
-        if needed is not None and not call.who.may(needed):
-            check_scope(scope["accoda.who"], needed)
+        if needed is not None and not call.identity.may(needed):
+            check_scope(scope["accoda.identity"], needed)
         if self._path is not None:
             call.path = self._path(scope["path_params"])
         raw = scope["query_string"]
@@ -102,21 +95,6 @@ class Endpoint:
             call.body = self._body(body)
         elif body:
             raise ProblemError("invalid", "body: this operation reads no body; send none", field="body")
-
-    def _answer(self, wire: Any, answer: Any) -> bool:
-        """Answer in one write, past ASGI's messages, where that is possible; see `security.protocol.Cycle`."""
-        status, head = self._status, _HEAD
-        if type(answer) is Answer:
-            status = answer.status or status
-            for name, value in answer.headers:
-                if not value.isprintable():
-                    return False
-                head += f"{name}: {value}\r\n".encode("latin-1")
-            answer = answer.value
-        if type(answer) is Raw or status == 204:
-            return False
-        sent: bool = wire.answer(status, head, _encode(answer))
-        return sent
 
     def _render(self, answer: Any) -> tuple[dict[str, Any], bytes]:
         """The first message of the answer, and its body."""

@@ -3,7 +3,7 @@
 Pure functions; `work.py` calls the store with what they give.
 
 A token is base64url of a small record (queue, id, attempts, …) and a checksum. It is opaque but no secret: the checksum
-is there against typing errors, and who may settle is decided by the scope `work`.
+catches typing errors; the scope `work` decides who may settle.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from accoda.envelope import Extras
+from accoda.envelope import JobMetadata
 from accoda.errors import InvalidInput, RemoteError
 from accoda.model import Bury, Job, Lease, Outcome, Retry, clean
 from accoda.retry import Failed, Limits, decide, describe
@@ -27,13 +27,13 @@ _CHECK = 4
 class Ticket(Struct, frozen=True, array_like=True, gc=False):
     """What a token says: the lease, and what `fail` must know of the job without reading it again.
 
-    `marked`: its envelope has a say when it ends (whom to call, what is secret), so it is read again before that.
+    `marked`: its envelope matters when the job ends (a webhook, secret fields), so it is read again before that.
     """
 
     queue: str
     id: int
     attempts: int
-    fresh_at: int = 0
+    tries: int = 0
     max_attempts: int | None = None
     marked: bool = False
 
@@ -42,10 +42,10 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
         return Lease(self.queue, self.id, self.attempts)
 
 
-def token_of(job: Job, extras: Extras) -> str:
+def token_of(job: Job, extras: JobMetadata) -> str:
     """The token of a job that was just taken."""
     marked = extras.hook is not None or bool(extras.secret)
-    ticket = Ticket(job.queue, job.id, job.attempts, job.fresh_at, extras.max_attempts, marked)
+    ticket = Ticket(job.queue, job.id, job.attempts, job.tries, extras.max_attempts, marked)
     record = _encoder.encode(ticket)
     return _text(record + crc32(record).to_bytes(_CHECK, "big")).decode("ascii")
 
@@ -71,11 +71,11 @@ def read_token(token: str, field: str) -> Ticket:
 def failed(ticket: Ticket, error: str, limits: Limits) -> Outcome:
     """What becomes of a job whose run failed elsewhere: the queue's rule and limits decide, as for a Python handler.
 
-    The reason is the worker's own text: the class that carries it through the rule is ours, and tells nobody anything.
+    The reason is the worker's own text: the exception class that carries it through the rule is ours and says nothing.
     """
     raised = RemoteError()
     raised.text = error
-    job = Job(ticket.id, ticket.queue, b"", 0.0, 0, None, ticket.attempts, 0, 0, None, 0, ticket.lease, ticket.fresh_at)
+    job = Job(ticket.id, ticket.queue, b"", 0.0, 0, None, ticket.attempts, 0, 0, None, 0, ticket.lease, ticket.tries)
     outcome = decide(job, Failed(raised), own_limits(limits, ticket.max_attempts))
     if not isinstance(outcome, Retry | Bury):  # a failure never ends well
         raise AssertionError(outcome)

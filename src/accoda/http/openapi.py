@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from accoda.admin.requests import NewJobRequest
 from accoda.http.operation import JSON, Header, Link, Nothing, Operation, Reply
 from accoda.http.problems import KINDS, PROBLEM_JSON, Problem
 from accoda.http.resources.common import OwnQueuePath
+from accoda.operations.new_jobs import NewJobRequest
 
 SCOPES = {
     "read": "look at jobs, queues, dead letters, schedules, workers, budgets",
@@ -33,7 +33,7 @@ _REF = "#/components/schemas/{name}"
 def document(
     table: Sequence[Operation], *, secured: bool, needs_token: bool = True, demands: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """The whole document. `secured`: a guard stands before the service. `needs_token`: it lets nobody in without one,
+    """The whole document. `secured`: a guard stands before the service. `needs_token`: it lets no one in without one,
     so every operation asks for it; on loopback it needs none until there is one.
 
     `demands` are the queues of this service's app whose jobs are made by requests, and not by hand.
@@ -128,7 +128,7 @@ def _operation(operation: Operation, schemas: _Schemas, secured: bool) -> dict[s
 
 
 def _description(operation: Operation) -> str:
-    needed = f"Scope: `{operation.scope}`." if operation.scope else "Open to everybody, without a token."
+    needed = f"Scope: `{operation.scope}`." if operation.scope else "Open to every caller, without a token."
     return f"{operation.description}\n\n{needed}".strip()
 
 

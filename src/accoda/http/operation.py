@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal, TypeVar, get_args, get_type_hints
 
 from msgspec import Struct, field
 
-if TYPE_CHECKING:
-    from accoda.http.call import Call
+from accoda.http.call import Call
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Scope = Literal["read", "enqueue", "work", "admin"]
-Handler = Callable[["Call[Any, Any, Any]"], Awaitable[Any]]
+Handler = Callable[[Call[Any, Any, Any]], Awaitable[Any]]
+H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
 
 JSON = "application/json"
 
@@ -56,7 +56,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     particular to it: those that any operation may have (401, 403, 500, 503, a bad body) are known from the rest.
     `rules` are keywords of JSON Schema that hold for the request as a whole, which no type can say.
     `hidden`: not in the OpenAPI document. `body_optional`: an empty body stands for `{}`. `scope` None: open to
-    everybody, with or without a token.
+    every caller, with or without a token.
     """
 
     method: Method
@@ -88,3 +88,24 @@ class Operation(Struct, frozen=True, kw_only=True):
         """Unique in the table: the handler's own name with its group's, in camelCase."""
         first, *rest = self.handler.__name__.split("_")
         return first + "".join(word.capitalize() for word in rest)
+
+
+TABLE: list[Operation] = []
+"""Every operation whose module was imported, in the order of their definitions."""
+
+
+def operation(method: Method, path: str, group: str, summary: str, **more: Any) -> Callable[[H], H]:
+    """Make a function the handler of a method and path: `@operation("GET", "/api/v1/jobs/{id}", "Jobs", "One job", …)`.
+
+    What the request, the query and the path are made of is read from its argument: `Call[Request, Query, Path]`.
+    """
+
+    def add(handler: H) -> H:
+        request, query, path_type = get_args(get_type_hints(handler, include_extras=True)["call"])
+        given = None if request in (type(None), Any) else request
+        query, path_type = (Nothing if each is Any else each for each in (query, path_type))
+        about: dict[str, Any] = {"method": method, "path": path, "group": group, "summary": summary, **more}
+        TABLE.append(Operation(handler=handler, request=given, query=query, path_type=path_type, **about))
+        return handler
+
+    return add

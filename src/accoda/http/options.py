@@ -8,9 +8,9 @@ from msgspec import Struct
 
 
 class ServiceOptions(Struct, frozen=True, kw_only=True):
-    """`policy` is what `accoda.http.security` guards the service by; without one nobody is asked who he is.
+    """`policy` is what `accoda.http.security` guards the service by; without one every caller may do everything.
 
-    `errands`: run the clerk, so that schedules tick, webhooks are called and replays go on without a worker.
+    `system_jobs`: run system jobs, so that schedules tick, webhooks are called and bulk changes run without a worker.
     `max_body` is the largest request in bytes, `max_batch` the most jobs in one, `max_wait` the longest poll in s.
     `patience` is how many seconds a request waits for a store that is away: it is answered with 503 then. The clerk
     has more time.
@@ -19,7 +19,7 @@ class ServiceOptions(Struct, frozen=True, kw_only=True):
     """
 
     policy: Any = None
-    errands: bool = True
+    system_jobs: bool = True
     max_body: int = 16 << 20
     max_batch: int = 10_000
     max_wait: float = 60.0

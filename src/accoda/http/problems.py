@@ -80,7 +80,7 @@ class ProblemError(Exception):
 
 
 def from_error(error: Exception) -> ProblemError:
-    """The answer to an error. What nobody foresaw is logged with an id, and the answer tells no more than the id."""
+    """The answer to an error. An unexpected error is logged with an id, and the answer tells no more than the id."""
     match error:
         case ProblemError():
             return error

@@ -16,10 +16,10 @@ import uvicorn  # noqa: E402  # only after the check, so that a missing library 
 
 def configuration(service: Any, **more: Any) -> uvicorn.Config:
     """What a service is run with: httptools, a lifespan that must succeed, no log lines of its own for each request."""
-    from accoda.http.security.protocol import BoundedProtocol
+    from accoda.http.security.head_bounds import BoundedHeads
 
     chosen: dict[str, Any] = {
-        "http": BoundedProtocol,
+        "http": BoundedHeads,
         "ws": "none",
         "lifespan": "on",
         "log_config": None,

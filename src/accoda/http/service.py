@@ -1,45 +1,27 @@
-"""`create_service`: from an app and a table of operations to an ASGI application."""
+"""From an app and a table of operations to an ASGI application."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, MutableMapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from accoda.http.endpoint import Endpoint
-from accoda.http.extra import require
+from accoda.http.long_polls import LongPolls
 from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
-from accoda.http.polls import Polls
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.security.pages import is_page
-from accoda.storage.patience import at_most, wait_at_most
+from accoda.storage.common.reconnecting import limited_patience, set_patience
 
 if TYPE_CHECKING:
     from accoda.app import App
     from accoda.http.security.guard import Guard
 
 Scope = MutableMapping[str, Any]
-DEFAULTS = ServiceOptions()
-
-
-def create_service(app: App, options: ServiceOptions = DEFAULTS) -> Any:
-    """An ASGI application that serves the app's jobs: for uvicorn, or to be mounted in another application.
-
-    Its lifespan opens the store and runs the clerk (unless `errands` is False), and closes both.
-    """
-    require()
-    from accoda.http.table import operations
-
-    service = Service(app, options, operations())
-    if options.policy is None:
-        return service
-    from accoda.http.security.guard import Guard
-
-    guard = Guard(service, options.policy)
-    service.meet(guard)
-    return guard
+Mount = Callable[["App", ServiceOptions, LongPolls], Any]
+"""Makes the application that serves the pages for people."""
 
 
 class Service:
@@ -49,13 +31,15 @@ class Service:
     with the number of its routes.
     """
 
-    def __init__(self, app: App, options: ServiceOptions, table: Sequence[Operation]) -> None:
+    def __init__(
+        self, app: App, options: ServiceOptions, table: Sequence[Operation], mount: Mount | None = None
+    ) -> None:
         from starlette.routing import Route, Router
 
         self.app = app
         self.options = options
         self.table = table
-        self.polls = Polls()
+        self.polls = LongPolls()
         resources = _resources(table, app, options, self.polls)
         self._exact = {
             (method, path): endpoint
@@ -63,7 +47,7 @@ class Service:
             if "{" not in path
             for method, endpoint in resource.endpoints.items()
         }
-        self.dashboard = _dashboard(app, options, self.polls)
+        self.dashboard: Any = None if mount is None else mount(app, options, self.polls)
         self._router = Router(
             routes=[Route(path, resource) for path, resource in _narrow_first(resources)],
             default=_nowhere,
@@ -73,7 +57,7 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
-            wait_at_most(self.options.patience)
+            set_patience(self.options.patience)
             endpoint = self._exact.get((scope["method"], scope["path"]))
             if endpoint is not None:
                 await endpoint(scope, receive, send)
@@ -93,7 +77,7 @@ class Service:
             self.dashboard.meet(guard)
 
     def leave(self) -> None:
-        """Let those go who wait in long polls. Call it on the service's loop before the server waits for requests."""
+        """End the long polls. Call it on the service's loop before the server waits for requests."""
         self.polls.close()
 
     @asynccontextmanager
@@ -101,25 +85,25 @@ class Service:
         self.polls.open()
         if hasattr(self.dashboard, "warm"):
             self.dashboard.warm()
-        clerk = await self._start_clerk()
+        system_jobs = await self._start_system_jobs()
         try:
             yield {}
         finally:
             self.leave()
-            if clerk is not None:
-                await clerk.close()
+            if system_jobs is not None:
+                await system_jobs.close()
             await self.app.close()
 
-    async def _start_clerk(self) -> Any:
-        with at_most(self.options.patience):
+    async def _start_system_jobs(self) -> Any:
+        with limited_patience(self.options.patience):
             await self.app.connections.get()
-        if not self.options.errands:
+        if not self.options.system_jobs:
             return None
-        from accoda.runtime.clerk import Clerk
+        from accoda.runtime.system_jobs import SystemJobs
 
-        clerk = Clerk(self.app)
-        clerk.start()
-        return clerk
+        system_jobs = SystemJobs(self.app.storage, self.app.system_jobs())
+        system_jobs.start()
+        return system_jobs
 
 
 class Resource:
@@ -147,21 +131,13 @@ class Resource:
             await send_problem(send, ProblemError("method-not-allowed", detail, headers=allow))
 
 
-def _resources(table: Sequence[Operation], app: App, options: ServiceOptions, polls: Polls) -> dict[str, Resource]:
+def _resources(table: Sequence[Operation], app: App, options: ServiceOptions, polls: LongPolls) -> dict[str, Resource]:
     endpoints: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for operation in table:
         if operation.method in endpoints[operation.path]:
             raise ValueError(f"two operations for {operation.method} {operation.path}")
         endpoints[operation.path][operation.method] = Endpoint(operation, app, options, polls)
     return {path: Resource(methods) for path, methods in endpoints.items()}
-
-
-def _dashboard(app: App, options: ServiceOptions, polls: Polls) -> Any:
-    if not options.dashboard:
-        return None
-    from accoda.dashboard.mount import mount
-
-    return mount(app, options, polls)
 
 
 def _narrow_first(resources: Mapping[str, Resource]) -> list[tuple[str, Resource]]:

@@ -9,24 +9,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from msgspec import Meta, Struct
 
-from accoda.admin import moments
-from accoda.admin.creating import prepare
-from accoda.admin.requests import NewJobRequest, Seconds
 from accoda.errors import InvalidInput
 from accoda.http.leases import Ticket, failed, read_token
-from accoda.http.taking import queue_limits
+from accoda.http.taking import MOST, queue_limits
 from accoda.limits import COST, TEXT
-from accoda.model import Bury, Done, Outcome, Refused, Retry, Why, clean
+from accoda.model import Bury, ById, Done, Outcome, Refused, Retry, Why, clean
+from accoda.operations import moments
+from accoda.operations.new_jobs import NewJobRequest, Seconds, prepare
 from accoda.payload import encode_result
 from accoda.retry import Limits
-from accoda.runtime.endings import with_call
+from accoda.runtime.envelope_outcome import with_call
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
     from accoda.app import App
-
-MOST = 1000
-"""Outcomes, or leases, in one request: as many as one take gives."""
 
 Token = Annotated[str, Meta(description="the `lease` of a job, as take gave it", extra_json_schema={"format": "lease"})]
 Reason = Annotated[str, Meta(max_length=TEXT)]
@@ -43,7 +39,10 @@ class Finish(Struct, tag_field="do", tag="done", rename="camel", forbid_unknown_
 
 
 class Again(Struct, tag_field="do", tag="retry", rename="camel", forbid_unknown_fields=True, frozen=True):
-    """The job goes back, after `delay` seconds or at the moment `at`; now if neither is said. No limit is looked at."""
+    """The job goes back, after `delay` seconds or at the moment `at`; now if neither is said.
+
+    It is given back: that is no try, and no limit is looked at.
+    """
 
     lease: Token
     delay: Seconds | None = None
@@ -110,9 +109,9 @@ def _outcome(app: App, ticket: Ticket, said: Said, limits: Limits) -> Outcome:
             result = None if said.result is None else encode_result(said.result)
             return Done(lease, prepare(app, said.then, "then") if said.then else (), result, said.waiters)
         case Again(delay=delay, at=None):
-            return Retry(lease, delay or 0.0, reason=clean(said.reason))
+            return Retry(lease, delay or 0.0, reason=clean(said.reason), counts=False)
         case Again(delay=None, at=at):
-            return Retry(lease, at=moments.read("at", at or ""), reason=clean(said.reason))
+            return Retry(lease, at=moments.read("at", at or ""), reason=clean(said.reason), counts=False)
         case Again():
             raise InvalidInput("at", "give either delay or at, not both")
         case GiveUp():
@@ -135,7 +134,7 @@ async def with_calls(app: App, store: Store, tickets: Sequence[Ticket], outcomes
     ]
     if not places:
         return outcomes
-    jobs = await asyncio.gather(*(store.find(tickets[place].id) for place in places))
+    jobs = [look.job for look in await asyncio.gather(*(store.look(ById(tickets[place].id)) for place in places))]
     for place, job in zip(places, jobs, strict=True):
         if job is not None:
             outcomes[place] = with_call(outcomes[place], job, secret)

@@ -5,27 +5,28 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from accoda.http.operation import Operation
+from accoda.http.operation import TABLE, Operation
 
 MODULES = (
-    "accoda.http.resources.jobs_table",
+    "accoda.http.resources.jobs",
     "accoda.http.resources.why",
     "accoda.http.resources.bulk",
     "accoda.http.resources.queues",
-    "accoda.http.resources.dead_table",
-    "accoda.http.resources.schedules_table",
-    "accoda.http.work",
+    "accoda.http.resources.dead",
+    "accoda.http.resources.schedules",
+    "accoda.http.worker_api",
     "accoda.http.resources.webhooks",
-    "accoda.http.resources.looks",
+    "accoda.http.resources.overview",
     "accoda.http.resources.records",
     "accoda.http.resources.health",
     "accoda.http.resources.metrics",
     "accoda.http.resources.documents",
 )
-"""Each has `OPERATIONS`. The order is that of the docs page."""
+"""The modules that define operations, in the order of the docs page."""
 
 
 @cache
 def operations() -> tuple[Operation, ...]:
     """All of them, in the order of the docs page."""
-    return tuple(operation for name in MODULES for operation in import_module(name).OPERATIONS)
+    order = {import_module(name).__name__: place for place, name in enumerate(MODULES)}
+    return tuple(sorted(TABLE, key=lambda each: order[each.handler.__module__]))

@@ -1,9 +1,9 @@
-"""Taking jobs for a worker on the other end of an HTTP connection, who may be gone when they have been taken.
+"""Taking jobs for a worker at the other end of an HTTP connection, which may be gone once they have been taken.
 
-    take → sort out → is somebody still there? → answer
+    take → sort out → is the caller still there? → answer
                          └─ no: give them back at once
 
-What is given to somebody whose connection then breaks is lost to nobody: its lease ends, and it comes back.
+A job that is handed to a caller whose connection then breaks is not lost: its lease ends, and it comes back.
 """
 
 from __future__ import annotations
@@ -13,32 +13,55 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
-from accoda.admin.moments import shown
-from accoda.admin.views import is_system
 from accoda.clock import SystemClock
 from accoda.envelope import unwrap
 from accoda.errors import Conflict, InvalidInput, StorageError
 from accoda.http.call import Call, ClientGone
 from accoda.http.leases import token_of
-from accoda.limits import is_name
+from accoda.http.resources.common import NAME_PATTERN
+from accoda.limits import COST, is_name
 from accoda.model import Bury, Job, Lease, Outcome, Retry, check_name, check_queue
+from accoda.names import is_system
+from accoda.operations.moments import rfc3339
+from accoda.operations.plain import decoded, plain
 from accoda.payload import UnreadablePayload
 from accoda.retry import Limits, describe, give_up
-from accoda.runtime.endings import limits_of, with_call
+from accoda.runtime.envelope_outcome import limits_of, with_call
 from accoda.settings.knobs import QUEUE_KNOBS
-from accoda.shown.plain import decoded, plain
-from accoda.storage.backoff import Backoff
+from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
     from accoda.app import App
-    from accoda.http.work import TakeRequest
 
-NOBODY_THERE = "given back: the worker that asked for it had hung up"
+MOST = 1000
+"""Jobs, outcomes or leases in one request."""
+
+LONGEST_LEASE = 86_400
+
+LONGEST_POLL = 60
+
+WorkerName = Annotated[str, Meta(pattern=NAME_PATTERN, description="the worker's name: letters, digits, `_`, `.`, `-`")]
+
+LeaseSeconds = Annotated[float, Meta(ge=1, le=LONGEST_LEASE, description="seconds for which the jobs are yours")]
+
+
+class TakeRequest(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """What a worker asks for. `wait`: seconds to wait for a first job; `maxCost`: the most that all may cost together;
+    `worker`: the name that people see beside a running job (default: the token's)."""
+
+    count: Annotated[int, Meta(ge=1, le=MOST)] = 1
+    lease: LeaseSeconds = 60.0
+    wait: Annotated[float, Meta(ge=0, le=LONGEST_POLL)] = 0.0
+    max_cost: Annotated[int, Meta(ge=0, le=COST)] | None = None
+    worker: WorkerName | None = None
+
+
+CALLER_GONE = "given back: the worker that asked for it had hung up"
 ROUNDS = 10
 """How many takes in a row may find nothing but jobs to be buried, before the worker is told to ask again."""
 _TURNS = 3
@@ -49,7 +72,8 @@ log = logging.getLogger("accoda.http")
 class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     """A job that is yours until `leaseUntil`. `payload` is whole: fields that are secret to people are not to a worker.
 
-    `lease` is the token to settle or extend it with. `crashes` counts the leases that ended without an outcome.
+    `lease` is the token to settle or extend it with. `tries` counts the failed runs, `crashes` the leases that
+    ended without an outcome.
     `leaseUntil` goes by the service's clock; a worker whose clock may be wrong counts from the moment when it asked.
     """
 
@@ -58,6 +82,7 @@ class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     name: str | None = None
     payload: Any = None
     attempts: int = 0
+    tries: int = 0
     crashes: int = 0
     created_at: str
     scheduled_at: str
@@ -73,13 +98,13 @@ class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
 
 def check_workable(app: App, queue: str, max_cost: int | None) -> None:
     """Refuse queues whose jobs mean something only to Accoda itself: to end one from outside would lose what it stands
-    for (the next tick of a schedule, those who wait for a demand)."""
+    for (the next tick of a schedule, the waiters of a demand)."""
     check_queue(queue)
     handler = app.handlers.get(queue)
     if is_system(queue):
         raise Conflict(f"{queue} is a system queue, whose jobs the service itself runs")
     # Also where this process only requests, and has no handler of it: `deals`, and its `deals.deliver` and the like.
-    if queue.partition(".")[0] in app.demands or (handler is not None and handler.rites is not None):
+    if queue.partition(".")[0] in app.demands or (handler is not None and handler.hooks is not None):
         raise Conflict(f"{queue} belongs to a demand: its jobs are run by a Python worker of this app")
     if handler is not None and handler.options.budgets and max_cost is None:
         names = " and ".join(handler.options.budgets)
@@ -98,7 +123,7 @@ def queue_limits(app: App, queue: str) -> Limits:
 
 def sort_out(app: App, jobs: Sequence[Job], lease_until: int) -> tuple[list[TakenJob], list[Outcome]]:
     """The jobs to hand over, and the burials of those that must not run: what a Python worker does before a run."""
-    limits, until = queue_limits(app, jobs[0].queue), shown(lease_until) or ""
+    limits, until = queue_limits(app, jobs[0].queue), rfc3339(lease_until)
     handler = app.handlers.get(jobs[0].queue)
     codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
     given: list[TakenJob] = []
@@ -123,27 +148,28 @@ def _taken(job: Job, codec: Any, until: str) -> TakenJob:
         name=extras.name,
         payload=plain(decoded(data, codec)),
         attempts=job.attempts,
+        tries=job.tries,
         crashes=job.crashes,
-        created_at=_shown(job.created_at) or "",
-        scheduled_at=_shown(job.start_time) or "",
-        prev_start_time=shown(job.prev_start_time),
+        created_at=_shown(job.created_at),
+        scheduled_at=_shown(job.start_time),
+        prev_start_time=rfc3339(job.prev_start_time),
         cost=job.cost,
         key=job.key,
         waiters=job.waiters,
         schedule=extras.schedule,
-        tick=shown(extras.tick),
+        tick=rfc3339(extras.tick),
         lease=token_of(job, extras),
         lease_until=until,
     )
 
 
 async def take_for(call: Call[TakeRequest, Any, Any], queue: str) -> list[TakenJob]:
-    """Jobs for the caller, waiting for them as long as he asked."""
+    """Jobs for the caller; waits for them as long as the caller asked."""
     ask = call.body
     check_workable(call.app, queue, ask.max_cost)
     if ask.worker is not None:
         check_name("worker", ask.worker)
-    worker = ask.worker or (call.who.name if is_name(call.who.name) else "")
+    worker = ask.worker or (call.identity.name if is_name(call.identity.name) else "")
     deadline = time.monotonic() + min(ask.wait, call.options.max_wait)
     spurious = Backoff(0.05, 1.0)
     while True:
@@ -151,7 +177,7 @@ async def take_for(call: Call[TakeRequest, Any, Any], queue: str) -> list[TakenJ
         left = deadline - time.monotonic()
         if jobs or left <= 0:
             return jobs
-        # None: the service is leaving, and nobody should wait for it.
+        # None: the service is shutting down and lets no one wait.
         if await call.poll(call.app.storage.wait([queue], left)) is None:
             return []
         if ask.max_cost is not None:
@@ -192,7 +218,7 @@ async def _still_there(call: Call[Any, Any, Any], leases: Sequence[Lease]) -> No
     """Give the jobs back if the caller has hung up.
 
     A few turns of the loop are enough for it to notice a connection that was closed while the take was under way. From
-    here to the sending of the answer nothing waits, so nobody can leave unnoticed in between.
+    here to the sending of the answer there is no await, so no caller can leave unnoticed in between.
     """
     try:
         await call.poll(_turns())
@@ -209,11 +235,11 @@ async def _turns() -> bool:
 
 async def _give_back(store: Store, leases: Sequence[Lease]) -> None:
     if leases:
-        await _settle(store, [Retry(lease, reason=NOBODY_THERE) for lease in leases])
+        await _settle(store, [Retry(lease, reason=CALLER_GONE, counts=False) for lease in leases])
 
 
 async def _settle(store: Store, outcomes: Sequence[Outcome]) -> None:
-    """Settle what nobody waits for. If the store is away, the leases end by themselves."""
+    """Settle jobs whose caller has gone. If the store is away, the leases end by themselves."""
     try:
         await store.settle(outcomes)
     except StorageError as error:
@@ -221,4 +247,4 @@ async def _settle(store: Store, outcomes: Sequence[Outcome]) -> None:
 
 
 _system = SystemClock()
-_shown = lru_cache(1024)(shown)  # jobs of one batch have mostly been enqueued together
+_shown = lru_cache(1024)(rfc3339)  # most jobs of a batch were enqueued together

@@ -1,7 +1,8 @@
-"""Notes of runs that failed: who ran the job, when, and where in the code it failed. The document `runs/{job id}`.
+"""Records of runs that failed: which worker ran the job, when, and where in the code it failed. The document
+`runs/{job id}`.
 
-For people only, and nothing waits for it: a note is put into a short line, and a chore of the worker writes a few of
-them a second. What finds no room is dropped, so a storm of failures costs no more than a few hundred of them. A job
+For people only, and nothing waits for it: a record is put into a short buffer, and a chore of the worker writes a few
+of them a second. What finds no place is dropped, so a storm of failures costs no more than a few hundred of them. A job
 that is done costs nothing.
 """
 
@@ -13,22 +14,18 @@ import traceback
 from collections import deque
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from accoda.envelope import secret_texts, unwrap, without_secrets
+from accoda.envelope import named, secret_texts, unwrap, without_secrets
 from accoda.errors import StorageError, VersionConflict
 from accoda.model import Bury, Outcome, clean
 from accoda.payload import read_json
 from accoda.retry import Failed
-from accoda.shown.plain import named
+from accoda.runtime.batch import BatchRun, Running
 from accoda.storage.protocol import Storage
-
-if TYPE_CHECKING:
-    from accoda.runtime.batch import Running
-    from accoda.runtime.room import Carry
 
 PREFIX = "runs/"
 KEPT = 3 * 86_400.0
@@ -36,10 +33,10 @@ MOST = 10
 """Runs of one job."""
 LONGEST = 4096
 """Characters of a traceback: its end, which tells most."""
-LINE = 200
-"""Notes that may wait to be written."""
+BUFFER = 200
+"""Records that may wait to be written."""
 A_SECOND = 20
-"""Notes that are written in one round of the chore, which comes every second."""
+"""Records that are written in one round of the chore, which comes every second."""
 FRAMES = 30
 _OURS = str(Path(__file__).parent)
 
@@ -60,33 +57,36 @@ class Attempt(Struct, frozen=True):
     traceback: str = ""
 
 
-class Attempts:
-    """The line of notes of one worker. Belongs to its event loop."""
+class AttemptLog:
+    """The failed runs of one worker that wait to be written. Belongs to its event loop."""
 
     def __init__(self, worker: str) -> None:
         self._worker = worker
-        self._line: deque[tuple[int, Attempt]] = deque()
+        self._waiting: deque[tuple[int, Attempt]] = deque()
         self.dropped = 0
 
-    def note(self, carry: Carry, failed: tuple[Outcome, ...], now: int) -> None:
-        """Note the jobs of a batch that failed. Never raises: a handler's error may do anything when it is shown."""
-        room = LINE - len(self._line)
-        self.dropped += max(0, len(failed) - room)
-        if room <= 0:
+    def note(self, batch: BatchRun, failed: tuple[Outcome, ...], secret: tuple[str, ...], now: int) -> None:
+        """Note the jobs of a batch that failed; `secret` are the handler's secret fields.
+
+        Never raises: a handler's error may do anything when it is shown.
+        """
+        free = BUFFER - len(self._waiting)
+        self.dropped += max(0, len(failed) - free)
+        if free <= 0:
             return
-        jobs = {job.job.id: job for job in carry.batch}
-        for outcome in failed[:room]:
+        jobs = {job.job.id: job for job in batch}
+        for outcome in failed[:free]:
             job = jobs.get(outcome.lease.id)
             if job is not None:
                 with suppress(Exception):
-                    self._line.append((job.job.id, self._attempt(carry, job, outcome, now)))
+                    self._waiting.append((job.job.id, self._attempt(batch, job, outcome, secret, now)))
 
     async def write(self, storage: Storage) -> int:
         """Write some of what waits, together; how many. What the store will not have is dropped."""
         some: dict[int, list[Attempt]] = {}
-        count = min(A_SECOND, len(self._line))
+        count = min(A_SECOND, len(self._waiting))
         for _ in range(count):
-            id, attempt = self._line.popleft()
+            id, attempt = self._waiting.popleft()
             some.setdefault(id, []).append(attempt)
         try:
             await asyncio.gather(*(write_attempts(storage, id, attempts) for id, attempts in some.items()))
@@ -94,14 +94,16 @@ class Attempts:
             log.info("failed runs are not noted: %s", error)
         return count
 
-    def _attempt(self, carry: Carry, job: Running[Any], outcome: Outcome, now: int) -> Attempt:
-        result = carry.batch.results.get(job.job.id)
+    def _attempt(
+        self, batch: BatchRun, job: Running[Any], outcome: Outcome, secret: tuple[str, ...], now: int
+    ) -> Attempt:
+        result = batch.results.get(job.job.id)
         error = result.error if isinstance(result, Failed) else None
-        secrets = _secrets(job, carry.desk.handler.options.secret)
+        secrets = _secrets(job, secret)
         return Attempt(
             attempt=job.job.attempts,
             worker=self._worker,
-            started_at=min(now, carry.since),
+            started_at=min(now, round(batch.since * 1000)),
             ended_at=now,
             outcome="bury" if isinstance(outcome, Bury) else "retry",
             error=clean(without_secrets(getattr(outcome, "reason", ""), secrets))[:LONGEST],

@@ -1,21 +1,26 @@
-"""What a handler sees: a `Batch` of `Running` jobs, and what it says of each."""
+"""A batch: what its handler sees of it (`Batch`), and its way from the take to the settlement (`BatchRun`)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from itertools import repeat
-from typing import Any, Generic, TypeVar, Unpack
+from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from msgspec import Struct
 
+from accoda.budget.report import BudgetReporter, JobBudgetReporter
 from accoda.enqueue import EnqueueOptions
-from accoda.envelope import unwrap
-from accoda.errors import BuryJob, InvalidInput, RetryLater
-from accoda.model import Job, NewJob
-from accoda.retry import PLAIN, Failed, Finished, Result, finished
-from accoda.runtime.notes import JobNotes, Notes
+from accoda.envelope import MARK, unwrap
+from accoda.errors import BuryJob, InvalidInput, RetryLater, WorkerStopped
+from accoda.limits import ARRAY_KEYS
+from accoda.model import Bury, Done, Job, NewJob, Outcome
+from accoda.payload import Codec, UnreadablePayload
+from accoda.retry import PLAIN, Failed, Finished, Limits, Result, decide, describe, finished, give_up
+from accoda.runtime.envelope_outcome import limits_of, with_call
 
 T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
@@ -71,9 +76,9 @@ class Running(Struct, Generic[T], eq=False):
         return self.job.id in self.batch.lost
 
     @property
-    def budget(self) -> JobNotes:
-        """To say what the API said of the queue's budgets: `app.current.budget.observe(left=…)`, `.spent(3)`."""
-        return JobNotes(self, self.batch.budget)
+    def budget(self) -> JobBudgetReporter:
+        """To report what the API said of the queue's budgets: `app.current.budget.observe(left=…)`, `.spent(3)`."""
+        return JobBudgetReporter(self, self.batch.budget)
 
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         """Enqueue a follow-up in the same atomic step in which this job is done; not at all if it is not."""
@@ -90,50 +95,42 @@ current: ContextVar[Running[Any] | None] = ContextVar("accoda_running", default=
 class Batch(Generic[T]):
     """The jobs handed to a handler together.
 
-    Say `done`, `retry` or `bury` of each; what you say last counts. The rest are done when the handler returns and
-    retried by the queue's rule when it raises.
+    Say `done`, `retry` or `bury` of each; the last word counts. The rest are done when the handler returns and retried
+    by the queue's rule when it raises.
     """
 
+    deadline: int | None = None
+    """The moment (milliseconds) at which the handler's `timeout` is over; None without one."""
+    stopping = False
+    """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
+    reporter: BudgetReporter | None = None
     _running: list[Running[T]] | None = None
 
     def __init__(self, queue: str, jobs: Sequence[Job], payloads: Sequence[T], make_job: MakeJob) -> None:
         self.queue = queue
         self.taken = jobs
         """The jobs as they were taken."""
-        self._payloads = payloads
         self.results: dict[int, Result] = {}
         self.lost: set[int] = set()
-        self.settled: set[int] = set()
-        self.deadline: int | None = None
-        """The moment (milliseconds) at which the handler's `timeout` is over; None without one."""
-        self.stopping = False
-        """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
-        self.plain = False
-        """Whether it is known that all its jobs are on their first run and none has an envelope."""
-        self.notes: Notes | None = None
         self.loose: list[NewJob] = []
-        self._then: dict[int, list[NewJob]] = {}
+        """Follow-ups of the batch as a whole."""
+        self.follow_ups: dict[int, list[NewJob]] = {}
+        """By job, for those that are done."""
+        self._payloads = payloads
         self._make_job = make_job
 
     @property
     def jobs(self) -> list[Running[T]]:
-        """The jobs with their payloads: always the same objects, made when somebody first asks for them."""
-        # The keeper's thread may ask while the worker's asks or forgets. One look, and `setdefault` is one atomic step:
-        # of two who ask for the first time, both get what one of them has made.
+        """The jobs with their payloads: always the same objects, made on first use."""
+        # The heartbeat's thread may ask while the worker's asks or forgets. One read, and `setdefault` is one atomic
+        # step: of two threads that ask for the first time, both get the list of one of them.
         found = self._running
         return found if found is not None else vars(self).setdefault("_running", list(self._each()))
 
     def passing(self) -> Iterator[Running[T]]:
-        """The jobs one after the other, for one who needs each of them only once: nothing is kept of them."""
+        """The jobs one after the other, for a caller that needs each of them once: nothing is kept of them."""
         found = self._running
         return self._each() if found is None else iter(found)
-
-    def forget(self) -> None:
-        """The batch is over. It knows its jobs and they know it: a ring, and only the collector would find it.
-
-        Whoever still has the batch in hand may go on asking for its jobs: they are made anew.
-        """
-        vars(self).pop("_running", None)
 
     def _each(self) -> Iterator[Running[T]]:
         return map(Running, self.taken, self._payloads, repeat(self))
@@ -151,11 +148,11 @@ class Batch(Generic[T]):
         return f"<batch of {len(self.taken)} jobs of {self.queue}>"
 
     @property
-    def budget(self) -> Notes:
-        """To say what the API said of the queue's budgets: from any thread, and applied when the batch is settled."""
-        if self.notes is None:
+    def budget(self) -> BudgetReporter:
+        """To report what the API said of the queue's budgets: from any thread, applied when the batch is settled."""
+        if self.reporter is None:
             raise InvalidInput("budget", f"the queue {self.queue} has none; name it: @app.handler(…, budget='…')")
-        return self.notes
+        return self.reporter
 
     def done(self, job: Running[T], result: object = None) -> None:
         """The job is finished. `result` is kept if its queue keeps finished jobs; one that cannot be buries the job."""
@@ -171,13 +168,11 @@ class Batch(Generic[T]):
         reason: str = "",
     ) -> None:
         """The job goes back: after `delay`, at the moment `at`, or when the queue's rule says."""
-        self._mine(job)
-        self.results[job.id] = Failed(RetryLater(reason, delay=delay, at=at))
+        self.fail(job, RetryLater(reason, delay=delay, at=at))
 
     def bury(self, job: Running[T], reason: str) -> None:
         """The job goes to the dead letters."""
-        self._mine(job)
-        self.results[job.id] = Failed(BuryJob(reason))
+        self.fail(job, BuryJob(reason))
 
     def fail(self, job: Running[T], error: BaseException) -> None:
         """The job failed with this error: the queue's rule says when it runs again."""
@@ -198,25 +193,14 @@ class Batch(Generic[T]):
 
     def then(self, job: Running[T], follow_up: NewJob) -> None:
         """Enqueue this in the step in which the job is done."""
-        self._then.setdefault(job.id, []).append(follow_up)
+        self.follow_ups.setdefault(job.id, []).append(follow_up)
 
-    def result_of(self, job: Running[T] | Job) -> Result | None:
+    def result_of(self, id: int) -> Result | None:
         """What is known of a job so far, with its follow-ups; None while nothing was said."""
-        result = self.results.get(job.id)
-        if self._then and isinstance(result, Finished) and (then := self._then.get(job.id)):
+        result = self.results.get(id)
+        if self.follow_ups and isinstance(result, Finished) and (then := self.follow_ups.get(id)):
             return Finished(result.result, (*result.then, *then))
         return result
-
-    def all_plain(self) -> bool:
-        """Whether every job went well and left nothing, so that there is nothing to decide. False: look at each."""
-        results = self.results
-        return (
-            self.plain
-            and not self._then
-            and not self.settled
-            and len(results) == len(self.taken)
-            and list(results.values()).count(PLAIN) == len(results)
-        )
 
     def finish(self, error: BaseException | None = None) -> None:
         """The handler returned (or raised `error`): say so of every job of which nothing was said yet."""
@@ -230,3 +214,234 @@ class Batch(Generic[T]):
     def _mine(self, job: Running[T]) -> None:
         if job.batch is not self:
             raise InvalidInput("job", f"{job!r} is not of this batch")
+
+
+class Runner(Protocol):
+    """Runs the batches of one handler: on the loop, in a thread, in a process."""
+
+    async def handle(self, batch: BatchRun) -> None:
+        """Call the handler for the jobs that have no result yet, and come back when it has ended for each of them.
+
+        What it raises for a single job is that job's result; what it raises for a whole batch is raised here.
+        `batch.timeout` (seconds) holds for one call of the handler; a call that takes longer fails with
+        `HandlerTimeout`. If this is cancelled, the handler is stopped and `CancelledError` goes on to the caller.
+        """
+        ...
+
+    def stop(self, batch: BatchRun, ids: Collection[int], error: BaseException) -> bool:
+        """Stop running these jobs of a batch: what is not finished fails with `error`, as soon as it can be stopped.
+
+        A handler that takes a whole batch is stopped only when none of its unfinished jobs is left. Call it on the
+        loop of the run. A batch that is not being run is left alone. True: no job of it is left to run.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go of threads and processes."""
+        ...
+
+
+class BatchOwner(Protocol):
+    """What a batch knows of the service of its queue."""
+
+    queue: str
+    runner: Runner
+    codec: Codec[Any]
+    secret: tuple[str, ...]
+    lease: float
+    timeout: float | None
+    limits: Limits
+
+    @property
+    def new_job(self) -> MakeJob: ...
+
+
+class BatchRun(Batch[Any]):
+    """A batch on its way: taken, leases kept, run, settled. Belongs to the worker's event loop.
+
+    Other threads touch it in three places only, each one atomic step: a handler's thread adds to `results`, the lease
+    heartbeat replaces `lost` and reads the rest, `fix` goes through `dict.setdefault`.
+    """
+
+    # The turn of its processor.
+    started = 0.0
+    """When (`time.monotonic`) the turn began in which it was taken."""
+    since = 0.0
+    """The moment (seconds since the epoch) at which it was handed to its handler."""
+    waited = 0.0
+    duration = 0.0
+    flushed: asyncio.Event | None = None
+    """Set when the last early settlement has ended; None: there was none."""
+    leases_end_at: float | None = None
+    """The moment (`time.monotonic`) from which on its leases are left to end; None: never."""
+
+    # The run of its handler.
+    running = False
+    error: BaseException | None = None
+    """Why a handler of whole batches, or the middleware, ended early: what it raised, or what stopped it."""
+    over: asyncio.Future[None] | None = None
+    """Done when the last task has ended or was given up. None while nothing waits for it: more tasks may come yet."""
+    todo: Iterator[Running[Any]]
+    """The jobs that no task has begun yet."""
+    all_begun = False
+    driver: asyncio.Task[None] | None = None
+    driving: int | None = None
+    """What the driver is at: the id of a job, or the whole batch; None: it has not begun."""
+
+    def __init__(self, owner: BatchOwner, jobs: Sequence[Job], payloads: Sequence[Any]) -> None:
+        super().__init__(owner.queue, jobs, payloads, owner.new_job)
+        self.owner = owner
+        self.lease = owner.lease
+        self.timeout = owner.timeout
+        self.extended_at = time.monotonic()
+        """When (`time.monotonic`) its leases last began."""
+        self.settled: set[int] = set()
+        self.fixed: dict[int, Result] = {}
+        """Results of jobs that were stopped, whatever their handler says later."""
+        self.tasks: dict[int, asyncio.Task[None]] = {}
+        """Those that wait for something, by job; see `runners.loop`."""
+
+    async def run(self) -> None:
+        """Hand it to its handler, and come back when each of its jobs has a result.
+
+        Whatever the handler raises becomes the result of its job, or of the jobs of which nothing was said.
+        """
+        self.running = True
+        try:
+            await self.owner.runner.handle(self)
+        except asyncio.CancelledError:  # only our caller's: those of handlers and middleware are caught further inside
+            self.fix(self.ids(), WorkerStopped("the worker ended while the job ran"))
+            raise
+        except Exception as error:
+            self.error = error
+        finally:
+            self.running = False
+        self.finish(self.error)
+        if self.fixed:  # a handler that was stopped may have spoken since: too late
+            self.results.update(self.fixed)
+
+    def ids(self) -> list[int]:
+        return [job.id for job in self.taken]
+
+    def has_all_results(self) -> bool:
+        results = self.results
+        return len(results) >= len(self.taken) and all(job.id in results for job in self.taken)
+
+    def fix(self, ids: Iterable[int], error: BaseException) -> bool:
+        """Fail those of the jobs that have no result, whatever is said of them later. False: there was none."""
+        failed = Failed(error)
+        fixed = False
+        for id in ids:
+            # `setdefault` is one atomic step: of the handler's thread and this one, exactly one decides.
+            if self.results.setdefault(id, failed) is failed:
+                self.fixed[id] = failed
+                fixed = True
+        return fixed
+
+    def raise_error(self) -> None:
+        """What ended the handler goes through the middleware, unless it would end more than this batch."""
+        error, self.error = self.error, None  # a middleware may swallow it
+        if isinstance(error, Exception):
+            raise error
+        if error is not None:  # sys.exit, or a CancelledError of the handler's own making
+            self.finish(error)
+
+    def outcomes(self) -> list[Outcome]:
+        """What becomes of the jobs of which something was said, but for those that are settled already."""
+        results, follow_ups, settled = self.results, self.follow_ups, self.settled
+        found: list[Outcome] = []
+        for job in self.taken:
+            id, data = job.id, job.data
+            result = results.get(id)
+            if result is None or id in settled:
+                continue
+            if result is PLAIN and id not in follow_ups and (not data or data[0] != MARK):
+                found.append(Done(job.lease))  # it went well and left nothing: nothing to decide
+            else:
+                found.append(self.decide(job))
+        return found
+
+    def decide(self, job: Job) -> Outcome:
+        """What becomes of one job of which something was said."""
+        result, owner = self.result_of(job.id), self.owner
+        assert result is not None
+        return ending(owner, job, decide(job, result, limits_of(job, owner.limits)))
+
+    def unsettled(self) -> list[Job]:
+        """The jobs whose leases are still ours. Those that are finished but not settled need them as well."""
+        return [job for job in self.taken if job.id not in self.settled and job.id not in self.lost]
+
+    def forget(self) -> None:
+        """The batch is over. It knows its jobs and they know it: a cycle that only the collector would find.
+
+        If its handler still asks for the jobs, they are made anew.
+        """
+        vars(self).pop("_running", None)
+
+
+def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun], list[Outcome]]:
+    """The jobs as batches to be run one after the other, and the burials of those that must not run.
+
+    A job that lost a lease may have killed its worker, so it runs apart from those that did not; near the end of its
+    crashes it runs alone. Those that lost the most leases run last, when the others are settled. So a poison job takes
+    no good one down with it, and a worker that was killed from outside costs its jobs little.
+    """
+    codec = owner.codec
+    # A codec of another class may open a job in its own way, and only once. The usual one is asked only where there is
+    # more to do than to decode a few bytes.
+    decode = codec.decode_bare if type(codec) is Codec else None
+    healthy: list[Job] = []
+    payloads: list[Any] = []
+    suspects: list[tuple[Job, Any]] = []
+    buried: list[Outcome] = []
+    for job in jobs:
+        data = job.data
+        try:
+            if decode is not None and 0 < len(data) <= ARRAY_KEYS and data[0] != MARK:
+                payload = decode(data)
+            else:
+                payload = codec.open(job)
+        except Exception as error:
+            buried.append(_unreadable(owner, job, error))
+            continue
+        if job.crashes:
+            suspects.append((job, payload))
+        else:
+            healthy.append(job)
+            payloads.append(payload)
+    batches = [BatchRun(owner, healthy, payloads)] if healthy else []
+    return (batches + _open_suspects(owner, suspects, buried) if suspects else batches), buried
+
+
+def _open_suspects(owner: BatchOwner, suspects: list[tuple[Job, Any]], buried: list[Outcome]) -> list[BatchRun]:
+    together: list[tuple[Job, Any]] = []
+    alone: list[tuple[Job, Any]] = []
+    for job, payload in sorted(suspects, key=lambda suspect: suspect[0].crashes):
+        hopeless = give_up(job, limits_of(job, owner.limits))
+        if hopeless is not None:
+            buried.append(ending(owner, job, hopeless))
+        else:
+            (alone if runs_alone(job, owner.limits) else together).append((job, payload))
+    groups = [together, *([suspect] for suspect in alone)]
+    return [BatchRun(owner, *map(list, zip(*group, strict=True))) for group in groups if group]
+
+
+def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:
+    if not isinstance(error, UnreadablePayload):
+        try:
+            owner.codec.decode(job.data)
+        except UnreadablePayload as told:  # names the field that is wrong
+            error = told
+    return ending(owner, job, Bury(job.lease, describe(error)))
+
+
+def runs_alone(job: Job, limits: Limits) -> bool:
+    """Whether a job lost so many leases that nothing else should be in hand while it runs: for its last two runs."""
+    most = limits.max_crashes
+    return bool(job.crashes) and job.crashes >= (3 if most is None else max(1, most - 2))
+
+
+def ending(owner: BatchOwner, job: Job, outcome: Outcome) -> Outcome:
+    """The outcome, with the call of the job's webhook if it asks for one."""
+    data = job.data
+    return outcome if not data or data[0] != MARK else with_call(outcome, job, owner.secret)

@@ -29,8 +29,8 @@ class BatchReport(Struct, frozen=True):
     """A batch that was run and settled, as its processor tells it.
 
     `cycle` is the whole take-run-settle turn in seconds, `waited` how long the first job was ready before it was taken
-    (by this machine's clock). `failed` lists the outcomes that were no `Done`. A long batch is told of in parts; only
-    the last of them, which ends the cycle, has a `cycle` and a `duration`. `together`: its jobs ran at the same time.
+    (by this machine's clock). `failed` lists the outcomes that were no `Done`. A long batch is reported in parts; only
+    the last of them, which ends the cycle, has a `cycle` and a `duration`.
     """
 
     queue: str
@@ -40,11 +40,10 @@ class BatchReport(Struct, frozen=True):
     cycle: float
     waited: float
     failed: tuple[Outcome, ...] = ()
-    together: bool = False
 
 
 class Monitor(Protocol):
-    """Somebody who is told. Called on the worker's loop, must not block, and whatever it raises is only logged."""
+    """Told what a worker does. Called on the worker's loop, must not block, and whatever it raises is only logged."""
 
     def batch_started(self, queue: str, number: int | None, jobs: int) -> None:
         """A processor took a batch and hands it to the handler."""
@@ -59,33 +58,10 @@ class Monitor(Protocol):
         ...
 
 
-class Audience:
-    """All who are told. What one of them raises is logged, and hurts nobody else."""
-
-    def __init__(self, monitors: Sequence[Monitor] = ()) -> None:
-        self._monitors = tuple(monitors)
-
-    def batch_started(self, queue: str, number: int | None, jobs: int) -> None:
-        for monitor in self._monitors:
-            try:
-                monitor.batch_started(queue, number, jobs)
-            except Exception:
-                _complain(monitor)
-
-    def batch_ended(self, report: BatchReport) -> None:
-        for monitor in self._monitors:
-            try:
-                monitor.batch_ended(report)
-            except Exception:
-                _complain(monitor)
-
-    def processors_changed(self, running: int) -> None:
-        for monitor in self._monitors:
-            try:
-                monitor.processors_changed(running)
-            except Exception:
-                _complain(monitor)
-
-
-def _complain(monitor: Monitor) -> None:
-    log.exception("%r failed; the work goes on", monitor)
+def tell(monitors: Sequence[Monitor], event: str, *args: object) -> None:
+    """Call that method of each monitor. What one of them raises is logged, and does not keep it from the others."""
+    for monitor in monitors:
+        try:
+            getattr(monitor, event)(*args)
+        except Exception:
+            log.exception("%r failed; the work goes on", monitor)

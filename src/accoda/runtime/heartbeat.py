@@ -45,7 +45,7 @@ class QueueRate(Struct, frozen=True):
 
 class QueueSums(Struct, frozen=True):
     """What a worker did for a queue since it began: jobs, the seconds that they ran and that they had waited, ready,
-    before. Sums only ever grow; who wants a rate takes the difference of two looks."""
+    before. Sums only ever grow; the difference of two looks is a rate."""
 
     jobs: Total = 0
     ran: Amount = 0.0

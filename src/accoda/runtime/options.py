@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
 
-from accoda.budget import BudgetView
-from accoda.demand.options import DemandView
+from accoda.budget import Budget, BudgetView
+from accoda.budget.wallet import Tally
+from accoda.demand.metrics import DemandView
 from accoda.errors import InvalidInput
 from accoda.model import Stats, check_queue
 from accoda.runtime.events import Monitor
-from accoda.runtime.purse import Tally
+from accoda.runtime.handler import Handler
 from accoda.settings import Settings
-
-if TYPE_CHECKING:
-    from accoda.app import App
 
 
 class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What may be said of a worker; what may change while it runs is in its settings instead.
 
     `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
-    start. Without `errands`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` is told
+    start. Without `system_jobs`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` gets
     the store's counters at each heartbeat, `on_budgets` the state of the budgets and what this worker counts of them,
     and `on_demand`, at each upkeep of a demand, its numbers.
     """
@@ -32,7 +30,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     name: str = "default"
     burst: bool = False
     managed: bool = True
-    errands: bool = True
+    system_jobs: bool = True
     settings: Settings | None = None
     monitors: tuple[Monitor, ...] = ()
     on_stats: Callable[[Stats], None] | None = None
@@ -40,9 +38,10 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     on_demand: Callable[[DemandView], None] | None = None
 
 
-def served(app: App, asked: tuple[str, ...]) -> list[str]:
+def served(
+    handlers: Mapping[str, Handler[Any, Any, Any]], budgets: Mapping[str, Budget], asked: tuple[str, ...]
+) -> list[str]:
     """The queues that are asked for, or all that have a handler."""
-    handlers: Mapping[str, Any] = app.handlers
     if not handlers:
         raise InvalidInput("queues", "the app has no handlers; decorate a function with @app.handler(…)")
     for queue in asked:
@@ -52,7 +51,7 @@ def served(app: App, asked: tuple[str, ...]) -> list[str]:
     queues = list(dict.fromkeys(asked)) or list(handlers)
     for queue in queues:
         for budget in handlers[queue].options.budgets:
-            if budget not in app.budgets:
-                known = ", ".join(app.budgets) or "none"
+            if budget not in budgets:
+                known = ", ".join(budgets) or "none"
                 raise InvalidInput("budget", f"{budget!r} of {queue} is not declared: app.budget(…); there is {known}")
     return queues

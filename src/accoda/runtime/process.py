@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 
 from accoda.model import Stats
+from accoda.runtime.host import Host
 from accoda.runtime.logs import LogMonitor
 from accoda.runtime.loops import fast_loop
 from accoda.runtime.worker import Worker, WorkerOptions
 from accoda.settings import Settings
 
 if TYPE_CHECKING:
-    from accoda.app import App
     from accoda.runtime.metrics import Metrics
 
 RELEASE = 5.0
 """Seconds in which a worker must have given its leases back; then the process is ended whatever it does."""
 
-SAME_WISH = 0.03
+SAME_REQUEST = 0.03
 """Seconds in which a second signal is taken for the first one."""
 
 log = logging.getLogger("accoda.worker")
@@ -45,7 +45,7 @@ class ProcessOptions(Struct, frozen=True, kw_only=True):
     name: str = "default"
     burst: bool = False
     managed: bool = True
-    errands: bool = True
+    system_jobs: bool = True
     settings_files: tuple[str, ...] = ()
     overrides: dict[str, object] = {}
     metrics_port: int | None = None
@@ -53,14 +53,14 @@ class ProcessOptions(Struct, frozen=True, kw_only=True):
     supervisor: int | None = None
 
 
-def run_process(app: App, options: ProcessOptions) -> int:
+def run_process(app: Host, options: ProcessOptions) -> int:
     """Run a worker in this process until it is told to leave; the exit code."""
     settings = Settings.load(options.settings_files or None, worker=options.name, overrides=options.overrides)
     with asyncio.Runner(loop_factory=fast_loop) as runner, ExitStack() as stack:
         return runner.run(_main(app, options, settings, stack))
 
 
-async def _main(app: App, options: ProcessOptions, settings: Settings, stack: ExitStack) -> int:
+async def _main(app: Host, options: ProcessOptions, settings: Settings, stack: ExitStack) -> int:
     metrics = _metrics(options, settings)
     logs = LogMonitor()
 
@@ -75,7 +75,7 @@ async def _main(app: App, options: ProcessOptions, settings: Settings, stack: Ex
             name=options.name,
             burst=options.burst,
             managed=options.managed,
-            errands=options.errands,
+            system_jobs=options.system_jobs,
             settings=settings,
             monitors=(logs,) if metrics is None else (logs, metrics),
             on_stats=show,
@@ -97,14 +97,14 @@ async def _main(app: App, options: ProcessOptions, settings: Settings, stack: Ex
         await worker.run()
     finally:
         logs.flush()
-        await app.close()
+        await app.connections.close()
     return 1 if leaver.forced else 0
 
 
 class Leaver:
     """Sees to it that the process leaves when it is told to, even if a handler blocks the event loop.
 
-    Signals only ring a bell; a thread of its own does the rest. So it works while the loop is blocked. The bell is a
+    Signals only wake a thread of its own, which does the rest. So it works while the loop is blocked. They do so by a
     `SimpleQueue`, the one thing of its kind that may be used in a signal handler: a second signal may interrupt the
     handler of the first, and a lock that is held there would never be free again.
     """
@@ -140,8 +140,8 @@ class Leaver:
             return
         log.info("asked to stop: finishing what runs")
         self._loop.call_soon_threadsafe(self._worker.shutdown)
-        # `timeout`, some shells and supervisors signal the process and its group: that is one wish, told twice.
-        if self._gone.wait(SAME_WISH):
+        # `timeout`, some shells and supervisors signal the process and its group: that is one request, told twice.
+        if self._gone.wait(SAME_REQUEST):
             return
         while not self._asked.empty():
             self._asked.get()
@@ -154,7 +154,7 @@ class Leaver:
         self._loop.call_soon_threadsafe(self._worker.abort)
         if self._gone.wait(RELEASE / 2):
             return
-        # The loop is blocked, or a handler cannot be stopped. The keeper releases from its own thread, and then the
+        # The loop is blocked, or a handler cannot be stopped. The lease heartbeat has its own thread for this. Then the
         # process must go: a handler that went on after its lease was given away would run beside the next one.
         released = self._worker.release_now(RELEASE / 2)
         log.error("ended by force; leases %s", "were given back" if released else "end by themselves")
@@ -183,7 +183,7 @@ class Leaver:
 
 
 def _metrics(options: ProcessOptions, settings: Settings) -> Metrics | None:
-    """Metrics, where somebody will ask for them: on a port of this process, or on the supervisor's."""
+    """Metrics, where they are asked for: on a port of this process, or on the supervisor's."""
     if options.metrics_port is None and "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
         return None
     from accoda.runtime.metrics import Metrics

@@ -4,8 +4,8 @@
      ▲                              │
      └──── in one round trip ───────┘
 
-The outcomes of a batch are carried to the store together with the next take, so a busy loop costs one round trip for
-each batch. The processor never waits for a batch to fill: it runs what there is.
+A batch that was run is settled together with the next take, so a busy loop costs one round trip for each batch. The
+processor never waits for a batch to fill: it runs what there is.
 """
 
 from __future__ import annotations
@@ -13,22 +13,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection
-from functools import partial
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
 
-from accoda.errors import AccodaError, LeaseLost, StorageError, WorkerStopped
-from accoda.model import Done, Job, Outcome, Refused, Retry
-from accoda.runtime.batch import Batch
-from accoda.runtime.desk import Desk, all_lost, portions, summary, with_follow_ups
-from accoda.runtime.events import BatchReport, HandlerStats
-from accoda.runtime.heartbeat import ProcessorState
-from accoda.runtime.keeper import Held
-from accoda.runtime.purse import Purse
-from accoda.runtime.rites import Rites
-from accoda.runtime.room import Carry, Room
-from accoda.storage.backoff import Backoff
-from accoda.storage.holding import held_here
+from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
+from accoda.queue_access import RunningBatch, Taken
+from accoda.retry import Failed, describe
+from accoda.runtime.batch import BatchRun, ending, open_batches, runs_alone
+from accoda.runtime.events import BatchReport, HandlerStats, tell
+from accoda.runtime.heartbeat import ProcessorState, QueueRate, QueueSums
+from accoda.runtime.queue_service import DECAY, QueueService
+from accoda.runtime.worker_context import WorkerContext
+from accoda.storage.common.lease_durability import hold_here
+from accoda.storage.common.reconnecting import Backoff
 
 T = TypeVar("T")
 
@@ -40,312 +38,350 @@ log = logging.getLogger("accoda.worker")
 class Processor:
     """One loop. `run_once` is one turn of it."""
 
-    def __init__(self, number: int, room: Room) -> None:
+    def __init__(self, number: int, context: WorkerContext, services: dict[str, QueueService]) -> None:
         self.number = number
-        self.room = room
+        self.context = context
         self.retired = False
         self.queue: str | None = None
-        self._running: Carry | None = None
-        self._carry: Carry | None = None
-        self._paid: list[Job] = []
-        self._trouble = Backoff(0.2, 5.0)
+        self._services = services
+        self._running: tuple[QueueService, BatchRun] | None = None
+        self._ran: tuple[QueueService, BatchRun] | None = None
+        """A batch that was run, on its way to be settled."""
+        self._trouble: Backoff | None = None
 
     async def run(self) -> None:
         """Turn after turn, until the worker stops or this processor is retired; then settle what is in hand."""
-        rotation = self.room.rotation
+        context = self.context
+        hold_here()
         try:
-            while not (self.room.stopping or self.retired):
-                if self.room.draining:
+            while not (context.stopping or self.retired):
+                if context.draining:
                     await self._stand_by()
-                    continue
-                self.queue = rotation.pick(self.queue, carries=self._carry is not None)
-                if self.queue is None:
-                    await rotation.rest()
                 else:
-                    await self._turn(self.room.desks[self.queue])
+                    await self._turn()
         finally:
             await self._put_down()
 
     async def _stand_by(self) -> None:
         """Settle what is in hand, and take nothing until the worker no longer drains."""
         await self._put_down()
-        # No await between the look and the rest: who ends the drain from here on rings, and is heard.
-        if self.room.draining and not (self.room.stopping or self.retired):
-            await self.room.rotation.rest()
+        # No await between the look and the rest: whatever ends the drain from here on calls those that rest.
+        if self.context.draining and not (self.context.stopping or self.retired):
+            await self.context.rotation.rest()
 
     async def _put_down(self) -> None:
         if self.queue is not None:
-            self.room.rotation.leave(self.queue)
+            self.context.rotation.leave(self.queue)
             self.queue = None
-        await self._settle_carry()
-        self._step_back()
+        await self._settle_last()
+        self._end_isolation()
 
-    async def _turn(self, desk: Desk) -> None:
+    async def _turn(self) -> None:
+        rotation = self.context.rotation
+        if rotation.only is None or rotation.only != self.queue:
+            self.queue = rotation.pick(self.queue, returns=self._ran is not None)
+        if self.queue is None:
+            await rotation.rest()
+            return
+        service = self._services[self.queue]
         try:
-            await self.run_once(desk)
+            await self.run_once(service)
         except Exception:  # a mistake of ours: the leases in hand will end, the loop goes on
-            if self.room.purse is not None:
-                self.room.purse.forget(self._paid)
-            log.exception("processor %d failed in queue %s; going on in a second", self.number, desk.queue)
+            log.exception("processor %d failed in queue %s; going on in a second", self.number, service.queue)
             await asyncio.sleep(1)
 
-    async def run_once(self, desk: Desk) -> None:
+    async def run_once(self, service: QueueService) -> None:
         """One turn: settle what the last one left, take a batch, run it."""
         started = time.monotonic()
-        caution = self.room.caution
-        if caution.turn is not None:
+        isolation = self.context.isolation
+        if isolation.owner is not None:
             await self._step_aside()
-        # No await between the look and the entry: whoever gains the turn from here on sees this hand.
-        caution.hands.add(self)
-        jobs = await self._exchange(desk)
+        # No await between the look and the entry: a processor that is isolated from here on sees this one at work.
+        isolation.at_work.add(self)
+        jobs = await self._exchange(service)
         if not jobs:
-            caution.put_down(self)
+            isolation.leave(self)
             return
-        if desk.handler.rites is not None and not await self._prepare(desk.handler.rites, jobs):
-            if self.room.purse is not None:
-                self.room.purse.forget(jobs)
-            return
-        batches, buried = desk.open_batches(jobs)
-        if buried:
-            await self._bury(desk, buried)
-        held = [self._hold(desk, batch) for batch in batches]
-        while held:
-            if self._carry is not None:
-                await self._settle_carry()
-            if self.room.aborted:
-                for one in held:
-                    one.batch.finish(WorkerStopped("the worker stopped"))
-            elif desk.is_suspect(held[0].batch.taken[0]):
-                await self._run_alone(desk, held, started)
+        batches: list[BatchRun] = []
+        try:
+            batches, buried = open_batches(service, jobs)
+            if buried:
+                await self._bury(service, buried)
+            await self._run_all(service, batches, started)
+        except Exception:
+            service.access.forget(jobs)
+            self.context.batches.difference_update(batches)
+            raise
+
+    async def _run_all(self, service: QueueService, batches: list[BatchRun], started: float) -> None:
+        """One batch after the other; those that wait keep their leases."""
+        for batch in batches:
+            batch.started = started
+            self.context.batches.add(batch)
+            if not batch.taken[0].crashes:
+                service.one_by_one = False
+        while batches:
+            if self._ran is not None:
+                await self._settle_last()
+            if self.context.aborted:
+                for batch in batches:
+                    batch.finish(WorkerStopped("the worker stopped"))
+            elif (first := batches[0].taken[0]).crashes and runs_alone(first, service.limits):
+                await self._run_alone(service, batches)
                 return
-            await self._run(desk, held.pop(0), started)
+            await self._run(service, batches.pop(0))
 
     def stop(self, error: BaseException) -> None:
         """Stop what runs: the handler is interrupted, and its jobs go back."""
         if self._running is not None:
-            batch = self._running.batch
-            self._running.desk.runner.stop(batch, [job.id for job in batch.taken], error)
+            service, batch = self._running
+            service.runner.stop(batch, batch.ids(), error)
 
     def tell_stopping(self) -> None:
         """Let the handler know that the worker was asked to stop."""
         if self._running is not None:
-            self._running.batch.stopping = True
+            self._running[1].stopping = True
 
     async def flush(self) -> None:
         """Settle the jobs of a long batch that are finished, while the others still run.
 
         Only for handlers of single jobs: one that has a whole batch may still change its mind.
         """
-        carry = self._running
-        if carry is None or carry.desk.handler.takes_batch:
+        if self._running is None or self._running[0].handler.takes_batch:
             return
-        outcomes = carry.desk.outcomes(carry.batch)
+        service, batch = self._running
+        outcomes = batch.outcomes()
         if outcomes:
-            # Marked as settled only when the store has answered: until then the keeper must hold their leases. The
-            # batch may end meanwhile; it waits for this, so no outcome is sent twice.
-            carry.flushed = asyncio.Event()
+            # Marked as settled only when the store has answered: until then their leases must be kept. The batch may
+            # end meanwhile; it waits for this, so no outcome is sent twice.
+            batch.flushed = asyncio.Event()
             try:
-                if self.room.purse is not None and carry.batch.notes is not None:
-                    await self._pay(self.room.purse, outcomes)
-                refused = await self._end(carry.desk, outcomes)
-                carry.batch.settled.update(outcome.lease.id for outcome in outcomes)
+                refused = await service.access.settle(outcomes)
+                batch.settled.update(outcome.lease.id for outcome in outcomes)
             finally:
-                carry.flushed.set()
-            self._report(carry, outcomes, refused)
+                batch.flushed.set()
+            self._report(service, batch, outcomes, refused)
 
     @property
     def state(self) -> ProcessorState:
         """What it does at present."""
-        carry = self._running
-        if carry is None:
+        if self._running is None:
             return ProcessorState()
-        return ProcessorState(carry.desk.queue, len(carry.batch), carry.batch.taken[0].id, carry.since)
+        service, batch = self._running
+        return ProcessorState(service.queue, len(batch), batch.taken[0].id, round(batch.since * 1000))
+
+    # -- a job that may be poison
 
     async def _step_aside(self) -> None:
-        """While another processor has a turn to itself, hold nothing."""
-        await self._settle_carry()
-        self.room.caution.put_down(self)
-        await self.room.caution.wait()
+        """While another processor is isolated, have nothing in hand."""
+        await self._settle_last()
+        self.context.isolation.leave(self)
+        await self.context.isolation.wait()
 
-    def _step_back(self) -> None:
-        self.room.caution.put_down(self)
-        self.room.caution.end(self)
+    def _end_isolation(self) -> None:
+        self.context.isolation.leave(self)
+        self.context.isolation.end(self)
 
-    async def _run_alone(self, desk: Desk, held: list[Held], started: float) -> None:
+    async def _run_alone(self, service: QueueService, batches: list[BatchRun]) -> None:
         """Run the first job, which may kill the process, while nothing else is in hand; the others go back."""
-        suspect, *others = held
-        desk.be_careful()
+        suspect, *others = batches
+        service.one_by_one = True
         if others:
-            await self._give_back(others)
-        caution, over = self.room.caution, None
+            await self._give_back(service, others)
+        isolation, over = self.context.isolation, None
         try:
-            if await caution.gain(self, desk.lease):
+            if await isolation.begin(self, service.lease):
                 # Not for longer than a lease: a job that takes hours must not stop the whole process for hours.
-                over = asyncio.get_running_loop().call_later(desk.lease, caution.end, self)
-                await self._run(desk, suspect, started)
-                await self._settle_carry()
+                over = asyncio.get_running_loop().call_later(service.lease, isolation.end, self)
+                await self._run(service, suspect)
+                await self._settle_last()
             else:
-                await self._give_back([suspect])
+                await self._give_back(service, [suspect])
         finally:
             if over is not None:
                 over.cancel()
-            self._step_back()
+            self._end_isolation()
 
-    async def _exchange(self, desk: Desk) -> list[Job]:
-        """Settle what is carried and take the next batch, both on their way at once.
+    async def _give_back(self, service: QueueService, batches: list[BatchRun]) -> None:
+        jobs = [job for batch in batches for job in batch.taken]
+        await service.access.settle([Retry(job.lease, reason=ALONE, counts=False) for job in jobs])
+        self.context.batches.difference_update(batches)
+
+    # -- take
+
+    async def _exchange(self, service: QueueService) -> Sequence[Job]:
+        """Settle the last batch and take the next, both on their way at once.
 
         Neither waits for the other: storages put them into one round trip, or one transaction. The order does not
         matter, since they are about different jobs.
         """
-        settling = None if self._carry is None else asyncio.get_running_loop().create_task(self._settle_carry())
+        context, rotation = self.context, self.context.rotation
+        settling = None if self._ran is None else asyncio.get_running_loop().create_task(self._settle_last())
         try:
-            if self.room.purse is not None and desk.budgets:
-                jobs = await self._take_paid(self.room.purse, desk, settling)
+            taken = await service.access.take(1 if service.one_by_one else service.batch_size, settling)
+            if taken.blocked_for is not None:
+                rotation.block(service.queue, context.clock.now() + taken.blocked_for, context.clock)
+            elif taken.more and rotation.only == service.queue:
+                rotation.last_take = time.monotonic()
             else:
-                count, lease = desk.batch_size, desk.lease
-                with held_here():
-                    jobs = await self.room.store.take(desk.queue, count, lease=lease, worker=self.room.worker)
-                self.room.rotation.report(desk.queue, count, len(jobs))
-            self._trouble.reset()
+                rotation.report(service.queue, more=taken.more, found=bool(taken.jobs))
+            self._trouble = None
         except StorageError as error:
-            jobs = []
-            self.room.rotation.report(desk.queue, 1, 0)
+            rotation.report(service.queue, more=False, found=False)
             log.warning("cannot take jobs, trying again soon: %s", error)
+            self._trouble = self._trouble or Backoff(0.2, 5.0)
             await self._trouble.nap()
+            return ()
         finally:
             if settling is not None:
                 await settling
-        return jobs
+        if taken.hopeless:
+            await self._bury(service, [ending(service, job, Bury(job.lease, reason)) for job, reason in taken.hopeless])
+        return taken.jobs
 
-    async def _take_paid(self, purse: Purse, desk: Desk, settling: asyncio.Future[None] | None) -> list[Job]:
-        """Take what the budgets allow. What the last batch really cost, and what the API said, is known first."""
-        if settling is not None:
-            await settling
-        paid = await purse.take(desk)
-        if paid.buried:
-            await self._bury(desk, paid.buried)
-        self._paid = paid.jobs
-        return paid.jobs
+    async def _bury(self, service: QueueService, buried: list[Outcome]) -> None:
+        count = len(buried)
+        refused = await service.access.settle(buried)
+        if self.context.monitors:
+            stats = HandlerStats(errors=count, buried=count - len(refused), lost=len(refused))
+            report = BatchReport(service.queue, service.number, count, stats, 0.0, 0.0, tuple(buried))
+            tell(self.context.monitors, "batch_started", service.queue, service.number, count)
+            tell(self.context.monitors, "batch_ended", report)
 
-    async def _run(self, desk: Desk, held: Held, started: float) -> None:
-        batch = held.batch
-        carry = self._running = Carry(desk, batch, held, started)
-        carry.since = self.room.clock.now()
-        carry.waited = max(0.0, (carry.since - batch.taken[0].start_time) / 1000)
-        timeout = desk.timeout
+    # -- run
+
+    async def _run(self, service: QueueService, batch: BatchRun) -> None:
+        context, timeout, size = self.context, batch.timeout, len(batch.taken)
+        self._running = service, batch
+        batch.since = context.time()
+        batch.waited = max(0.0, batch.since - batch.taken[0].start_time / 1000)
+        batch.stopping = context.stopping
+        began = time.monotonic()
         if timeout is not None:
             # Jobs that run one after the other in a thread or process have the timeout each.
-            allowed = timeout * (1 if desk.all_at_once else len(batch))
-            held.deadline = time.monotonic() + allowed
-            batch.deadline = carry.since + round(allowed * 1000)
-        batch.stopping = self.room.stopping
-        size = len(batch.taken)
-        self.room.audience.batch_started(desk.queue, desk.number, size)
-        began = time.monotonic()
+            allowed = timeout * (1 if service.runs_together else size)
+            batch.leases_end_at = began + allowed
+            batch.deadline = round((batch.since + allowed) * 1000)
+        if context.monitors:
+            tell(context.monitors, "batch_started", service.queue, service.number, size)
         try:
             if len(batch.results) < size:
-                if batch.notes is not None and self.room.purse is not None:
-                    self.room.purse.begin(batch)
-                await desk.runner.run(batch, timeout)
+                service.access.began(batch)
+                await batch.run()
         finally:
-            carry.duration = time.monotonic() - began
+            batch.duration = time.monotonic() - began
             if len(batch.results) < size:
                 batch.finish(WorkerStopped("the worker stopped"))
-            self._running, self._carry = None, carry
+            self._running, self._ran = None, (service, batch)
 
-    def _hold(self, desk: Desk, batch: Batch[Any]) -> Held:
-        def lost(ids: Collection[int]) -> None:
-            desk.runner.stop(batch, ids, LeaseLost("the lease was lost: cancelled, replaced, or given to another"))
+    # -- settle
 
-        if self.room.purse is not None and desk.budgets:
-            self.room.purse.open(batch)
-        held = Held(batch, desk.lease, lost, desk.decide)
-        self.room.keeper.hold(held)
-        return held
-
-    async def _settle_carry(self) -> None:
-        carry, self._carry = self._carry, None
-        if carry is None:
+    async def _settle_last(self) -> None:
+        """Settle the batch that was run last."""
+        if self._ran is None:
             return
+        (service, batch), self._ran = self._ran, None
         try:
-            outcomes = carry.desk.outcomes(carry.batch) if carry.flushed is None else await carry.outcomes()
-            if self.room.purse is not None and carry.batch.notes is not None:
-                await self._pay(self.room.purse, outcomes)
+            if batch.flushed is not None:
+                # Until the store has answered it is not known which of its jobs are settled, and all leases are kept.
+                await batch.flushed.wait()
+            outcomes = batch.outcomes()
             # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
-            if carry.batch.loose and not await self._enqueue_loose(carry.batch, outcomes):
+            if batch.loose and not await self._enqueue_loose(service, batch, outcomes):
                 refused = all_lost(outcomes)
             else:
-                refused = await self._end(carry.desk, outcomes)
+                refused = await service.access.settle(outcomes)
         finally:
-            self.room.keeper.let_go(carry.held)
-        self._report(carry, outcomes, refused, whole=True)
-        carry.batch.forget()
+            self.context.batches.discard(batch)
+        self._report(service, batch, outcomes, refused, whole=True)
+        batch.forget()
 
-    async def _enqueue_loose(self, batch: Batch[Any], outcomes: list[Outcome]) -> bool:
+    async def _enqueue_loose(self, service: QueueService, batch: BatchRun, outcomes: list[Outcome]) -> bool:
         """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
-        if with_follow_ups(outcomes, batch.loose):
-            return True
-        return await self._insist("enqueue follow-ups", lambda: self.room.store.enqueue(batch.loose)) is not None
+        return with_follow_ups(outcomes, batch.loose) or await service.access.enqueue(batch.loose)
 
-    async def _pay(self, purse: Purse, outcomes: list[Outcome]) -> None:
-        """See to what these jobs cost, before they end: if this process dies in between, they run, and cost, again."""
-        try:
-            lines = await purse.pay(outcomes)
-        except Exception:  # a mistake of ours: it must not keep the jobs from their end
-            log.exception("cannot settle what jobs have cost")
-            return
-        if lines:
-            await self._insist("log the use of tokens", lambda: self.room.store.enqueue(lines))
+    def _report(
+        self,
+        service: QueueService,
+        batch: BatchRun,
+        outcomes: list[Outcome],
+        refused: list[Refused],
+        *,
+        whole: bool = False,
+    ) -> None:
+        context, kept = self.context, outcomes
+        if refused:
+            lost = {refusal.lease.id for refusal in refused}
+            kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
+            batch.lost |= lost
+        failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
+        duration, done = batch.duration if whole else 0.0, len(kept) - len(failed)
+        context.jobs_run += len(outcomes)
+        _count(service, len(outcomes), duration, batch.waited)
+        if failed:
+            secret = service.handler.options.secret
+            context.attempts.note(batch, failed, secret, round(context.time() * 1000))
+        if context.monitors:
+            report = BatchReport(
+                service.queue,
+                service.number,
+                len(outcomes),
+                summary(batch, done, failed, len(outcomes) - len(kept), duration),
+                time.monotonic() - batch.started if whole else 0.0,
+                batch.waited,
+                failed,
+            )
+            tell(context.monitors, "batch_ended", report)
 
-    async def _prepare(self, rites: Rites, jobs: list[Job]) -> bool:
-        """Let the queue's rites look at the jobs of a take. False: the store will not have it, and the leases end."""
-        what = "read what the jobs need"
-        return await self._insist(what, lambda: _done(rites.opening(self.room.store, jobs))) is not None
 
-    async def _end(self, desk: Desk, outcomes: list[Outcome]) -> list[Refused]:
-        """Settle, with the queue's rites if it has some: again for those whose waiters grew meanwhile."""
-        rites = desk.handler.rites
-        if rites is None:
-            return await self._settle(outcomes)
-        refused: list[Refused] = []
-        while outcomes:
-            ready = await self._insist("read the waiters", partial(self._endings, rites, outcomes))
-            if ready is None:
-                return refused + all_lost(outcomes)
-            answer = [refusal for part in portions(ready) for refusal in await self._settle(part)]
-            grown = {refusal.lease for refusal in answer if refusal.why == "grown"}
-            refused += [refusal for refusal in answer if refusal.why != "grown"]
-            gone = {refusal.lease for refusal in answer}
-            rites.ended([outcome for outcome in ready if outcome.lease not in gone])
-            outcomes = [outcome for outcome in outcomes if outcome.lease in grown]
-        return refused
+class StoreAccess:
+    """The plain access to a queue: straight to the worker's store.
 
-    def _endings(self, rites: Rites, outcomes: list[Outcome]) -> Awaitable[list[Outcome]]:
-        return rites.ending(self.room.store, outcomes)
+    Each call reads `context.store` anew: the worker may have reconnected since, and closed the old one.
+    """
 
-    async def _settle(self, outcomes: list[Outcome]) -> list[Refused]:
-        """Settle. To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
+    def __init__(self, service: QueueService, context: WorkerContext) -> None:
+        self._service = service
+        self._context = context
+
+    async def take(
+        self, count: int, settling: asyncio.Future[None] | None = None, max_cost: int | None = None
+    ) -> Taken:
+        service, context = self._service, self._context
+        jobs = await context.store.take(
+            service.queue, count, lease=service.lease, max_cost=max_cost, worker=context.worker
+        )
+        return Taken(jobs, more=len(jobs) >= count)
+
+    def began(self, batch: RunningBatch) -> None:
+        pass
+
+    async def settle(self, outcomes: list[Outcome]) -> list[Refused]:
+        """To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
         if not outcomes:
             return []
-        refused = await self._insist(f"settle {len(outcomes)} outcomes", lambda: self.room.store.settle(outcomes))
+        refused = await self.insist(f"settle {len(outcomes)} outcomes", lambda: self._context.store.settle(outcomes))
         if refused is not None:
             return refused
-        if len(outcomes) == 1 or self.room.aborted:
+        if len(outcomes) == 1 or self._context.aborted:
             return all_lost(outcomes)
         # The store will not have one of them (a damaged job, perhaps): that must not keep the others from their end.
-        return [refusal for outcome in outcomes for refusal in await self._settle([outcome])]
+        return [refusal for outcome in outcomes for refusal in await self.settle([outcome])]
 
-    async def _insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Call the store until it answers: while it is away, the keeper tries to hold the leases. None: given up.
+    async def enqueue(self, jobs: Sequence[NewJob]) -> bool:
+        return await self.insist("enqueue follow-ups", lambda: self._context.store.enqueue(jobs)) is not None
 
-        `call` looks up the room's store each time: the worker may have connected anew since, and closed the old one.
-        """
+    def forget(self, jobs: Iterable[Job]) -> None:
+        pass
+
+    async def insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
+        """Call the store until it answers: while it is away, the lease heartbeat keeps the leases. None: given up."""
         trouble: Backoff | None = None
         while True:
             try:
                 return await call()
             except StorageError as error:
-                if self.room.aborted:
+                if self._context.aborted:
                     log.error("cannot %s: %s; the leases will end", what, error)
                     return None
                 log.warning("cannot %s, trying again soon: %s", what, error)
@@ -355,46 +391,41 @@ class Processor:
                 log.exception("the store refused to %s; the leases will end", what)
                 return None
 
-    async def _bury(self, desk: Desk, buried: list[Outcome]) -> None:
-        if self.room.purse is not None:
-            await self._pay(self.room.purse, buried)
-        refused = await self._settle(buried)
-        stats = HandlerStats(errors=len(buried), buried=len(buried) - len(refused), lost=len(refused))
-        self.room.audience.batch_started(desk.queue, desk.number, len(buried))
-        report = BatchReport(desk.queue, desk.number, len(buried), stats, 0.0, 0.0, tuple(buried))
-        self.room.audience.batch_ended(report)
 
-    async def _give_back(self, others: list[Held]) -> None:
-        leases = [job.lease for held in others for job in held.batch.taken]
-        back: list[Outcome] = [Retry(lease, reason=ALONE) for lease in leases]
-        if self.room.purse is not None:
-            await self._pay(self.room.purse, back)
-        await self._settle(back)
-        for held in others:
-            self.room.keeper.let_go(held)
-
-    def _report(self, carry: Carry, outcomes: list[Outcome], refused: list[Refused], *, whole: bool = False) -> None:
-        kept, lost = outcomes, {refusal.lease.id for refusal in refused}
-        if lost:
-            kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
-            carry.batch.lost |= lost
-        failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
-        self.room.jobs_run += len(outcomes)
-        report = BatchReport(
-            carry.desk.queue,
-            carry.desk.number,
-            len(outcomes),
-            summary(carry.batch, len(kept) - len(failed), failed, len(lost), carry.duration if whole else 0.0),
-            time.monotonic() - carry.started if whole else 0.0,
-            carry.waited,
-            failed,
-            carry.desk.all_at_once,
-        )
-        self.room.audience.batch_ended(report)
-        if failed:
-            self.room.attempts.note(carry, failed, self.room.clock.now())
+def all_lost(outcomes: Sequence[Outcome]) -> list[Refused]:
+    """The answer of a store that applied none of them."""
+    return [Refused(outcome.lease, "lost") for outcome in outcomes]
 
 
-async def _done(call: Awaitable[None]) -> bool:
-    await call
-    return True
+def _count(service: QueueService, jobs: int, duration: float, waited: float) -> None:
+    """Jobs were settled: their batch ran for `duration` seconds, and they had waited that long before."""
+    rate, sums = service.rate, service.sums
+    service.rate = QueueRate(rate.jobs * DECAY + jobs, rate.busy * DECAY + duration)
+    # Jobs that ran at the same time ran for as long as their batch, each of them.
+    ran = duration * (jobs if service.runs_together else 1)
+    service.sums = QueueSums(sums.jobs + jobs, sums.ran + ran, sums.waited + waited * jobs)
+
+
+def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bool:
+    """Let the first `Done` carry a batch's follow-ups; False: there is none that could."""
+    for index, outcome in enumerate(outcomes):
+        if isinstance(outcome, Done):
+            outcomes[index] = Done(outcome.lease, (*outcome.then, *follow_ups), outcome.result, outcome.waiters)
+            return True
+    return False
+
+
+def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
+    """Settled jobs of a batch in numbers. A retry that the handler asked for is no error."""
+    results = [batch.results.get(outcome.lease.id) for outcome in failed]
+    errors = [result.error for result in results if isinstance(result, Failed)]
+    errors = [error for error in errors if not isinstance(error, (RetryLater, WorkerStopped))]
+    return HandlerStats(
+        processed=done,
+        errors=len(errors),
+        retried=sum(isinstance(outcome, Retry) for outcome in failed),
+        buried=sum(isinstance(outcome, Bury) for outcome in failed),
+        lost=lost,
+        duration=duration,
+        last_error=describe(errors[-1]) if errors else "",
+    )

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from accoda.connections import Connections
 from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
-from accoda.model import JobInfo, clean
+from accoda.model import ById, JobInfo, clean
 from accoda.payload import Codec, UnreadablePayload, read_json
 from accoda.runtime.batch import Running
 from accoda.storage.protocol import Store
@@ -34,7 +34,7 @@ async def wait_for_result(store: Store, id: int, timeout: float | None, type: An
     deadline = None if timeout is None else time.monotonic() + timeout
     pause = FIRST_LOOK
     while True:
-        job = await store.find(id)
+        job = (await store.look(ById(id))).job
         if job is None:
             raise JobNotFound(id)
         if job.state == "done":

@@ -1,8 +1,8 @@
 """Which queue a free processor serves next: round robin over the queues that may have jobs.
 
 A queue is *awake* while it may have jobs, and *asleep* once a take found fewer than it asked for. Those that sleep wait
-together, a dormitory of up to 64 in one `wait` of the storage: fifty empty queues cost as much as one, and a job for
-one of a thousand disturbs those in its dormitory only.
+together, a group of up to 64 in one `wait` of the storage: fifty empty queues cost as much as one, and a job for one of
+a thousand disturbs those in its group only.
 
             take found fewer than asked
     awake ─────────────────────────────► asleep ──wait──► woken ──pick──► probed
@@ -11,8 +11,8 @@ one of a thousand disturbs those in its dormitory only.
 
 A queue that was woken is probed by one processor first: eight free processors do not all run for one job.
 
-A queue whose head cannot be paid yet is *held* until a moment: it has jobs, so the common wait would come back at once,
-and is left out of it. A timer, or tokens that came back, make it *woken*.
+A queue whose head cannot be paid for yet is *blocked* until a moment: it has jobs, so the common wait would come back
+at once, and is left out of it. A timer, or tokens that came back, make it *woken*.
 """
 
 from __future__ import annotations
@@ -25,33 +25,37 @@ from enum import Enum
 
 from accoda.clock import Cancel, Clock
 
-DORMITORY = 64
+GROUP = 64
 """Queues that wait together at most."""
 SOON = 0.002
 """Seconds before a queue that just gave jobs joins the common wait: most often its processor is back sooner."""
-SHORTEST_HOLD = 5
-"""Milliseconds that a queue is held at least."""
+SHORTEST_BLOCK = 5
+"""Milliseconds for which a queue is blocked at least."""
 
 
-class _Sleep(Enum):
+class _State(Enum):
     AWAKE = 0
     ASLEEP = 1
     WOKEN = 2
     PROBED = 3
-    HELD = 4
+    BLOCKED = 4
 
 
-class Dormitory:
-    """Queues that sleep together. `fell_asleep`: one more sleeps, and wants to be waited for."""
+_OPEN = (_State.AWAKE, _State.WOKEN)
+_CLOSED = (_State.ASLEEP, _State.BLOCKED)
+
+
+class WaitGroup:
+    """Queues that sleep together. `fell_asleep`: one more sleeps, and is to be waited for."""
 
     def __init__(self) -> None:
-        self.lines: dict[str, _Line] = {}
+        self.queues: dict[str, _QueueTurns] = {}
         self.fell_asleep = asyncio.Event()
         self._soon: asyncio.TimerHandle | None = None
 
     def asleep(self) -> list[str]:
         """The queues that wait together."""
-        return [queue for queue, line in self.lines.items() if line.state is _Sleep.ASLEEP]
+        return [name for name, queue in self.queues.items() if queue.state is _State.ASLEEP]
 
     def join(self, *, at_once: bool) -> None:
         if at_once:
@@ -64,18 +68,20 @@ class Dormitory:
         self.fell_asleep.set()
 
 
-class _Line:
-    __slots__ = ("busy", "cap", "dormitory", "limit", "state", "timer")
+class _QueueTurns:
+    """One queue: `busy` processors serve it. `cap` is how many may, `share` how many should while others have jobs."""
 
-    def __init__(self, dormitory: Dormitory) -> None:
-        self.dormitory = dormitory
-        self.state = _Sleep.WOKEN
+    __slots__ = ("busy", "cap", "group", "share", "state", "timer")
+
+    def __init__(self, group: WaitGroup) -> None:
+        self.group = group
+        self.state = _State.WOKEN
         self.busy = 0
-        self.limit: int | None = None
+        self.share: int | None = None
         self.cap: int | None = None
         self.timer: Cancel | None = None
 
-    def end_hold(self) -> None:
+    def end_timer(self) -> None:
         if self.timer is not None:
             self.timer()
             self.timer = None
@@ -86,129 +92,135 @@ class Rotation:
 
     def __init__(self, queues: Iterable[str]) -> None:
         self._order = list(dict.fromkeys(queues))
-        self._lines: dict[str, _Line] = {}
-        self.dormitories: list[Dormitory] = []
-        for first in range(0, len(self._order), DORMITORY):
-            self.dormitories.append(dormitory := Dormitory())
-            dormitory.lines = {queue: _Line(dormitory) for queue in self._order[first : first + DORMITORY]}
-            self._lines |= dormitory.lines
+        self._queues: dict[str, _QueueTurns] = {}
+        self.groups: list[WaitGroup] = []
+        for first in range(0, len(self._order), GROUP):
+            self.groups.append(group := WaitGroup())
+            group.queues = {queue: _QueueTurns(group) for queue in self._order[first : first + GROUP]}
+            self._queues |= group.queues
         self._next = 0
         self._resting: deque[asyncio.Future[None]] = deque()
         self.quiet = asyncio.Event()
         self.last_take = time.monotonic()
+        self.only: str | None = None
+        """The queue that has jobs while no other may have any: its processors stay with it, and need not ask. Whatever
+        lets another queue have a turn sets it to None."""
 
-    @property
-    def queues(self) -> list[str]:
-        return list(self._order)
-
-    def pick(self, last: str | None = None, *, carries: bool = False) -> str | None:
+    def pick(self, last: str | None = None, *, returns: bool = False) -> str | None:
         """The next queue in turn, for a processor that served `last` and is free now; None: all sleep.
 
-        A processor that `carries` outcomes goes to the store in any case: if nothing is awake, it looks into `last`
-        again, which costs no round trip of its own.
+        A processor that `returns` with outcomes goes to the store in any case: if nothing is awake, it looks into
+        `last` again, which costs no round trip of its own.
         """
         if last is not None:
             self.leave(last)
         queue = self._turn(lend=False) or self._turn(lend=True)
         if queue is not None:
             return queue
-        if last is not None and carries:
-            self._lines[last].busy += 1
+        if last is not None and returns:
+            self._queues[last].busy += 1
             return last
         if self.idle:
             self.quiet.set()
         return None
 
     def _turn(self, *, lend: bool) -> str | None:
-        """The next open queue within its share; with `lend`, within its cap: no processor stands idle beside jobs."""
+        """The next open queue within its share; with `lend`, within its cap: no processor is idle beside jobs."""
         count = len(self._order)
         for step in range(count):
             index = (self._next + step) % count
-            line = self._lines[self._order[index]]
-            most = line.cap if lend else line.limit
-            if line.state in _OPEN and (most is None or line.busy < most):
+            queue = self._queues[self._order[index]]
+            most = queue.cap if lend else queue.share
+            if queue.state in _OPEN and (most is None or queue.busy < most):
                 self._next = (index + 1) % count
-                if line.state is _Sleep.WOKEN:
-                    line.state = _Sleep.PROBED
-                line.busy += 1
+                if queue.state is _State.WOKEN:
+                    queue.state = _State.PROBED
+                queue.busy += 1
                 return self._order[index]
         return None
 
     def leave(self, queue: str) -> None:
         """A processor serves this queue no longer."""
-        self._lines[queue].busy -= 1
+        self._queues[queue].busy -= 1
 
-    def report(self, queue: str, asked: int, got: int) -> None:
-        """What a take found."""
+    def report(self, name: str, *, more: bool, found: bool) -> None:
+        """A take `found` jobs, and there may be `more` at once."""
         self.last_take = time.monotonic()
-        line = self._lines[queue]
-        if got >= asked:
-            if line.state is not _Sleep.AWAKE:
-                line.state = _Sleep.AWAKE
-                self.ring()
-        elif line.state is not _Sleep.ASLEEP:
+        queue = self._queues[name]
+        if more:
+            if queue.state is not _State.AWAKE:
+                queue.state = _State.AWAKE
+                self.call_all()
+            others_sleep = all(other is queue or other.state in _CLOSED for other in self._queues.values())
+            self.only = name if others_sleep else None
+        elif queue.state is not _State.ASLEEP:
+            self.only = None
             # A wake-up that arrives between the take and this line is not lost: `wait` looks before it sleeps.
-            line.state = _Sleep.ASLEEP
-            line.dormitory.join(at_once=got == 0)
+            queue.state = _State.ASLEEP
+            queue.group.join(at_once=not found)
 
-    def hold(self, queue: str, moment: int, clock: Clock) -> None:
-        """Nothing of this queue can be paid before `moment`, by that clock. Give it no turn until then.
+    def block(self, name: str, moment: int, clock: Clock) -> None:
+        """Nothing of this queue can be taken before `moment`, by that clock. Give it no turn until then.
 
-        It is not idle work either: for a worker that ends when nothing is left to start, it sleeps.
+        A worker that ends when nothing is left to start counts it as asleep.
         """
-        line = self._lines[queue]
-        line.end_hold()
-        line.state = _Sleep.HELD
-        self.last_take = time.monotonic()  # somebody has looked: a queue that waits for its budget is no stall
-        # Never in the past: a wake-up in this very moment, and a look that holds it again, would go round for ever.
-        line.timer = clock.call_at(max(moment, clock.now() + SHORTEST_HOLD), lambda: self.release([queue]))
+        queue = self._queues[name]
+        queue.end_timer()
+        queue.state = _State.BLOCKED
+        self.only = None
+        self.last_take = time.monotonic()  # the store has answered: a queue that waits for its budget is no stall
+        # Never in the past: a wake-up in this very moment, and a look that blocks it again, would go round for ever.
+        queue.timer = clock.call_at(max(moment, clock.now() + SHORTEST_BLOCK), lambda: self.unblock([name]))
 
-    def release(self, queues: Iterable[str]) -> None:
-        """Look into these queues again, those of them that are held."""
-        for queue in queues:
-            line = self._lines.get(queue)
-            if line is not None and line.state is _Sleep.HELD:
-                line.end_hold()
-                line.state = _Sleep.WOKEN
-        self.ring()
+    def unblock(self, names: Iterable[str]) -> None:
+        """Look into these queues again, those of them that are blocked."""
+        for name in names:
+            queue = self._queues.get(name)
+            if queue is not None and queue.state is _State.BLOCKED:
+                queue.end_timer()
+                queue.state = _State.WOKEN
+                self.only = None
+        self.call_all()
 
-    def held(self) -> list[str]:
+    def blocked(self) -> list[str]:
         """The queues that wait for a budget."""
-        return [queue for queue, line in self._lines.items() if line.state is _Sleep.HELD]
+        return [name for name, queue in self._queues.items() if queue.state is _State.BLOCKED]
 
-    def wake(self, queues: Iterable[str]) -> None:
+    def wake(self, names: Iterable[str]) -> None:
         """These queues may have jobs. Each is probed by one processor, so one is called for each."""
         woken = 0
-        for queue in queues:
-            line = self._lines[queue]
-            if line.state is _Sleep.ASLEEP:
-                line.state = _Sleep.WOKEN
+        for name in names:
+            queue = self._queues[name]
+            if queue.state is _State.ASLEEP:
+                queue.state = _State.WOKEN
+                self.only = None
                 woken += 1
         self._call(woken)
 
     def asleep(self) -> list[str]:
         """The queues that wait for jobs."""
-        return [queue for dormitory in self.dormitories for queue in dormitory.asleep()]
+        return [queue for group in self.groups for queue in group.asleep()]
 
     def limit(self, caps: Mapping[str, int | None], shares: Mapping[str, int] | None = None) -> None:
         """How many processors each queue may have at once; None, or not named: any number. Never less than one.
 
         With `shares`, the queues within their share come first; only where none of them has jobs, the others do.
         """
-        for queue, line in self._lines.items():
-            line.cap = _at_least_one(caps.get(queue))
-            share = None if shares is None else shares.get(queue)
-            line.limit = line.cap if share is None else _at_least_one(min(share, line.cap or share))
-        self.ring()
+        for name, queue in self._queues.items():
+            queue.cap = _at_least_one(caps.get(name))
+            share = None if shares is None else shares.get(name)
+            queue.share = queue.cap if share is None else _at_least_one(min(share, queue.cap or share))
+        self.only = None
+        self.call_all()
 
     def busy(self, queue: str) -> int:
         """How many processors serve a queue."""
-        return self._lines[queue].busy
+        return self._queues[queue].busy
 
     @property
     def idle(self) -> bool:
-        """Whether every queue sleeps or waits for tokens, and no processor is at work: nothing is left to start."""
-        return all(line.state in _CLOSED and not line.busy for line in self._lines.values())
+        """Whether every queue sleeps or is blocked, and no processor is at work: nothing is left to start."""
+        return all(queue.state in _CLOSED and not queue.busy for queue in self._queues.values())
 
     async def rest(self) -> None:
         """Until there may be something to pick."""
@@ -218,36 +230,32 @@ class Rotation:
             await called
         except asyncio.CancelledError:
             if called.done() and not called.cancelled():
-                self._call(1)  # called, but ended before it could come: another one shall
+                self._call(1)  # called, but ended before it could come: call another one
             raise
 
     def _call(self, processors: int) -> None:
-        """Call so many of those who rest. Those who do not will pick by themselves before they rest."""
+        """Call so many of those that rest. Those that do not will pick by themselves before they rest."""
         while processors > 0 and self._resting:
             called = self._resting.popleft()
             if not called.done():
                 called.set_result(None)
                 processors -= 1
 
+    def call_all(self) -> None:
+        """Call every processor that rests, to look around."""
+        self._call(len(self._resting))
+
     def close(self) -> None:
-        """The worker leaves: no timer shall ring."""
-        for line in self._lines.values():
-            line.end_hold()
+        """The worker leaves: end the timers."""
+        for queue in self._queues.values():
+            queue.end_timer()
 
     def restart(self) -> None:
         """After the connection was made anew: look into every queue again."""
         self.wake(self._order)
-        for dormitory in self.dormitories:
-            dormitory.fell_asleep.set()
-
-    def ring(self) -> None:
-        """Wake every processor that rests, to look around."""
-        self._call(len(self._resting))
+        for group in self.groups:
+            group.fell_asleep.set()
 
 
 def _at_least_one(limit: int | None) -> int | None:
     return None if limit is None else max(1, limit)
-
-
-_OPEN = (_Sleep.AWAKE, _Sleep.WOKEN)
-_CLOSED = (_Sleep.ASLEEP, _Sleep.HELD)

@@ -1,4 +1,4 @@
-"""Waits for the queues that sleep, a dormitory at a time, and wakes those that have jobs."""
+"""Waits for the queues that sleep, a group at a time, and wakes those that have jobs."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import logging
 from collections.abc import Sequence
 
 from accoda.errors import StorageError
-from accoda.runtime.rotation import Dormitory, Rotation
-from accoda.storage.backoff import Backoff
+from accoda.runtime.rotation import Rotation, WaitGroup
+from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Storage
 
 WAIT = 60.0
@@ -29,23 +29,23 @@ class Sleeper:
 
     async def run(self) -> None:
         """For ever; cancel it to end it."""
-        async with asyncio.TaskGroup() as group:
-            for dormitory in self._rotation.dormitories:
-                group.create_task(self._watch(dormitory))
+        async with asyncio.TaskGroup() as tasks:
+            for group in self._rotation.groups:
+                tasks.create_task(self._watch(group))
 
-    async def _watch(self, dormitory: Dormitory) -> None:
+    async def _watch(self, group: WaitGroup) -> None:
         while True:
-            await self.run_once(dormitory)
+            await self.run_once(group)
 
-    async def run_once(self, dormitory: Dormitory) -> None:
+    async def run_once(self, group: WaitGroup) -> None:
         """One wait, begun anew when another queue falls asleep."""
-        # Cleared before the look: a queue that falls asleep after it is heard by the wait below.
-        dormitory.fell_asleep.clear()
-        names = dormitory.asleep()
+        # Cleared before the look: a queue that falls asleep after it ends the wait below.
+        group.fell_asleep.clear()
+        names = group.asleep()
         if not names:
-            await dormitory.fell_asleep.wait()
+            await group.fell_asleep.wait()
             return
-        changed = asyncio.ensure_future(dormitory.fell_asleep.wait())
+        changed = asyncio.ensure_future(group.fell_asleep.wait())
         waiting = asyncio.ensure_future(self._wait(names))
         changed.add_done_callback(lambda _: waiting.cancel())
         try:
@@ -73,7 +73,7 @@ class Sleeper:
     async def _takable(self, names: list[str]) -> list[str]:
         """Which of those that were waited for have jobs: looks are cheaper than a take for each.
 
-        None, if somebody was faster. Nothing is lost by that: the next wait looks before it sleeps.
+        None, if another worker was faster. Nothing is lost by that: the next wait looks before it sleeps.
         """
         try:
             groups = [names[at : at + TOGETHER] for at in range(0, len(names), TOGETHER)]

@@ -1,24 +1,21 @@
-"""Schedules: jobs that come by cron or at intervals. See `docs/schedules.md`.
+"""Schedules: jobs that are made by cron or at intervals. See `docs/schedules.md`.
 
-A schedule is itself a job, of the system queue `accoda.schedules`; `Scheduler` does its ticks.
+A schedule is itself a job of the system queue `accoda.schedules`; `Scheduler` does its ticks.
 """
 
-from accoda.schedules.declare import ScheduledDecorator, ScheduledOptions, declare, store_declared
+from accoda.schedules.declare import ScheduledOptions, declare, store_declared
 from accoda.schedules.files import Changes, apply, read_toml
-from accoda.schedules.jobs import MakeJob, maker_of
-from accoda.schedules.model import QUEUE, AlreadyThere, Schedule, ScheduleView
+from accoda.schedules.model import QUEUE, Schedule, ScheduleView, in_words, upcoming
 from accoda.schedules.scheduler import Scheduler
-from accoda.schedules.store import create, delete, get, list_all, pause, put, resume, set_enabled, trigger
-from accoda.schedules.words import in_words, upcoming
+from accoda.schedules.spec import MakeJob, maker_of
+from accoda.schedules.store import create, delete, get, list_all, pause, put, resume, trigger
 
 __all__ = [
     "QUEUE",
-    "AlreadyThere",
     "Changes",
     "MakeJob",
     "Schedule",
     "ScheduleView",
-    "ScheduledDecorator",
     "ScheduledOptions",
     "Scheduler",
     "apply",
@@ -33,7 +30,6 @@ __all__ = [
     "put",
     "read_toml",
     "resume",
-    "set_enabled",
     "store_declared",
     "trigger",
     "upcoming",

@@ -1,11 +1,11 @@
 """The moments of a cron expression in a time zone. Pure; `cronsim` reads the expression and walks the calendar.
 
-cronsim is asked about the naive calendar only, forwards and backwards; what the clocks of a zone do to it is decided
-here, by the rule of Debian's cron, and alike for five fields and six:
+cronsim only sees the naive calendar, forwards and backwards. What happens when clocks change is decided here, by the
+rule of Debian's cron, for five fields as for six:
 
-- An expression for fixed times (neither minute nor hour begins with `*`) has each of its times once for each day. A
-  time that the clocks jump over comes when the jump ends; of a time that they show twice, the first is meant.
-- Any other goes by what the clocks show: nothing in an hour that does not exist, and both passes of one that comes
+- An expression for fixed times (neither minute nor hour begins with `*`) fires each of its times once a day. A time
+  that the clocks skip fires when the jump ends; of a time that they show twice, the first counts.
+- Any other expression follows the clocks: nothing in an hour that does not exist, and both passes of one that comes
   twice.
 
 Moments are whole seconds since the epoch; a "wall" is what the clocks show, counted in the same way.
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 LENGTH = 200
 """Characters of an expression."""
 WEEK = 7 * 86_400
-"""Seconds. Nowhere are clocks changed and changed back within a week."""
+"""Seconds. No zone changes its clocks and changes them back within a week."""
 NICKNAMES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
@@ -55,14 +55,14 @@ class Cron:
         self._fixed = not minute.startswith("*") and not hour.startswith("*")
         self._sim = cronsim().CronSim
         self._zone = zone_of(zone)
-        self._sim(self.text, _EPOCH)  # raises what is wrong with it
+        self._sim(self.text, _EPOCH)  # raises if it is invalid
 
     def after(self, moment: int) -> int | None:
-        """The first tick later than a moment; None: there is none for fifty years."""
+        """The first tick later than a moment; None if there is none for fifty years."""
         return self._fixed_after(moment) if self._fixed else self._shown_after(moment)
 
     def last(self, moment: int) -> int | None:
-        """The last tick at a moment or before it."""
+        """The last tick at or before a moment."""
         return self._fixed_last(moment) if self._fixed else self._shown_last(moment)
 
     # -- fixed times: each wall has one moment, and later walls have no earlier moments
@@ -72,7 +72,7 @@ class Cron:
         return next((tick for tick in found if tick > moment), None)
 
     def _fixed_last(self, moment: int) -> int | None:
-        # In the second pass of an hour, walls that are still to be shown again had their moment in the first pass.
+        # In the second pass of an hour, walls that will be shown again had their moment in the first pass.
         shown = datetime.fromtimestamp(moment, self._zone).replace(fold=0)
         walls = self._walls(moment + _seconds(shown.utcoffset()) + 1, back=True)
         return next((tick for tick in map(self._moment, walls) if tick <= moment), None)
@@ -80,11 +80,11 @@ class Cron:
     def _moment(self, wall: int) -> int:
         shown = (_EPOCH + timedelta(seconds=wall)).replace(tzinfo=self._zone)
         before, behind = _seconds(shown.utcoffset()), _seconds(shown.replace(fold=1).utcoffset())
-        if behind > before:  # the clocks jump over it
+        if behind > before:  # the clocks skip it
             return self._first_change(wall - behind, wall - before) or wall - before
         return wall - before
 
-    # -- what the clocks show: between two changes of the clocks a wall is a moment less the offset
+    # -- what the clocks show: between two changes of the clocks, a moment is a wall less the offset
 
     def _shown_after(self, moment: int) -> int | None:
         offset = self._offset(moment)
@@ -116,28 +116,25 @@ class Cron:
     # -- the calendar and the zone
 
     def _walls(self, wall: int, back: bool = False) -> Iterator[int]:
-        """The walls of the expression after one, or before it."""
+        """The walls of the expression after a wall, or before it."""
         try:
             for shown in self._sim(self.text, _EPOCH + timedelta(seconds=wall), reverse=back):
                 yield round((shown - _EPOCH).total_seconds())
-        except OverflowError:  # the calendar of Python ends with the year 9999
+        except OverflowError:  # Python's calendar ends with the year 9999
             return
 
     def _offset(self, moment: int) -> int:
         return _seconds(datetime.fromtimestamp(moment, self._zone).utcoffset())
 
     def _first_change(self, start: int, end: int) -> int | None:
-        """The first moment after `start`, up to `end`, at which the offset is no longer that of `start`."""
+        """The first moment after `start`, up to `end`, at which the offset differs from that of `start`."""
         if self._zone is _UTC:
             return None
         offset = self._offset(start)
         while start < end:
             ahead = min(start + WEEK, end)
             if self._offset(ahead) != offset:
-                while ahead - start > 1:
-                    middle = (start + ahead) // 2
-                    start, ahead = (middle, ahead) if self._offset(middle) == offset else (start, middle)
-                return ahead
+                return self._change_between(start, ahead)
             start = ahead
         return None
 
@@ -149,17 +146,22 @@ class Cron:
         while start < end:
             back = max(end - WEEK, start)
             if self._offset(back) != offset:
-                while end - back > 1:
-                    middle = (back + end) // 2
-                    back, end = (back, middle) if self._offset(middle) == offset else (middle, end)
-                return end
+                return self._change_between(back, end)
             end = back
         return None
+
+    def _change_between(self, low: int, high: int) -> int:
+        """The moment of the only change after `low`, up to `high`."""
+        offset = self._offset(high)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._offset(middle) == offset else (middle, high)
+        return high
 
 
 @lru_cache(maxsize=256)
 def read_cron(expression: str, zone: str) -> Cron:
-    """An expression, checked; one that cannot be read or never fires is refused."""
+    """A checked expression; one that is invalid or never fires is refused."""
     if type(expression) is not str or not 0 < len(expression) <= LENGTH:
         raise InvalidInput("cron", f"must be 1 to {LENGTH} characters of text; {FORM}")
     zone_of(zone)
@@ -171,7 +173,7 @@ def read_cron(expression: str, zone: str) -> Cron:
         if _fits_another_month(expression):
             raise InvalidInput("cron", f"{expression!r:.60} {_NEVER}") from error
         raise InvalidInput("cron", f"{expression!r:.60}: {str(error).lower()}; {FORM}") from error
-    except (AssertionError, ValueError, ArithmeticError, LookupError, TypeError) as error:  # what else cronsim says
+    except (AssertionError, ValueError, ArithmeticError, LookupError, TypeError) as error:  # also from cronsim
         raise InvalidInput("cron", f"{expression!r:.60} cannot be read; {FORM}") from error
     if never:
         raise InvalidInput("cron", f"{expression!r:.60} {_NEVER}")
@@ -179,11 +181,11 @@ def read_cron(expression: str, zone: str) -> Cron:
 
 
 def _fits_another_month(expression: str) -> bool:
-    """Whether an expression that cronsim refuses is well written, but for days that its months do not have."""
+    """Whether an expression that cronsim refuses is valid except for days that its months do not have."""
     fields = expression.split()
     try:
         Cron(" ".join((*fields[:-2], "*", *fields[-1:])))
-    except Exception:  # whatever else is wrong with it
+    except Exception:  # anything else that is wrong with it
         return False
     return len(fields) in (5, 6)
 
@@ -194,7 +196,7 @@ def zone_of(name: object) -> Any:
         return _UTC
     try:
         if type(name) is not str or len(name) > 64:
-            raise ValueError("no name of a zone")
+            raise ValueError("not a zone's name")
         return ZoneInfo(name)
     except (ValueError, LookupError, OSError):  # unknown, a path, a folder
         raise InvalidInput(
@@ -204,7 +206,7 @@ def zone_of(name: object) -> Any:
 
 
 def cronsim() -> ModuleType:
-    """The library, imported when the first expression is read: most processes read none."""
+    """The library, imported with the first expression: most processes have none."""
     import cronsim as library
 
     return library
@@ -215,4 +217,4 @@ def _seconds(offset: timedelta | None) -> int:
 
 
 _UTC = UTC
-_NEVER = "never fires: no month that it names has such a day; choose another day or month"
+_NEVER = "never fires: none of its months has such a day; choose another day or month"

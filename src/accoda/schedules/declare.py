@@ -1,7 +1,7 @@
 """Schedules that are declared in code, beside the handler of their jobs: `@app.every("5m")`, `@app.cron("0 7 * * *")`.
 
-A worker stores what its code declares when it starts. What is stored already stays as it is until the declaration
-changes, so that a restart moves no tick, and what people changed or paused since holds.
+A worker stores the schedules of its code when it starts. A stored one stays as it is until its declaration changes, so
+that a restart moves no tick, and what people changed or paused since stays so.
 """
 
 from __future__ import annotations
@@ -9,38 +9,30 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast, overload
+from typing import Any, cast
 
 from msgspec.structs import replace
 
 from accoda.envelope import Event
 from accoda.errors import InvalidInput, NotFound, StorageError
+from accoda.handler_options import HandlerOptions
 from accoda.priority import Priority
 from accoda.retry import describe
-from accoda.runtime.batch import Batch
-from accoda.runtime.handler import Handler, HandlerOptions
-from accoda.schedules.lengths import Length
 from accoda.schedules.model import CatchUp, Overlap, Schedule, names_on_the_wire
 from accoda.schedules.record import fingerprint
-from accoda.schedules.secrets import MISSING, kept
-from accoda.schedules.store import Known, Seen, change, list_all, look
-from accoda.schedules.terms import line_of, terms_from
+from accoda.schedules.secrets import MISSING, restored
+from accoda.schedules.spec import Host, spec_of, stored_spec
+from accoda.schedules.store import Current, Origin, change, list_all, look
+from accoda.schedules.words import Length
 from accoda.storage.protocol import Store
-
-if TYPE_CHECKING:
-    from accoda.app import App
-
-T = TypeVar("T")
-A = TypeVar("A")
-R = TypeVar("R")
 
 log = logging.getLogger("accoda.schedules")
 
 
 class ScheduledOptions(HandlerOptions, total=False):
-    """What `@app.every` and `@app.cron` may say beside when: of the schedule, and what `@app.handler` may say too.
+    """The options of `@app.every` and `@app.cron` besides when: those of the schedule, and those of `@app.handler`.
 
-    `queue` is the function's name unless told, and `name`, the schedule's, is the queue.
+    `queue` is the function's name unless it is given, and `name`, the schedule's, is the queue.
     """
 
     name: str
@@ -59,41 +51,28 @@ class ScheduledOptions(HandlerOptions, total=False):
     webhook_on: tuple[Event, ...]
 
 
-class ScheduledDecorator(Protocol):
-    """What `@app.every(…)` gives: it makes a function a handler, or takes one that is a handler already."""
-
-    @overload  # a handler is a function too: this form comes first, and wins
-    def __call__(self, function: Handler[T, A, R], /) -> Handler[T, A, R]: ...  # type: ignore[overload-overlap]
-    @overload
-    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
-    @overload
-    def __call__(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
-    @overload
-    def __call__(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
-
-
-def declare(app: App, when: dict[str, Any], options: ScheduledOptions) -> ScheduledDecorator:
+def declare(app: Host, when: dict[str, Any], options: ScheduledOptions) -> Callable[[Any], Any]:
     """A decorator that declares a schedule for a handler. `when` is `cron` and `tz`, or `every`."""
     ours = {name: value for name, value in options.items() if name in _OURS}
-    theirs = {name: value for name, value in options.items() if name not in _OURS}
+    handlers = {name: value for name, value in options.items() if name not in _OURS}
 
     def decorate(function: Any) -> Any:
-        if isinstance(function, Handler):
-            if extra := sorted({*theirs, *({"queue"} & ours.keys())}):
+        if app.handlers.get(getattr(function, "queue", "")) is function:
+            if extra := sorted({*handlers, *({"queue"} & ours.keys())}):
                 raise InvalidInput(extra[0], f"{function!r} is a handler already; say it in @app.handler(…)")
             return _add(app, function, when, ours)
         queue = cast(str | None, ours.get("queue"))
-        handler = app.handler(queue, **cast(HandlerOptions, theirs))(function)
+        handler = app.add_handler(queue, function, cast(HandlerOptions, handlers))
         try:
             return _add(app, handler, when, ours)
         except BaseException:
-            del app.handlers[handler.queue]  # all of it or nothing
+            del app.handlers[handler.queue]  # either both are declared or neither
             raise
 
-    return cast(ScheduledDecorator, decorate)
+    return decorate
 
 
-def _add(app: App, handler: Handler[Any, Any, Any], when: dict[str, Any], ours: dict[str, Any]) -> Any:
+def _add(app: Host, handler: Any, when: dict[str, Any], ours: dict[str, Any]) -> Any:
     given = {"name": handler.queue, **ours, **when, "queue": handler.queue, "source": "code"}
     if isinstance(given.get("priority"), Priority):
         given["priority"] = given["priority"].name
@@ -103,18 +82,18 @@ def _add(app: App, handler: Handler[Any, Any, Any], when: dict[str, Any], ours: 
     schedule = Schedule(**given)
     if schedule.name in app.schedules:
         raise InvalidInput("name", f"{schedule.name!r} is declared already; give this schedule a name of its own")
-    # What the handler could not read, or what has no cost, is said now, not at the first tick.
-    terms_from(handler.line, schedule)
-    kept(schedule.payload, MISSING, handler.line.secret)
+    # A payload that the handler cannot read, or that has no cost, is refused now, not at the first tick.
+    stored_spec(handler.spec, schedule)
+    restored(schedule.payload, MISSING, handler.spec.secret)
     app.schedules[schedule.name] = schedule
     return handler
 
 
-async def store_declared(app: App, store: Store) -> None:
-    """Store what an app declares: what is new, and what was declared otherwise before. What its handlers say of their
-    queues is stored anew also for the schedules that people made.
+async def store_declared(app: Host, store: Store) -> None:
+    """Store the schedules of an app that are new or whose declaration has changed. Other stored schedules of its queues
+    get what its handlers say of them now.
 
-    Many workers may do this at the same moment: what one of them has stored, the others find as they want it.
+    Many workers may do this at the same moment: what one of them has stored is as the others want it.
     """
     for schedule in app.schedules.values():
         try:
@@ -126,51 +105,52 @@ async def store_declared(app: App, store: Store) -> None:
             continue
         if view.schedule.source == "code":
             log.warning(_STALE, view.name, view.name)
-        elif line_of(app, view.schedule.queue) is not None:
+        else:
             await refresh(app, store, view.name)
 
 
-async def refresh(app: App, store: Store, name: str) -> bool:
-    """Let a schedule that no code declares go by what the app's handler says of its queue now; whether that is new."""
+async def refresh(app: Host, store: Store, name: str) -> bool:
+    """Give a schedule that no code declares what the app's handler says of its queue now; whether that is new."""
     record = (await look(store, name)).record
-    line = None if record is None or record.declared is not None else line_of(app, record.schedule.queue)
-    if record is None or line is None:
+    spec = None if record is None or record.declared is not None else spec_of(app, record.schedule.queue)
+    if record is None or spec is None:
         return False
 
-    def as_it_is(seen: Seen) -> Schedule:
-        if seen.record is None or seen.record.schedule.queue != line.queue:
-            raise NotFound("schedule", name)  # somebody has deleted or moved it meanwhile, and that holds
-        return seen.record.schedule
+    def unchanged(current: Current) -> Schedule:
+        if current.record is None or current.record.schedule.queue != spec.queue:
+            raise NotFound("schedule", name)  # it was deleted or moved meanwhile, and stays so
+        return current.record.schedule
 
     try:
-        if terms_from(line, record.schedule) == record.terms and set(line.secret) <= set(record.secret):
+        if stored_spec(spec, record.schedule) == record.spec and set(spec.secret) <= set(record.secret):
             return False
-        await change(store, name, as_it_is, Known(line))
+        await change(store, name, unchanged, Origin(spec))
     except NotFound:
         return False
     except StorageError:
         raise
-    except Exception as error:  # a cost is the user's function: its trouble must stop no worker
-        log.warning("schedule %s stays as it is, the handler of its queue refuses it: %s", name, describe(error))
+    except Exception as error:  # the cost may be the user's function: its errors must not stop a worker
+        log.warning("schedule %s is not changed, the handler of its queue refuses it: %s", name, describe(error))
         return False
-    log.info("schedule %s goes by what the handler of %s says now", name, line.queue)
+    log.info("schedule %s follows what the handler of %s says now", name, spec.queue)
     return True
 
 
-async def _store(app: App, store: Store, schedule: Schedule) -> None:
-    line = line_of(app, schedule.queue)
-    terms = None if line is None else terms_from(line, schedule)
-    mark = fingerprint(schedule, terms, () if line is None else line.secret)
-    seen = await look(store, schedule.name)
-    if seen.record is not None and seen.record.declared == mark:
-        return  # its tick stays where it is, and so does what people changed
+async def _store(app: Host, store: Store, schedule: Schedule) -> None:
+    spec = spec_of(app, schedule.queue)
+    said = () if spec is None else (stored_spec(spec, schedule), spec.secret)
+    declared = fingerprint(schedule, *said)
+    current = await look(store, schedule.name)
+    if current.record is not None and current.record.declared == declared:
+        return  # neither its tick nor what people changed is touched
+    await change(store, schedule.name, lambda current: as_paused(schedule, current), Origin(spec, declared))
+    log.info("schedule %s is %s as the code declares it", schedule.name, "stored" if current.id is None else "changed")
 
-    def wanted(seen: Seen) -> Schedule:
-        paused = seen.record is not None and not seen.record.schedule.enabled
-        return replace(schedule, enabled=False) if paused else schedule
 
-    await change(store, schedule.name, wanted, Known(line, mark))
-    log.info("schedule %s is %s as the code declares it", schedule.name, "stored" if seen.id is None else "changed")
+def as_paused(schedule: Schedule, current: Current) -> Schedule:
+    """The schedule, paused if the current one is."""
+    paused = current.record is not None and not current.record.schedule.enabled
+    return replace(schedule, enabled=False) if paused else schedule
 
 
 _STALE = (

@@ -1,4 +1,4 @@
-"""Schedules in a TOML file, and how they come into a store.
+"""Schedules in a TOML file, and how they are stored.
 
 [schedules.nightly]
 cron = "0 3 * * *"
@@ -12,29 +12,26 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from accoda.errors import InvalidInput, SettingsError
-from accoda.schedules.declare import refresh
+from accoda.schedules.declare import as_paused, refresh
 from accoda.schedules.model import Schedule, ScheduleView, names_on_the_wire, read_schedule
 from accoda.schedules.record import fingerprint
-from accoda.schedules.store import Known, Seen, change, delete, list_all
-from accoda.schedules.terms import check_queue_of_jobs, line_of
+from accoda.schedules.spec import Host, check_no_demand, spec_of
+from accoda.schedules.store import Origin, change, delete, list_all
 from accoda.storage.protocol import Store
 
-if TYPE_CHECKING:
-    from accoda.app import App
-
 LARGEST = 1 << 20
-"""Bytes of a file."""
+"""The largest file, in bytes."""
 
 
 class Changes(Struct, frozen=True):
-    """The names of what `apply` did and what it left."""
+    """The names of the schedules that `apply` created, changed, left alone and removed."""
 
     created: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -43,7 +40,7 @@ class Changes(Struct, frozen=True):
 
 
 def read_toml(path: Path | str) -> list[Schedule]:
-    """The schedules of a file; `SettingsError` with a line for each mistake, which names file, table and key."""
+    """The schedules of a file; `SettingsError` has a line for each mistake, with file, table and key."""
     file = Path(path)
     document = _load(file)
     tables = document.get("schedules")
@@ -64,21 +61,23 @@ def read_toml(path: Path | str) -> list[Schedule]:
     return schedules
 
 
-async def apply(store: Store, schedules: Sequence[Schedule], *, prune: bool = False, app: App | None = None) -> Changes:
-    """Make the store's schedules those of a file. With `prune`, those that came from a file and are not in it go.
+async def apply(
+    store: Store, schedules: Sequence[Schedule], *, prune: bool = False, app: Host | None = None
+) -> Changes:
+    """Store the schedules of a file. With `prune`, stored ones that came from a file and are not in it are removed.
 
-    A schedule that somebody paused stays paused, unless the file itself says `enabled = false`. For `app` see `create`.
+    A schedule that was paused stays paused; the file can pause one with `enabled = false`. For `app` see `create`.
     """
     for schedule in schedules:  # before the first is stored
-        check_queue_of_jobs(app, schedule.queue)
+        check_no_demand(app, schedule.queue)
     there = {view.name: view for view in await list_all(store, secrets=True)}
     done: dict[str, list[str]] = {"created": [], "changed": [], "unchanged": [], "removed": []}
     for schedule in schedules:
         view = there.get(schedule.name)
         what = _difference(schedule, view)
         if what != "unchanged":
-            known = Known(None if app is None else line_of(app, schedule.queue))
-            await change(store, schedule.name, lambda seen, schedule=schedule: _as_paused(schedule, seen), known)  # type: ignore[misc]
+            wanted = partial(as_paused, schedule)
+            await change(store, schedule.name, wanted, Origin(spec_of(app, schedule.queue)))
         elif app is not None and await refresh(app, store, schedule.name):
             what = "changed"
         done[what].append(schedule.name)
@@ -98,23 +97,18 @@ def _difference(schedule: Schedule, view: ScheduleView | None) -> str:
     return "changed" if pauses or fingerprint(schedule) != fingerprint(view.schedule) else "unchanged"
 
 
-def _as_paused(schedule: Schedule, seen: Seen) -> Schedule:
-    paused = seen.record is not None and not seen.record.schedule.enabled
-    return replace(schedule, enabled=False) if paused else schedule
-
-
 def _load(file: Path) -> dict[str, Any]:
     try:
         with file.open("rb") as opened:
             data = opened.read(LARGEST + 1)
         if len(data) > LARGEST:
-            raise SettingsError(f"{file}: it has more than {LARGEST:,} bytes; no file of schedules has")
+            raise SettingsError(f"{file}: it has more than {LARGEST:,} bytes")
         return tomllib.loads(data.decode())
     except OSError as error:
         raise SettingsError(f"{file}: cannot be read: {error.strerror or error}") from error
     except RecursionError:
         raise SettingsError(f"{file}: values are nested too deep") from None
-    except ValueError as error:  # no TOML, no UTF-8, or a number of 5000 digits
+    except ValueError as error:  # not TOML, not UTF-8, or a number of 5000 digits
         raise SettingsError(f"{file}: not valid TOML: {error}") from error
 
 

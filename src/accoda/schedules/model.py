@@ -1,6 +1,6 @@
-"""What a schedule says, checked when it is made. Pure.
+"""A schedule, checked when it is made. Pure.
 
-Names of fields in errors are those of the wire (`catchUp`), as HTTP and TOML users know them.
+Errors use the field names of the wire (`catchUp`), as in HTTP and TOML.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from accoda.envelope import Event, Extras, Hook, check_extras
-from accoda.errors import Conflict, InvalidInput
+from accoda.envelope import Event, Hook, JobMetadata, check_metadata
+from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import check_name
 from accoda.names import SYSTEM, is_system
 from accoda.payload import encode
 from accoda.priority import Priority
 from accoda.schedules.cron import read_cron, zone_of
-from accoda.schedules.lengths import seconds_of
 from accoda.schedules.ticks import NEVER, Bounded, Calendar, Interval, Ticks, following
+from accoda.schedules.words import cron_in_words, length_in_words, seconds_of
 from accoda.times import milliseconds
 
 QUEUE = "accoda.schedules"
 """The system queue whose jobs are the schedules."""
 CATCH_UP_LIMIT = 1000
-"""The most jobs that a schedule may make at once."""
+"""How many jobs a schedule may make at once."""
 LEAST_EVERY = 0.1
 
 Level = Literal["CRITICAL", "HIGH", "NORMAL", "LOW"]
@@ -38,16 +38,8 @@ Source = Literal["code", "file", "api"]
 State = Literal["active", "paused", "ended", "broken"]
 
 
-class AlreadyThere(Conflict):
-    """A schedule of this name is stored. Nothing was changed."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is a schedule {name!r} already; change it, or delete it first")
-        self.name = name
-
-
 class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """When jobs of a queue are made, and what they are. Exactly one of `cron` and `every` is given.
+    """When jobs of a queue are made, and what they carry. Exactly one of `cron` and `every` is given.
 
     `every` and `grace` are seconds, or texts such as "1h30m". A datetime needs a time zone.
 
@@ -91,7 +83,7 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
         _check_job(self)
 
     def ticks(self, anchor: int) -> Ticks:
-        """Its ticks. An interval without `starts_at` counts from `anchor`, the moment at which it was stored."""
+        """Its ticks. An interval without `starts_at` starts at `anchor`, the moment at which it was stored."""
         first = 0 if self.starts_at is None else milliseconds("startsAt", self.starts_at)
         end = NEVER - 1 if self.ends_at is None else milliseconds("endsAt", self.ends_at)
         if self.cron is not None:
@@ -100,19 +92,19 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
         return Bounded(Interval(first or anchor, round(self.every * 1000)), first, end)
 
     @property
-    def extras(self) -> Extras:
-        """What its jobs carry beside their payload, but for the tick."""
+    def extras(self) -> JobMetadata:
+        """What its jobs carry beside their payload, except for the tick."""
         hook = None if self.webhook_url is None else Hook(self.webhook_url, self.webhook_on)
         most = None if self.max_retries is None else self.max_retries + 1
-        return Extras(name=self.job_name, max_attempts=most, hook=hook, schedule=self.name)
+        return JobMetadata(name=self.job_name, max_attempts=most, hook=hook, schedule=self.name)
 
 
 class ScheduleView(Struct, frozen=True, kw_only=True, rename="camel"):
     """A stored schedule as people see it. Moments are milliseconds, by the storage's clock.
 
     `state`: an "ended" one is shown for a week after its end; a "broken" one cannot be read or used, and `problem` says
-    why. `next_at` is None where nothing will come. `last_at` is the last tick that got a job; `late` says that the next
-    tick is past and no scheduler has come to it yet. `secret` names the fields of the payload that are hidden in it.
+    why. `next_at` is None if no tick will come. `last_at` is the last tick that got a job; `late` means that the next
+    tick is overdue. `secret` names the fields of the payload that are hidden in it.
     """
 
     schedule: Schedule | None
@@ -129,19 +121,37 @@ class ScheduleView(Struct, frozen=True, kw_only=True, rename="camel"):
     secret: tuple[str, ...] = ()
 
     def upcoming(self, count: int) -> list[int]:
-        """Its next ticks, the one that it stands at first."""
+        """Its next ticks, beginning with `next_at`."""
         if self.schedule is None or self.next_at is None:
             return []
         return list(following(self.schedule.ticks(self.anchor), self.next_at - 1, count))
 
 
+def in_words(schedule: Schedule) -> str:
+    """When it ticks, in words.
+
+    >>> in_words(Schedule(name="a", queue="a", every="5m"))
+    'every 5 minutes'
+    >>> in_words(Schedule(name="a", queue="a", cron="0 7 * * MON-FRI", tz="Europe/Rome"))
+    'at 07:00, Monday to Friday, Europe/Rome'
+    """
+    if schedule.every is not None:
+        return f"every {length_in_words(float(schedule.every))}"
+    return f"{cron_in_words(schedule.cron or '')}, {schedule.tz}"
+
+
+def upcoming(schedule: Schedule, count: int, now: int) -> list[int]:
+    """Its next ticks after a moment (milliseconds). An interval without `starts_at` starts at that moment."""
+    return list(following(schedule.ticks(now), now, count))
+
+
 def names_on_the_wire() -> dict[str, str]:
-    """The fields of a schedule: from their Python name to the wire's."""
+    """The fields of a schedule: from their Python names to the wire's."""
     return {field.name: field.encode_name for field in msgspec.structs.fields(Schedule)}
 
 
 def read_schedule(given: Mapping[str, Any]) -> Schedule:
-    """A schedule from plain values under their wire names; what is wrong is an `InvalidInput` with the field."""
+    """A schedule from plain values under their wire names; `InvalidInput` names a wrong field."""
     for _, field, words in _WORDS:
         if field in given and given[field] not in words:
             _refuse(field, f"must be one of {', '.join(words)}", given[field])
@@ -199,13 +209,13 @@ def _check_words(schedule: Schedule) -> None:
 
 
 def _check_job(schedule: Schedule) -> None:
-    encode(schedule.payload)  # refuses what no job could carry
+    encode(schedule.payload)  # refuses a payload that no job can carry
     if schedule.max_retries is not None:
         _check_number(schedule.max_retries, "maxRetries", 0, COST)
     if schedule.cost is not None:
         _check_number(schedule.cost, "cost", 0, COST)
     try:
-        check_extras(Extras(name=schedule.job_name))
+        check_metadata(JobMetadata(name=schedule.job_name))
     except InvalidInput as error:
         raise InvalidInput("jobName", str(error).removeprefix(f"{error.field}: ")) from None
     on = schedule.webhook_on
@@ -213,9 +223,9 @@ def _check_job(schedule: Schedule) -> None:
         _refuse("webhookOn", 'must be ["done"], ["dead"] or both', on)
     force_setattr(schedule, "webhook_on", tuple(on))
     if schedule.webhook_url is not None:
-        from accoda.webhooks import check_url  # not at the top: most schedules call nobody
+        from accoda.webhooks.urls import read_url  # not at the top: most schedules have no webhook
 
-        check_url(schedule.webhook_url)
+        read_url(schedule.webhook_url)
 
 
 def _check_number(value: object, field: str, least: int, most: int) -> None:

@@ -1,7 +1,7 @@
-"""Which ticks get a job now, and which tick is next. Pure: the one place where catch-up is decided.
+"""Which ticks get a job now, and which tick is next. Pure: the only place where catch-up is decided.
 
-The schedule's job stands for `tick`, which has come. Between it and `now` others may have come too: nobody was there.
-Missed ticks are looked up from the newest backwards, and at most as many as get a job, so a gap of a year costs no more
+The schedule's job stands for `tick`, which has come. Other ticks may have come since, while no scheduler was running.
+Missed ticks are looked up from the newest backwards, at most as many as get a job, so a gap of a year costs no more
 than one of a second.
 """
 
@@ -19,7 +19,7 @@ GRACE = 60_000
 class Plan(Struct, frozen=True):
     """`ticks` get a job each, oldest first; the schedule goes on at `next` (None: it has ended).
 
-    `missed`: others have come and get none.
+    `missed`: other ticks have come and get none.
     """
 
     ticks: tuple[int, ...]
@@ -28,10 +28,10 @@ class Plan(Struct, frozen=True):
 
 
 def plan(schedule: Schedule, ticks: Ticks, tick: int, now: int) -> Plan:
-    """What to do at `now` about a schedule that stands at `tick`."""
-    now = max(now, tick)  # it was handed out, so its moment has come, whatever a clock that was set back says
+    """What to do at `now` for a schedule whose job stands for `tick`."""
+    now = max(now, tick)  # the job was handed out, so its moment has come even if the clock was set back
     next_tick = ticks.after(now)
-    # The tick itself counts even where it is none any more: the rules of a zone may have changed since it was stored.
+    # The tick counts even if it is no tick any more: the rules of its time zone may have changed since it was stored.
     latest = max(tick, ticks.last(now) or tick)
     match schedule.catch_up:
         case "all":
@@ -45,7 +45,7 @@ def plan(schedule: Schedule, ticks: Ticks, tick: int, now: int) -> Plan:
 
 
 def _newest(ticks: Ticks, first: int, latest: int, limit: int) -> tuple[tuple[int, ...], bool]:
-    """The newest so many ticks from `first` to `latest`, and whether there are older ones."""
+    """The newest `limit` ticks from `first` to `latest`, and whether there are older ones."""
     found: list[int] = []
     at: int | None = latest
     while at is not None and at > first and len(found) < limit:

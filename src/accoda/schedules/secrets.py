@@ -1,7 +1,7 @@
-"""Secret fields of a schedule's payload: what is shown instead, and what becomes of that if it comes back. Pure.
+"""Secret fields of a schedule's payload: what is shown instead, and what happens if that is sent back. Pure.
 
-Somebody who reads a schedule, changes its times and sends it back whole sends `•••` where the secrets were. That never
-becomes the value: what is stored at the same place stays, or, where that cannot be told, the change is refused.
+A client that reads a schedule, changes its times and sends it back whole sends `•••` where the secrets were. That never
+becomes the value: the stored value stays, or, if it is not clear which that is, the change is refused.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MISSING: Any = object()
 
 
 def shown(payload: Any, secret: Sequence[str]) -> Any:
-    """A payload as people see it. Where a record is stored as a list, nobody can tell its fields: all of it is hidden.
+    """A payload as it is shown. A record that is stored as a list has no field names: all of it is hidden.
 
     >>> shown({"card": "4111", "to": ["Anna", "+39 06"]}, ["card", "to.phone"])
     {'card': '•••', 'to': '•••'}
@@ -27,49 +27,38 @@ def shown(payload: Any, secret: Sequence[str]) -> Any:
     return _without_lists(hidden(payload, secret), _paths(secret))
 
 
-def kept(payload: Any, stored: Any, secret: Sequence[str]) -> Any:
+def restored(payload: Any, stored: Any, secret: Sequence[str]) -> Any:
     """A payload with the stored values where it says `•••` in the place of a secret.
 
-    >>> kept({"card": "•••", "sum": 3}, {"card": "4111", "sum": 2}, ["card"])
+    >>> restored({"card": "•••", "sum": 3}, {"card": "4111", "sum": 2}, ["card"])
     {'card': '4111', 'sum': 3}
     """
-    return _kept(payload, stored, _paths(secret), "payload") if secret else payload
+    return _restored(payload, stored, _paths(secret), "payload") if secret else payload
 
 
-def _kept(value: Any, stored: Any, paths: list[Path], where: str) -> Any:
+def _restored(value: Any, stored: Any, paths: list[Path], where: str) -> Any:
     if value == HIDDEN and paths:
         if stored is MISSING:
-            _refuse(where, "and nothing is stored there")
+            raise _refusal(where, "and nothing is stored there")
         return stored
     if isinstance(value, (list, tuple)):
-        return _kept_list(value, stored, paths, where)
+        if not any(found == HIDDEN for path in paths for found in _along(value, path)):
+            return value
+        # Elements have no names, and one that moved would get the secret of another: so the list must be unchanged.
+        if value != shown(stored, [".".join(path) for path in paths]):
+            raise _refusal(where, "in a list that is not as it is stored")
+        return stored
     if not isinstance(value, dict):
         return value
     found = dict(value)
     for name in _names(paths, value):
-        below = [path[1:] for path in paths if path and path[0] == name]
         inner = stored.get(name, MISSING) if isinstance(stored, dict) else MISSING
-        found[name] = _kept(value[name], inner, below, f"{where}.{name}")
+        found[name] = _restored(value[name], inner, _below(paths, name), f"{where}.{name}")
     return found
 
 
-def _kept_list(value: Sequence[Any], stored: Any, paths: list[Path], where: str) -> Any:
-    """Elements have no names. One that moved would get the secret of another, so all must be as they were shown."""
-    if not any(_says_hidden(one, paths) for one in value):
-        return value
-    names = [".".join(path) for path in paths if path]
-    there = stored if isinstance(stored, (list, tuple)) else ()
-    if [shown(one, names) for one in value] != [shown(one, names) for one in there]:
-        _refuse(where, "in a list that is not as it is stored")
-    return [_kept(one, old, paths, f"{where}[{at}]") for at, (one, old) in enumerate(zip(value, stored, strict=True))]
-
-
-def _says_hidden(value: Any, paths: list[Path]) -> bool:
-    return any(found == HIDDEN for path in paths for found in _along(value, path))
-
-
 def _along(value: Any, path: Path) -> Iterator[Any]:
-    """All that is met on the way of a path, and at its end."""
+    """All values along a path, and at its end."""
     yield value
     if isinstance(value, (list, tuple)):
         for one in value:
@@ -87,22 +76,23 @@ def _without_lists(value: Any, paths: list[Path]) -> Any:
         return HIDDEN if nameless else [_without_lists(one, paths) for one in value]
     if not isinstance(value, dict):
         return value
-    found = dict(value)
-    for name in _names(paths, value):
-        found[name] = _without_lists(value[name], [path[1:] for path in paths if path[0] == name])
-    return found
+    return {**value, **{name: _without_lists(value[name], _below(paths, name)) for name in _names(paths, value)}}
 
 
 def _names(paths: list[Path], value: dict[Any, Any]) -> list[str]:
-    """The fields that the paths go through next, in their order, so that errors are the same each time."""
+    """The fields through which the paths go next, in order, so that errors are the same each time."""
     return [name for name in dict.fromkeys(path[0] for path in paths if path) if name in value]
+
+
+def _below(paths: list[Path], name: str) -> list[Path]:
+    return [path[1:] for path in paths if path and path[0] == name]
 
 
 def _paths(secret: Sequence[str]) -> list[Path]:
     return [tuple(name.split(".")) for name in secret]
 
 
-def _refuse(where: str, why: str) -> None:
-    raise InvalidInput(
+def _refusal(where: str, why: str) -> InvalidInput:
+    return InvalidInput(
         "payload", f"{where} says {HIDDEN!r}, which only stands for a secret, {why}; give the value itself"
     )

@@ -1,7 +1,6 @@
-"""The ticks of a schedule: all of them as one set, looked up from any moment. Pure.
+"""The ticks of a schedule, and which of them get a job. Pure; moments are milliseconds.
 
-Moments are milliseconds. Nothing here walks from tick to tick over a gap: a look costs the same after a second and
-after a year.
+Nothing here walks from tick to tick over a gap: a gap of a year costs no more than one of a second.
 """
 
 from __future__ import annotations
@@ -25,12 +24,12 @@ class Ticks(Protocol):
         ...
 
     def last(self, moment: int) -> int | None:
-        """The last tick at a moment or before it."""
+        """The last tick at or before a moment."""
         ...
 
 
 class Interval(Struct, frozen=True):
-    """Tick n is start + n × every, so that nothing drifts, however late each was done.
+    """Tick n is start + n × every, so that ticks do not drift when they are done late.
 
     >>> Interval(start=1000, every=300).after(1300), Interval(start=1000, every=300).last(1299)
     (1600, 1000)
@@ -61,7 +60,7 @@ class Calendar(Struct, frozen=True):
 
 
 class Bounded(Struct, frozen=True):
-    """Those ticks of a set that are not before `first` and not after `end`."""
+    """The ticks from `first` to `end`."""
 
     ticks: Ticks
     first: int = 0
@@ -77,7 +76,7 @@ class Bounded(Struct, frozen=True):
 
 
 def following(ticks: Ticks, moment: int, count: int) -> Iterator[int]:
-    """The next so many ticks after a moment."""
+    """The next `count` ticks after a moment."""
     for _ in range(count):
         found = ticks.after(moment)
         if found is None:

@@ -1,18 +1,16 @@
-"""Live settings: every knob of a worker and its queues, from wherever it is set.
+"""Live settings: every knob of a worker and its queues, from any source.
 
-knobs.py       the table of all settings, and what a value may be
-places.py      where a setting stands: `worker/queue/{name}/{knob}` and its deeper form
-entries.py     from what a source says to typed values, or to a complaint that names the line
-tomlfile.py, yamlfile.py, onlineconf.py    the readers
-files.py       one file: read, looked at again, kept when it breaks
+knobs.py       the table of all settings and their values
+paths.py       the path of a setting: `worker/queue/{name}/{knob}` and its deeper form
+entries.py     from the values of a source to typed settings, or to errors that name the line
+readers.py, yaml_tree.py, onlineconf.py    the parsers
+files.py       one file: read, checked for changes, its last good values kept
 variables.py   the environment and the command line
-snapshot.py    all sources at one moment, and the lookup
-live.py        `Settings`: the snapshot that changes
+live.py        `Snapshot`: all sources at one moment; `Settings`: the snapshot that follows its files
 """
 
 from accoda.settings.entries import Value
 from accoda.settings.knobs import KNOBS, Knob
-from accoda.settings.live import Settings
-from accoda.settings.snapshot import Snapshot
+from accoda.settings.live import Settings, Snapshot
 
 __all__ = ["KNOBS", "Knob", "Settings", "Snapshot", "Value"]

@@ -1,4 +1,4 @@
-"""From what a source says, line by line, to typed values, or to complaints that name the line."""
+"""From the values of a source to typed settings, or to errors that name the line."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from accoda.errors import SettingsError
-from accoda.settings.knobs import guess
-from accoda.settings.places import ROOT, Path, Place, locate
+from accoda.settings.knobs import suggest
+from accoda.settings.paths import ROOT, Path, SettingPath, parse_path
 
 _DEPTH = 16  # more than any path has: deeper nesting is refused before it costs anything
 
 
 class Value(NamedTuple):
-    """A setting as it stands: an int, a float (seconds) or None, and the source that says so."""
+    """The value of a setting (an int, a float in seconds, or None), and the source that gives it."""
 
     value: Any
     source: str
@@ -28,9 +28,9 @@ class Entry(NamedTuple):
 
 
 class Found(NamedTuple):
-    """What a source holds for one service. `warnings` do not keep the values from being used."""
+    """What a source holds for one service. Values are used in spite of `warnings`."""
 
-    values: Mapping[Place, Value]
+    values: Mapping[SettingPath, Value]
     warnings: tuple[str, ...] = ()
 
 
@@ -46,77 +46,48 @@ def flatten(table: Mapping[str, object], source: Callable[[Path], str], path: Pa
             raise SettingsError(f"{source(here)}: tables are nested more than {_DEPTH} deep; no setting is")
 
 
-def gather(entries: Iterable[Entry], service: Path, file: str) -> Found:
-    """What a file of our own holds for the service. Anything unknown in it is a mistake, and then none of it counts.
+def gather(entries: Iterable[Entry], service: Path, file: str, shared: bool = False) -> Found:
+    """What a file holds for the service. Settings of other services (`billing/worker/queue/…`) are ignored.
 
-    Whatever is for another service (`billing/worker/queue/…`) is left alone.
+    In a file of our own anything unknown is a mistake, and then none of it is used. In a file that many programs share,
+    an unknown setting under our path is only a warning: the file is changed before the programs that read it, and a
+    knob of the next version must not stop this one.
     """
-    general: dict[Place, Value] = {}
-    special: dict[Place, Value] = {}
+    general: dict[SettingPath, Value] = {}
+    special: dict[SettingPath, Value] = {}
     problems: list[str] = []
+    warnings: list[str] = []
     others: dict[str, None] = {}
     for entry in entries:
-        path, into = _own_part(entry.path, service, general, special)
-        if path[: len(ROOT)] == ROOT:
-            _place(entry._replace(path=path), into, problems)
-        elif other := _other_service(path):
-            others[other] = None
-        else:
-            problems.append(f"{entry.source}: unknown setting {'/'.join(path)[:120]!r}, {_root_guess(path, service)}")
+        own = entry.path[: len(service) + 1] == (*service, ROOT[0])
+        path = entry.path[len(service) :] if own else entry.path
+        if path[: len(ROOT)] != ROOT:
+            if other := _other_service(path):
+                others[other] = None
+            elif not shared:
+                unknown = "/".join(path)[:120]
+                problems.append(f"{entry.source}: unknown setting {unknown!r}, {_suggest_root(path, service)}")
+            continue
+        try:
+            place = parse_path(path)
+        except ValueError as error:
+            if not shared:
+                problems.append(f"{entry.source}: {error}")
+            elif entry.raw != "":  # a node that only holds others has an empty value
+                warnings.append(f"{entry.source}: {error}")
+            continue
+        try:
+            # The first of equal paths counts, as in a lookup in a CDB file; TOML and YAML refuse a second.
+            (special if own else general).setdefault(place, Value(place.kind.read(entry.raw), entry.source))
+        except ValueError as error:
+            problems.append(f"{entry.source}: {error}")
     if problems:
         raise SettingsError(*problems)
     values = general | special  # a value under the service's name beats one for all services
-    if others and not values:
-        names = ", ".join(others)
-        return Found(
-            values,
-            (f"{file}: nothing in it is for service {'/'.join(service)!r}, only for {names}; see ACCODA_SERVICE",),
-        )
-    return Found(values)
-
-
-def gather_shared(entries: Iterable[Entry], service: Path) -> Found:
-    """What a file that many programs share holds for the service: all else in it is none of our business.
-
-    A setting that is unknown under our own path is only warned about. The tree is changed before the programs that read
-    it: a knob for the next version must not stop this one.
-    """
-    general: dict[Place, Value] = {}
-    special: dict[Place, Value] = {}
-    problems: list[str] = []
-    warnings: list[str] = []
-    for entry in entries:
-        path, into = _own_part(entry.path, service, general, special)
-        if path[: len(ROOT)] != ROOT:
-            continue
-        try:
-            locate(path)
-        except ValueError as error:
-            if entry.raw != "":  # a node that only holds others has an empty value
-                warnings.append(f"{entry.source}: {error}")
-            continue
-        _place(entry._replace(path=path), into, problems)
-    if problems:
-        raise SettingsError(*problems)
-    return Found(general | special, tuple(warnings))
-
-
-def _own_part(
-    path: Path, service: Path, general: dict[Place, Value], special: dict[Place, Value]
-) -> tuple[Path, dict[Place, Value]]:
-    """The path without the service, and where its value belongs."""
-    if path[: len(service) + 1] == (*service, ROOT[0]):
-        return path[len(service) :], special
-    return path, general
-
-
-def _place(entry: Entry, into: dict[Place, Value], problems: list[str]) -> None:
-    try:
-        place = locate(entry.path)
-        # The first of equal paths counts, as a lookup in a CDB file has it; TOML and YAML refuse a second.
-        into.setdefault(place, Value(place.kind.read(entry.raw), entry.source))
-    except ValueError as error:
-        problems.append(f"{entry.source}: {error}")
+    if others and not values and not shared:
+        name, names = "/".join(service), ", ".join(others)
+        warnings.append(f"{file}: nothing in it is for service {name!r}, only for {names}; see ACCODA_SERVICE")
+    return Found(values, tuple(warnings))
 
 
 def _other_service(path: Path) -> str | None:
@@ -126,9 +97,9 @@ def _other_service(path: Path) -> str | None:
     return None
 
 
-def _root_guess(path: Path, service: Path) -> str:
+def _suggest_root(path: Path, service: Path) -> str:
     if path[0] == ROOT[0]:
-        return guess(path[1], (ROOT[1],)) if len(path) > 1 else "the path is worker/queue/{name}/{setting}"
+        return suggest(path[1], (ROOT[1],)) if len(path) > 1 else "the path is worker/queue/{name}/{setting}"
     if path[0] == service[0] and len(path) > len(service):
-        return guess(path[len(service)], (ROOT[0],))
-    return guess(path[0], (ROOT[0], service[0]))
+        return suggest(path[len(service)], (ROOT[0],))
+    return suggest(path[0], (ROOT[0], service[0]))

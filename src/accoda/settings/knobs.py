@@ -1,4 +1,4 @@
-"""Every setting, one row each, and what its value may be. A new knob is a new row here and in `docs/settings.md`."""
+"""Every setting in one row, and what its value may be. A new knob is a new row here and in `docs/settings.md`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Literal
 
 from msgspec import Struct
 
+from accoda.times import read_length
+
 Number = int | float | None
 
 _YEAR = 366 * 86_400.0
-_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _COUNT = re.compile(r"[+-]?[0-9]{1,18}")
-_NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,18})?")
-_PART = re.compile(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)(ms|s|m|h|d)")
-_LENGTH = re.compile(rf"(?:{_PART.pattern})+")
 
 
 class Knob(Struct, frozen=True, kw_only=True):
-    """One setting. `option` is the handler's argument that gives it from code; `none`: it may be switched off."""
+    """One setting. `option` is the handler's argument that sets it in code; `none`: it can be switched off."""
 
     name: str
     of: Literal["worker", "queue"]
@@ -39,7 +37,7 @@ class Knob(Struct, frozen=True, kw_only=True):
 
     @property
     def range(self) -> str:
-        """What may be written, in words.
+        """The allowed values, in words.
 
         >>> QUEUE_KNOBS["timeout"].range
         'a length of time from 0.001 to 31622400 seconds (30, "30s", "500ms", "2m") or "none"'
@@ -49,7 +47,7 @@ class Knob(Struct, frozen=True, kw_only=True):
         return f"{kind} from {self.low:.10g} to {self.high:.10g}{examples}" + (' or "none"' if self.none else "")
 
     def read(self, raw: object) -> Number:
-        """The typed value of what a source says, or a `ValueError` that says what is allowed.
+        """The typed value of what a source says, or a `ValueError` that names the allowed values.
 
         >>> QUEUE_KNOBS["visibility_timeout"].read("1m30s")
         90.0
@@ -75,7 +73,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(name="heartbeat", of="worker", kind="seconds", default=5.0, low=0.01, high=_YEAR,
          help="how often the worker says that it is alive"),
     Knob(name="stall_after", of="worker", kind="seconds", default=30.0, low=0.01, high=_YEAR,
-         help="ready jobs, free processors and no take for so long: the worker is not ready"),
+         help="ready jobs, free processors and no take for this long: the worker is not ready"),
     Knob(name="max_processors", of="queue", kind="count", default=None, low=1, high=10_000,
          help="how many of the worker's loops may run this queue at once"),
     Knob(name="visibility_timeout", of="queue", kind="seconds", default=60.0, low=0.001, high=_YEAR, option="lease",
@@ -89,7 +87,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob(name="max_crashes", of="queue", kind="count", default=5, low=1, high=10**9, option="max_crashes",
          help="how many lost leases bury a job"),
     Knob(name="keep_dead_for", of="queue", kind="seconds", default=None, low=1, high=100 * _YEAR, none=True,
-         option="keep_dead_for", help="how long dead jobs are kept; none: until somebody deletes or revives them"),
+         option="keep_dead_for", help="how long dead jobs are kept; none: until they are deleted or revived"),
     Knob(name="slow_cycle", of="queue", kind="seconds", default=10.0, low=0.001, high=_YEAR,
          help="a take-run-settle cycle that is longer is counted as slow"),
 )
@@ -100,14 +98,14 @@ QUEUE_KNOBS = {knob.name: knob for knob in KNOBS if knob.of == "queue"}
 NAMES = tuple(dict.fromkeys(knob.name for knob in KNOBS))
 
 
-def guess(word: str, known: tuple[str, ...] = NAMES) -> str:
-    """The end of a complaint about `word`: the nearest known word, or all of them.
+def suggest(word: str, known: tuple[str, ...] = NAMES) -> str:
+    """The end of an error about `word`: the nearest known word, or all of them.
 
-    >>> guess("bach_size")
+    >>> suggest("bach_size")
     "did you mean 'batch_size'?"
     """
     near = get_close_matches(word[:100], known, n=1)
-    return f"did you mean {near[0]!r}?" if near else f"known are {', '.join(known)}"
+    return f"did you mean {near[0]!r}?" if near else f"write one of {', '.join(known)}"
 
 
 def _count(raw: object) -> int | None:
@@ -120,16 +118,10 @@ def _seconds(raw: object) -> float | None:
     if isinstance(raw, timedelta):
         return raw.total_seconds()
     if isinstance(raw, str):
-        text = raw.strip()
-        if _NUMBER.fullmatch(text):
-            return float(text)
-        # The length is bounded first: a pattern with a repeated group may not meet a text of megabytes.
-        if len(text) <= 100 and _LENGTH.fullmatch(text):
-            return sum(float(number) * _UNITS[unit] for number, unit in _PART.findall(text))
-        return None
+        return read_length(raw)
     if isinstance(raw, bool) or not isinstance(raw, int | float):
         return None
-    # A whole number beyond every float would overflow; it is beyond every bound as well.
+    # An integer too large for a float would raise; it is beyond every bound anyway.
     return float(raw) if abs(raw) < 1e18 and isfinite(raw) else None
 
 

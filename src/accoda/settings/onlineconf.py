@@ -1,12 +1,12 @@
-"""Settings from an OnlineConf module, in either form that its updater writes.
+"""Settings from an OnlineConf module, in either format that its updater writes.
 
 MODULE.cdb    D. J. Bernstein's constant database, 32 bit: a header of 256 (position, slots) pairs that point at hash
               tables; between the two, records of key length, value length, key, value. A key is the path; a value is
               one byte for its type, `s` text or `j` JSON, and then the text.
 MODULE.conf   a line for each value, `path text` or `path:JSON text`; comments begin with `#`; the last line is `#EOF`.
 
-Paths are written with `/`, or with `.` in modules that are set up so. A value of JSON may be a whole table of settings.
-The file is shared with others, so only what stands under our own path is looked into.
+A JSON value may be a whole table of settings. The file is shared with other programs, so only values under our own path
+are read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import msgspec
 
 from accoda.errors import SettingsError
 from accoda.settings.entries import Entry, flatten
-from accoda.settings.places import ROOT, Path
+from accoda.settings.paths import ROOT, Path
 
 _HEADER = Struct("<512I")
 _PAIR = Struct("<II")
@@ -28,8 +28,8 @@ _MARK = ROOT[0].encode()
 def records(data: bytes, file: str) -> Iterator[tuple[bytes, bytes]]:
     """Key and value of every record of a CDB file, in the order of the file.
 
-    Every length is checked against the file before it is believed, and every step goes forward by at least 8 bytes, so
-    no file can lead outside or round in circles.
+    Every length is checked against the file before it is used, and every step goes forward by at least 8 bytes, so no
+    file can lead outside or into a loop.
     """
     if len(data) < _HEADER.size:
         raise SettingsError(
@@ -40,7 +40,7 @@ def records(data: bytes, file: str) -> Iterator[tuple[bytes, bytes]]:
     tables = [(at, slots) for at, slots in zip(header[::2], header[1::2], strict=True) if slots]
     for at, slots in tables:
         if at < _HEADER.size or at + slots * _PAIR.size > len(data):
-            raise SettingsError(f"{file}: not a complete CDB file: a table ends behind the end of the file")
+            raise SettingsError(f"{file}: not a complete CDB file: a table goes beyond the end of the file")
         end = min(end, at)
     at = _HEADER.size
     while tables and at < end:
@@ -54,7 +54,7 @@ def records(data: bytes, file: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def read_cdb(data: bytes, service: Path, file: str) -> list[Entry]:
-    """What a `.cdb` module says under `worker/queue`, of this service or of none."""
+    """The values of a `.cdb` module under `worker/queue`, with this service in front or none."""
     entries: list[Entry] = []
     source = f"onlineconf {file}"
     for key, value in records(data, file):
@@ -69,7 +69,7 @@ def read_cdb(data: bytes, service: Path, file: str) -> list[Entry]:
 
 
 def read_conf(data: bytes, service: Path, file: str) -> list[Entry]:
-    """What a `.conf` module says. A text of several lines is written as it is: lines that set nothing are normal."""
+    """The values of a `.conf` module. A text may have several lines, so lines that set nothing are normal."""
     lines = data.split(b"\n")
     while lines and not lines[-1].strip():
         lines.pop()
@@ -89,35 +89,13 @@ def read_conf(data: bytes, service: Path, file: str) -> list[Entry]:
 
 
 def _own(key: bytes, service: Path) -> Path | None:
-    """The path of a key, if it is one of ours."""
-    text = key.decode("utf-8", "replace")
-    path = tuple(text.strip("/").split("/")) if "/" in text else _dotted(text.split("."))
+    """The path of a key, if it is ours."""
+    path = tuple(key.decode("utf-8", "replace").strip("/").split("/"))
     for root in (ROOT, (*service, *ROOT)):
         # A path that ends above the root may hold all of it as JSON.
         if path[: len(root)] == root[: len(path)]:
             return path
     return None
-
-
-def _dotted(parts: list[str]) -> Path:
-    """A path written with dots. Names may hold dots too: what stands between the fixed words is one name.
-
-    >>> _dotted("demo.worker.queue.default.queue.deals.deliver.batch_size".split("."))
-    ('demo', 'worker', 'queue', 'default', 'queue', 'deals.deliver', 'batch_size')
-    """
-    for start in range(len(parts) - len(ROOT)):
-        if tuple(parts[start : start + len(ROOT)]) == ROOT:
-            head, rest = parts[: start + len(ROOT)], parts[start + len(ROOT) :]
-            break
-    else:
-        return tuple(parts)
-    if len(rest) < 2:
-        return (*head, *rest)
-    names, knob = rest[:-1], rest[-1]
-    if "queue" in names[1:-1]:
-        middle = names.index("queue", 1)
-        return (*head, ".".join(names[:middle]), "queue", ".".join(names[middle + 1 :]), knob)
-    return (*head, ".".join(names), knob)
 
 
 def _entries(path: Path, text: str, is_json: bool, source: str) -> Iterator[Entry]:
@@ -129,7 +107,7 @@ def _entries(path: Path, text: str, is_json: bool, source: str) -> Iterator[Entr
     except (msgspec.DecodeError, RecursionError) as error:
         raise SettingsError(f"{source}: {'/'.join(path)[:120]} is not valid JSON: {error}") from error
     if isinstance(value, dict):
-        # What is null in OnlineConf is as good as absent.
+        # null in OnlineConf means absent
         yield from (entry for entry in flatten(value, lambda _: source, path) if entry.raw is not None)
     elif value is not None:
         yield Entry(path, value, source)

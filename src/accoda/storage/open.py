@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from accoda.clock import Clock, SystemClock
 from accoda.errors import InvalidInput, MissingDriver
+from accoda.storage.common.urls import options
 from accoda.storage.protocol import Store
-from accoda.storage.urls import options
 
 Opener = Callable[[SplitResult, Clock | None], Awaitable[Store]]
 

@@ -1,22 +1,21 @@
-"""The seam between the queue and its stores: `Storage` for the hot path, `Inspector` for people.
+"""The seam between the queue and its stores: `Storage` for the hot path, `Inspector` for people, demand and flows.
 
 A storage decides nothing: it applies what it is told, atomically. `accoda.testing.conformance` proves the promises.
 
-What is due (a delayed job's start time, a lease's end, a kept result's end) is applied by the calls themselves, at the
-storage's clock, before they answer, so no background process is needed. A moment has come when `now >= moment`. A lease
-that ends gives the job `attempts + 1` and `crashes + 1`; its `start_time` is the moment at which that is applied.
+What is due (a delayed job's start time, the end of a lease, the end of a kept result) is applied by the calls
+themselves, at the storage's clock, before they answer, so no background process is needed. A moment has come when
+`now >= moment`. A lease that ends gives the job `attempts + 1` and `crashes + 1`; its `start_time` is the moment at
+which that is applied.
 
 One call applies at most `DUE_AT_ONCE` such moves, the oldest moments first, over all queues that it is about, and then
-does its own work: 100,000 leases that end at the same moment make no call long. Of a storm the rest is applied by the
-calls that follow, a thousand at a time. Until then `stats`, `find`, `browse`, `rerank` and `purge` may still see the
-state before, and every job is still counted once. What matters is exact all the same: `settle`, `extend` and `waiters`
-compare the lease's own end with the clock, so a lease that has ended is lost whether its return was applied or not;
-nothing is handed out before its time; and `wait` does not sleep while something due is left in a queue that is not
-paused.
+does its own work, so 100,000 leases that end at the same moment make no call long. The calls that follow apply the
+rest. Until then `stats`, `browse` and `purge` may still see the state before, and every job is still counted once.
+What matters is exact all the same: `settle` and `extend` compare the end of the lease with the clock, so a lease that
+has ended is lost whether its return was applied or not; a call that names a job applies that job's own move; nothing is
+handed out before its time; and `wait` does not sleep while something due is left in a queue that is not paused.
 
-A record that cannot be read stops nobody: the call that meets it makes it dead, with a reason that says what is
-unreadable ("unreadable record: rank is not finite"), keeps what can be kept of it, and goes on with the others. A
-document that cannot be read is none: nobody sees it, and the next write of its name puts it right.
+The engine's own constraints keep out records that no Accoda wrote. Where an engine has none, the client that cannot
+decode a record buries it: no worker stops because of it, and no job beside it is lost.
 """
 
 from __future__ import annotations
@@ -26,26 +25,25 @@ from types import TracebackType
 from typing import Protocol, Self
 
 from accoda.model import (
+    Change,
+    Cursor,
     Document,
     Enqueued,
     Job,
     JobInfo,
     Lease,
+    Look,
     NewJob,
+    Order,
     Outcome,
-    Peek,
-    Place,
-    Rank,
     Refused,
     State,
     Stats,
+    Target,
 )
 
-MOST_PLACES = 10_000
-"""How many jobs `place` counts at most, on either side."""
-
 DUE_AT_ONCE = 1000
-"""How many due moves, or unreadable records, one call deals with at most."""
+"""How many due moves one call applies at most."""
 
 
 class Storage(Protocol):
@@ -55,10 +53,10 @@ class Storage(Protocol):
         """Store all of them or none, in order; one answer for each.
 
         A key is held by a job that is ready, delayed or taken. Where it is held, `keep` changes nothing ("kept");
-        `replace` gives the job the new data, rank, cost, keep_for and start time ("replaced"): it keeps its id, its
-        waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts + 1.
-        Either way it begins afresh (`fresh_at` is its attempts, `crashes` is 0);
-        `attach` adds the waiter and changes nothing else ("attached"). A new waiter is added by `replace` as well.
+        `attach` adds the waiter and changes nothing else ("attached"); `replace` gives the job the new data, rank,
+        cost, keep_for and start time, and adds the waiter if there is one ("replaced"). A replaced job keeps its id,
+        its waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts
+        + 1. Either way its `tries` and `crashes` begin again at 0.
         A start moment in the past is now.
         """
         ...
@@ -77,39 +75,13 @@ class Storage(Protocol):
         """Apply each outcome whose lease is current; give back the others. Empty: all were applied.
 
         All outcomes are applied first, then the follow-ups of those accepted are enqueued in their order, all in one
-        atomic step: a job may enqueue a follow-up under its own key. `Retry` keeps the rank, sets attempts + 1,
-        prev_start_time to the old start time and start_time to the new one.
+        atomic step: a job may enqueue a follow-up under its own key. `Retry` sets attempts + 1, tries + 1 if it counts,
+        prev_start_time to the old start time and start_time to the new one; the rank stays unless it gives one.
         """
         ...
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        """Make each current lease end `lease` seconds from now; give back those that are lost."""
-        ...
-
-    async def rerank(self, ranks: Sequence[Rank]) -> int:
-        """Apply each new rank whose job waits (ready or delayed) and has not more waiters than told; count them."""
-        ...
-
-    async def waiters(self, lease: Lease) -> list[bytes]:
-        """Those who wait for a taken job, in the order in which they joined. Empty if the lease is lost."""
-        ...
-
-    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
-        """Look at one job without taking it: the one that holds `key` or, without a key, the one that the next `take`
-        would give first (none of a paused queue; a key is held there all the same).
-
-        Applies what is due, as `take` does; the job of a key is up to date however much else is due. With `after`, its
-        waiters too, in the order in which they joined, but for the first `after` of them: they are only ever added, so
-        who has seen that many needs only the rest. The job and its waiters are of one moment.
-        """
-        ...
-
-    async def drop(self, queue: str, id: int, waiters: int) -> bool:
-        """Remove a job that is ready, delayed or taken, unless it has more waiters than that by now.
-
-        A running one loses its lease, and the key is free. Nobody is told "attached" to a job that a drop removes
-        without having counted him. False: it has more, or it has ended, or there is no such job in that queue.
-        """
+        """Make each current lease end `lease` seconds from now; report those that are lost."""
         ...
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -147,51 +119,44 @@ class Storage(Protocol):
 
 
 class Inspector(Protocol):
-    """What the command line, the HTTP API and the dashboard call."""
+    """What the command line, the HTTP API, the dashboard, demand and flows call."""
 
-    async def find(self, id: int) -> JobInfo | None:
-        """Everything about one job, in whatever state."""
-        ...
+    async def look(self, target: Target, *, waiters_after: int | None = None, ahead: bool = False) -> Look:
+        """Look at one job without taking it.
 
-    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        """A page of the jobs in a state, by id, beginning after the id `after`."""
-        ...
-
-    async def place(self, id: int, most: int = 1000) -> Place | None:
-        """Where a job stands in the line of its queue; None if there is no such job.
-
-        Applies what is due in the queue, as `peek` does; the job itself is up to date however much else is due. One
-        look, whose cost grows with log n and `most`, not with the line: exact where at most `most` jobs are ahead of
-        it, or at most `most` behind it. In between the storage may answer with an estimate, which says so
-        (`exact=False`), and which leaves as many jobs on either side as are known to be there.
+        Applies what is due in its queue, as `take` does; the job itself is up to date however much else is due. With
+        `waiters_after`, its waiters too, except the first `waiters_after` of them: waiters are only ever added, so a
+        caller that has seen that many needs only the rest. With `ahead`, its place in the line, see `Look`. Everything
+        in the answer is of one moment.
         """
         ...
 
-    async def remove(self, ids: Sequence[int]) -> int:
-        """Delete jobs in any state and count them. A running one loses its lease."""
-        ...
+    async def change(self, changes: Sequence[Change]) -> int:
+        """Apply each change that fits its job, and count those that were applied.
 
-    async def revive(self, ids: Sequence[int]) -> int:
-        """Make dead jobs ready again, attempts + 1, and count them. One whose key is held by another job stays dead.
-
-        A revived job begins afresh: `fresh_at` is its attempts, `crashes` is 0.
+        Each is one atomic step; on storages that can, all of them are one. Not applied: the job is not there (or not in
+        the `queue` that the change names), is in a state that the change is not for, or has more waiters than the
+        caller has seen. A waiter is never told "attached" to a job that is then removed without having been counted.
         """
         ...
 
-    async def start_now(self, ids: Sequence[int]) -> int:
-        """Make delayed jobs ready now, whatever they wait for (a start time, a retry's pause), and count them.
+    async def browse(
+        self, queue: str, state: State, *, order: Order = "line", after: Cursor | None = None, limit: int = 100
+    ) -> list[JobInfo]:
+        """A page of the jobs in a state, beginning after the cursor of the last job of the page before.
 
-        Their start time is now; attempts, rank, key and waiters stay as they are. Jobs in any other state are left
-        alone, and one whose time has come by itself is ready already: it does not count.
+        In the order "line": ready jobs as `take` would hand them out; delayed and taken ones by the moment at which
+        they come back to the line (start time, end of the lease), then by id; dead and done ones by their end, latest
+        first, and of those that ended together the highest id first. In the order "id": by id, for walks over all jobs
+        of a state.
         """
         ...
 
-    async def pause(self, queue: str, until: int | None = None) -> None:
-        """Hand out nothing of this queue until the moment `until` (None: until `resume`). Running jobs go on."""
-        ...
+    async def pause(self, queue: str, until: int | None) -> None:
+        """Hand out nothing of this queue until the moment `until` (None: until it is resumed). Running jobs go on.
 
-    async def resume(self, queue: str) -> None:
-        """End a pause."""
+        A moment that has gone resumes it: `pause(queue, 0)`. The newest call counts, whatever the pause was before.
+        """
         ...
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
@@ -211,3 +176,9 @@ class Store(Storage, Inspector, Protocol):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+VERBS: tuple[str, ...] = tuple(
+    name for protocol in (Storage, Inspector) for name in vars(protocol) if not name.startswith("_")
+)
+"""The names of all verbs: what a wrapper forwards."""

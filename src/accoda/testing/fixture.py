@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 
 from accoda.app import App
-from accoda.trial import Trial
+from accoda.app_testing import Trial
 
 
 def app_fixture(app: App, **options: Any) -> Any:

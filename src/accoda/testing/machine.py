@@ -1,9 +1,9 @@
 """The same random commands for a storage and for the reference model; all that can be seen must be the same.
 
-    TestMachine = machine_for(make_world)
+    TestMachine = machine_for(make_fixture)
 
 Hypothesis shortens a run that shows a difference to the few commands that matter. `ACCODA_EXAMPLES` sets the number of
-runs. The world must be exact: moments are compared to the millisecond.
+runs. The fixture must be exact: moments are compared to the millisecond.
 """
 
 from __future__ import annotations
@@ -16,15 +16,32 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
-from accoda.model import Bury, Done, Lease, Outcome, Rank, Retry, State
-from accoda.testing import drafts
-from accoda.testing.pair import UNKNOWN, Pair
-from accoda.testing.world import MakeWorld, World
+from accoda.model import (
+    STATES,
+    Bury,
+    ById,
+    ByKey,
+    Change,
+    Done,
+    Head,
+    Lease,
+    Order,
+    Outcome,
+    Remove,
+    Rerank,
+    Retry,
+    Revive,
+    StartNow,
+    Target,
+)
+from accoda.testing import commands
+from accoda.testing.model_pair import UNKNOWN, Pair
+from accoda.testing.store_fixture import MakeFixture, StoreFixture
 
 
-def machine_for(make_world: MakeWorld, *, examples: int = 45, steps: int = 40) -> type[TestCase]:
-    """A test case that compares the storage of `make_world` with the model."""
-    case: type[TestCase] = state_machine(make_world).TestCase
+def machine_for(make_fixture: MakeFixture, *, examples: int = 45, steps: int = 40) -> type[TestCase]:
+    """A test case that compares the storage of `make_fixture` with the model."""
+    case: type[TestCase] = state_machine(make_fixture).TestCase
     case.settings = settings(  # type: ignore[attr-defined]
         max_examples=int(os.environ.get("ACCODA_EXAMPLES", examples)),
         stateful_step_count=steps,
@@ -34,12 +51,12 @@ def machine_for(make_world: MakeWorld, *, examples: int = 45, steps: int = 40) -
     return case
 
 
-def state_machine(make_world: MakeWorld) -> type[StoreMachine]:
-    """The machine itself, for those who run it with settings of their own."""
+def state_machine(make_fixture: MakeFixture) -> type[StoreMachine]:
+    """The machine itself, to be run with other settings."""
 
     class Machine(StoreMachine):
-        def make_world(self) -> AbstractAsyncContextManager[World]:
-            return make_world()
+        def make_fixture(self) -> AbstractAsyncContextManager[StoreFixture]:
+            return make_fixture()
 
     return Machine
 
@@ -47,19 +64,19 @@ def state_machine(make_world: MakeWorld) -> type[StoreMachine]:
 class StoreMachine(RuleBasedStateMachine):
     """Each rule is a verb. What is drawn is made concrete in the model's ids; `Pair` translates and compares."""
 
-    def make_world(self) -> AbstractAsyncContextManager[World]:
+    def make_fixture(self) -> AbstractAsyncContextManager[StoreFixture]:
         raise NotImplementedError("machine_for fills this in")
 
     def __init__(self) -> None:
         super().__init__()
-        self.pair = Pair(self.make_world())
+        self.pair = Pair(self.make_fixture())
         self.model = self.pair.model
         self.leases: list[Lease] = []  # every one ever given
 
     def teardown(self) -> None:
         self.pair.close()
 
-    def lease(self, draft: drafts.DraftLease) -> Lease:
+    def lease(self, draft: commands.DraftLease) -> Lease:
         held = self.leases if draft.trick == "old" else self.model.held()
         if not held or draft.trick == "unknown":
             return Lease("a", UNKNOWN, 0)
@@ -68,7 +85,7 @@ class StoreMachine(RuleBasedStateMachine):
         queue = "b" if draft.trick == "elsewhere" else lease.queue
         return Lease(queue, lease.id, max(0, lease.attempts + shift))
 
-    def outcome(self, draft: drafts.DraftOutcome) -> Outcome:
+    def outcome(self, draft: commands.DraftOutcome) -> Outcome:
         lease = self.lease(draft.lease)
         then = [job.at(self.model.now) for job in draft.then]
         if draft.kind == "done":
@@ -76,9 +93,24 @@ class StoreMachine(RuleBasedStateMachine):
         if draft.kind == "bury":
             return Bury(lease, draft.reason, then)
         kind, length = draft.start
-        if kind in ("at", "past"):
-            return Retry(lease, at=self.model.now + (length if kind == "at" else -length), reason=draft.reason)
-        return Retry(lease, delay=length / 1000 if kind == "delay" else 0.0, reason=draft.reason)
+        at = self.model.now + (length if kind == "at" else -length) if kind in ("at", "past") else None
+        delay = length / 1000 if kind == "delay" else 0.0
+        return Retry(lease, delay, at, draft.reason, draft.rank, draft.counts)
+
+    def change_of(self, draft: commands.DraftChange) -> Change:
+        (id,) = self.ids([draft.pick])
+        job = self.model.jobs.get(id)
+        own = job.new.queue if job is not None else "a"
+        queue = {"none": None, "right": own, "other": "b"}[draft.queue]
+        seen = None if draft.seen is None else max(0, draft.seen + (len(job.waiters) if job is not None else 0))
+        if draft.kind == "rerank":
+            return Rerank(id, draft.rank, seen, queue)
+        kinds: dict[str, type[Remove | Revive | StartNow]] = {
+            "remove": Remove,
+            "revive": Revive,
+            "start now": StartNow,
+        }
+        return kinds[draft.kind](id, seen, queue)
 
     def ids(self, picks: list[int]) -> list[int]:
         """Ids that were given so far, the latest first, or one that was not."""
@@ -87,43 +119,47 @@ class StoreMachine(RuleBasedStateMachine):
 
     # The verbs that move jobs have two rules each, so that they come up more often than those that look or clear away.
 
-    @rule(jobs=st.lists(drafts.jobs, min_size=1, max_size=4))
-    def enqueue(self, jobs: list[drafts.DraftJob]) -> None:
+    @rule(jobs=st.lists(commands.jobs, min_size=1, max_size=4))
+    def enqueue(self, jobs: list[commands.DraftJob]) -> None:
         self.pair.enqueue([job.at(self.model.now) for job in jobs])
 
-    @rule(job=drafts.jobs)
-    def enqueue_one(self, job: drafts.DraftJob) -> None:
+    @rule(job=commands.jobs)
+    def enqueue_one(self, job: commands.DraftJob) -> None:
         self.pair.enqueue([job.at(self.model.now)])
 
     @rule(
-        queue=drafts.queues,
+        queue=commands.queues,
         count=st.sampled_from((1, 2, 4, 0)),
-        lease=drafts.leases_for,
-        max_cost=drafts.limits,
+        lease=commands.leases_for,
+        max_cost=commands.limits,
         worker=st.sampled_from(("", "w1", "wörker")),
     )
     def take(self, queue: str, count: int, lease: int, max_cost: int | None, worker: str) -> None:
         jobs = self.pair.take(queue, count, lease / 1000, max_cost, worker)
         self.leases += [job.lease for job in jobs]
 
-    @rule(queue=drafts.queues, max_cost=st.sampled_from((None, 1, 2)))
+    @rule(queue=commands.queues, max_cost=st.sampled_from((None, 1, 2)))
     def take_all(self, queue: str, max_cost: int | None) -> None:
         self.leases += [job.lease for job in self.pair.take(queue, 100, 60.0, max_cost, "")]
 
     # Whole runs of a worker, since steps drawn one by one seldom follow each other as a job's life does.
 
     @rule(
-        job=drafts.jobs,
-        crashes=st.integers(0, 2),
-        end=st.sampled_from(("none", "bury", "revive", "start now", "drop")),
+        job=commands.jobs,
+        failures=st.lists(st.sampled_from(("crash", "retry")), max_size=2),
+        end=st.sampled_from(("none", "bury", "revive", "start now", "remove")),
     )
-    def take_and_fail(self, job: drafts.DraftJob, crashes: int, end: str) -> None:
-        """A job crashes, and may be buried in the end; then somebody does what is for the dead, or is not."""
+    def take_and_fail(self, job: commands.DraftJob, failures: list[str], end: str) -> None:
+        """A job fails, and may be buried in the end; then comes a change that is for dead jobs, or is not."""
         queue = job.queue
         self.pair.enqueue([job.at(self.model.now)])
-        for _ in range(crashes):
-            self.leases += [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
-            self.pair.advance(500)
+        for failure in failures:
+            leases = [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
+            self.leases += leases
+            if failure == "crash":
+                self.pair.advance(500)
+            else:
+                self.pair.settle([Retry(lease) for lease in leases])
         if end == "none":
             return
         leases = [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
@@ -131,26 +167,26 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.settle([Bury(lease, end) for lease in leases])
         for lease in leases:
             if end == "revive":
-                self.pair.revive([lease.id])
+                self.pair.change([Revive(lease.id)])
             elif end == "start now":
-                self.pair.start_now([lease.id])
-            elif end == "drop":
-                self.pair.drop(queue, lease.id, 0)
+                self.pair.change([StartNow(lease.id)])
+            elif end == "remove":
+                self.pair.change([Remove(lease.id, waiters=0)])
 
-    @rule(job=drafts.jobs, trick=drafts.tricks, extend=st.booleans())
-    def take_and_mistake(self, job: drafts.DraftJob, trick: drafts.Trick, extend: bool) -> None:
-        """Somebody comes with a lease that is almost the one that was given."""
+    @rule(job=commands.jobs, trick=commands.tricks, extend=st.booleans())
+    def take_and_mistake(self, job: commands.DraftJob, trick: commands.Trick, extend: bool) -> None:
+        """Use a lease that is almost the one that was given."""
         self.pair.enqueue([job.at(self.model.now)])
         self.leases += [taken.lease for taken in self.pair.take(job.queue, 1, 60.0, None, "")]
-        lease = self.lease(drafts.DraftLease(0, trick))
+        lease = self.lease(commands.DraftLease(0, trick))
         if extend:
             self.pair.extend([lease], 60.0)
         else:
             self.pair.settle([Done(lease)])
 
-    @rule(first=drafts.jobs, second=drafts.jobs, before=drafts.befores, seen=st.sampled_from((0, 0, 1, None)))
-    def take_and_join(self, first: drafts.DraftJob, second: drafts.DraftJob, before: str, seen: int | None) -> None:
-        """Somebody comes with the key of a job that runs, has just crashed, or was just buried."""
+    @rule(first=commands.jobs, second=commands.jobs, before=commands.befores, seen=st.sampled_from((0, 0, 1, None)))
+    def take_and_join(self, first: commands.DraftJob, second: commands.DraftJob, before: str, seen: int | None) -> None:
+        """Enqueue under the key of a job that runs, has just crashed, or was just buried."""
         queue = first.queue
         self.pair.enqueue([first.at(self.model.now)])
         leases = [taken.lease for taken in self.pair.take(queue, 4, 0.5, None, "")]
@@ -164,13 +200,13 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.settle([Done(lease, waiters=seen) for lease in leases])
 
     @rule(
-        jobs=st.lists(drafts.jobs, min_size=1, max_size=2),
+        jobs=st.lists(commands.jobs, min_size=1, max_size=2),
         max_cost=st.sampled_from((None, 1, 2)),
-        then=st.lists(drafts.jobs, max_size=3),
+        then=st.lists(commands.jobs, max_size=3),
         bury=st.sampled_from((False, False, True)),
     )
     def take_and_finish(
-        self, jobs: list[drafts.DraftJob], max_cost: int | None, then: list[drafts.DraftJob], bury: bool
+        self, jobs: list[commands.DraftJob], max_cost: int | None, then: list[commands.DraftJob], bury: bool
     ) -> None:
         queue = jobs[0].queue
         self.pair.enqueue([job._replace(queue=queue).at(self.model.now) for job in jobs])
@@ -185,15 +221,15 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.settle(ends)
 
     @precondition(lambda self: self.leases)
-    @rule(outcomes=st.lists(drafts.outcomes, min_size=1, max_size=4))
-    def settle(self, outcomes: list[drafts.DraftOutcome]) -> None:
+    @rule(outcomes=st.lists(commands.outcomes, min_size=1, max_size=4))
+    def settle(self, outcomes: list[commands.DraftOutcome]) -> None:
         # One after the other, as a worker settles its batch; a lease twice is left to the tricks.
         batch = [draft._replace(lease=draft.lease._replace(pick=n)) for n, draft in enumerate(outcomes)]
         self.pair.settle([self.outcome(draft) for draft in batch])
 
     @precondition(lambda self: self.leases)
-    @rule(outcome=drafts.outcomes)
-    def settle_one(self, outcome: drafts.DraftOutcome) -> None:
+    @rule(outcome=commands.outcomes)
+    def settle_one(self, outcome: commands.DraftOutcome) -> None:
         self.pair.settle([self.outcome(outcome)])
 
     @rule(length=st.sampled_from((1, 499, 500, 1000, 1001, 5000, 60_000)))
@@ -201,83 +237,87 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.advance(length)
 
     @precondition(lambda self: self.leases)
-    @rule(leases=st.lists(drafts.lease_drafts, min_size=1, max_size=3), length=drafts.leases_for)
-    def extend(self, leases: list[drafts.DraftLease], length: int) -> None:
+    @rule(leases=st.lists(commands.lease_drafts, min_size=1, max_size=3), length=commands.leases_for)
+    def extend(self, leases: list[commands.DraftLease], length: int) -> None:
         self.pair.extend([self.lease(draft) for draft in leases], length / 1000)
-        self.pair.waiters(self.lease(leases[0]))
+        self.pair.look(ById(self.lease(leases[0]).id), 0)
 
     @precondition(lambda self: self.model.jobs)
-    @rule(ranks=st.lists(st.tuples(drafts.picks, drafts.queues, drafts.ranks, drafts.limits), min_size=1, max_size=3))
-    def rerank(self, ranks: list[tuple[int, str, float, int | None]]) -> None:
-        wanted = []
-        for pick, other, rank, seen in ranks:
-            (id,) = self.ids([pick])
-            job = self.model.jobs.get(id)
-            queue = job.new.queue if job is not None and pick != 5 else other
-            wanted.append(Rank(queue, id, rank, seen))
-        self.pair.rerank(wanted)
-
-    @rule(queue=drafts.queues, key=st.sampled_from((None, None, "k", "l")), after=st.sampled_from((None, 0, 1, 2)))
-    def peek(self, queue: str, key: str | None, after: int | None) -> None:
-        self.pair.peek(queue, key, after)
+    @rule(changes=st.lists(commands.changes, min_size=1, max_size=3))
+    def change(self, changes: list[commands.DraftChange]) -> None:
+        self.pair.change([self.change_of(draft) for draft in changes])
 
     @precondition(lambda self: self.model.jobs)
-    @rule(pick=drafts.picks, other=drafts.queues, more=st.sampled_from((-1, 0, 0, 1)))
-    def drop(self, pick: int, other: str, more: int) -> None:
-        """Of a job that is there, seen with as many waiters as it has, or with fewer or more."""
+    @rule(pick=commands.picks, more=st.sampled_from((-1, 0, 0, 1)))
+    def remove(self, pick: int, more: int) -> None:
+        """A job that is there, seen with as many waiters as it has, or with fewer or more."""
         job = list(self.model.jobs.values())[-1 - pick % len(self.model.jobs)]
-        self.pair.drop(job.new.queue if pick != 5 else other, job.id, max(0, len(job.waiters) + more))
+        self.pair.change([Remove(job.id, max(0, len(job.waiters) + more))])
 
-    @rule(picks=st.lists(drafts.picks, min_size=1, max_size=2), most=st.sampled_from((1000, 1, 2)))
-    def place(self, picks: list[int], most: int) -> None:
-        """Of jobs in any state, and of one that waits, if there is any."""
+    @rule(
+        queue=commands.queues,
+        key=st.sampled_from((None, None, "k", "l")),
+        after=st.sampled_from((None, 0, 1, 2)),
+        ahead=st.booleans(),
+    )
+    def look(self, queue: str, key: str | None, after: int | None, ahead: bool) -> None:
+        target: Target = Head(queue) if key is None else ByKey(queue, key)
+        self.pair.look(target, after, ahead)
+
+    @rule(picks=st.lists(commands.picks, min_size=1, max_size=2), after=st.sampled_from((None, 0, 1)))
+    def look_by_id(self, picks: list[int], after: int | None) -> None:
+        """At jobs in any state, and at one that waits, if there is any."""
         waiting = [job.id for job in self.model.jobs.values() if job.state in ("ready", "delayed")]
         for id in [*self.ids(picks), *waiting[-1:]]:
-            self.pair.place(id, most)
+            self.pair.look(ById(id), after, ahead=True)
 
-    @rule(queue=drafts.queues, until=st.sampled_from((None, -1000, 0, 1, 500, 5000)), on=st.booleans())
-    def pause(self, queue: str, until: int | None, on: bool) -> None:
-        if on:
-            self.pair.pause(queue, None if until is None else self.model.now + until)
-        else:
-            self.pair.resume(queue)
+    @rule(queue=commands.queues, until=st.sampled_from((None, None, "epoch", -1000, 0, 1, 500, 5000)))
+    def pause(self, queue: str, until: int | str | None) -> None:
+        self.pair.pause(queue, 0 if isinstance(until, str) else None if until is None else self.model.now + until)
         self.pair.wait([queue])
-        self.pair.peek(queue, None, None)
-
-    @rule(picks=st.lists(drafts.picks, max_size=2))
-    def remove(self, picks: list[int]) -> None:
-        self.pair.remove(self.ids(picks))
+        self.pair.look(Head(queue))
 
     @precondition(lambda self: self.model.jobs)
-    @rule(pick=drafts.picks, age=drafts.ages, limit=st.sampled_from((None, 0, 1, 1, 2)))
+    @rule(pick=commands.picks, age=commands.ages, limit=st.sampled_from((None, 0, 1, 1, 2)))
     def purge(self, pick: int, age: int | None, limit: int | None) -> None:
         """Of a queue and state in which there is something."""
         places = sorted({(job.new.queue, job.state) for job in self.model.jobs.values()})
         self.pair.purge(*places[pick % len(places)], None if age is None else self.model.now - age, limit)
 
-    @rule(picks=st.lists(drafts.picks, max_size=3), queue=drafts.queues)
+    @rule(picks=st.lists(commands.picks, max_size=3), queue=commands.queues)
     def revive(self, picks: list[int], queue: str) -> None:
-        dead = [job.id for job in self.model.browse(queue, "dead", None, 100)]
-        self.pair.revive([*self.ids(picks), *dead])
+        dead = [job.id for job in self.model.browse(queue, "dead")]
+        self.pair.change([Revive(id) for id in [*self.ids(picks), *dead]])
 
-    @rule(picks=st.lists(drafts.picks, max_size=2), job=drafts.jobs, most=st.integers(1, 2))
-    def start_now(self, picks: list[int], job: drafts.DraftJob, most: int) -> None:
-        """Of jobs in any state, and of the latest that are delayed, one of which just came; one may be named twice."""
+    @rule(picks=st.lists(commands.picks, max_size=2), job=commands.jobs, most=st.integers(1, 2))
+    def start_now(self, picks: list[int], job: commands.DraftJob, most: int) -> None:
+        """Jobs in any state, and the latest that are delayed, one of which just came; one may be named twice."""
         self.pair.enqueue([job._replace(start=("delay", 5000)).at(self.model.now)])
-        delayed = [each.id for each in self.model.browse(job.queue, "delayed", None, 100)]
-        self.pair.start_now([*self.ids(picks), *delayed[-most:]])
+        delayed = [each.id for each in self.model.browse(job.queue, "delayed", order="id")]
+        self.pair.change([StartNow(id) for id in [*self.ids(picks), *delayed[-most:]]])
         self.pair.wait([job.queue])
-        self.pair.peek(job.queue, None, None)
+        self.pair.look(Head(job.queue))
 
-    @rule(queue=drafts.queues, state=drafts.states, after=drafts.picks, limit=st.integers(0, 3))
-    def browse(self, queue: str, state: State, after: int, limit: int) -> None:
-        (id,) = self.ids([after])
-        self.pair.browse(queue, state, id, limit)
+    @precondition(lambda self: self.model.jobs)
+    @rule(
+        pick=commands.picks,
+        order=commands.orders,
+        after=st.none() | commands.picks,
+        elsewhere=st.sampled_from((False, False, True)),
+        limit=st.integers(0, 3),
+    )
+    def browse(self, pick: int, order: Order, after: int | None, elsewhere: bool, limit: int) -> None:
+        """Of a queue and state in which there is something, after one of its jobs or any other job of the queue."""
+        places = sorted({(job.new.queue, job.state) for job in self.model.jobs.values()})
+        queue, state = places[pick % len(places)]
+        known = [job for each in STATES if elsewhere or each == state for job in self.model.browse(queue, each)]
+        begin = None if after is None else known[after % len(known)].cursor(order)
+        self.pair.browse(queue, state, order, begin, limit)
         self.pair.wait([queue, "b"])
 
     @rule(
-        name=st.sampled_from(drafts.NAMES),
-        value=drafts.payloads,
+        name=st.sampled_from(commands.NAMES),
+        value=commands.payloads,
         version=st.sampled_from((None, "right", 0, 1, 2)),
         ttl=st.sampled_from((None, 0, 0.5, 1)),
         prefix=st.sampled_from(("", "x", "x/", "x/%", "x_", "X", "é")),

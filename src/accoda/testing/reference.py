@@ -1,8 +1,8 @@
 """What a storage should do, written as naively as it can be: one dict of records, and a scan for everything.
 
-It shares no code with any storage, so that both can hardly be wrong in the same way. `accoda.testing.machine` gives the
-same commands to it and to a storage and compares all that can be seen. It is no storage: not async, not safe for
-threads, without `wait`, and it takes for granted that its arguments are valid. It applies all that is due at once: the
+It shares no code with any storage, so both are unlikely to be wrong in the same way. `accoda.testing.machine` gives the
+same commands to it and to a storage and compares all that can be seen. It is not a storage: not async, not safe for
+threads, without `wait`, and it trusts its arguments. It applies all that is due at once: the
 machine's jobs are so few that the bound of a storage is never reached. `conformance.storms` tests that.
 """
 
@@ -15,21 +15,30 @@ from dataclasses import dataclass, field
 from accoda.errors import VersionConflict
 from accoda.model import (
     Bury,
+    ById,
+    ByKey,
+    Change,
+    Cursor,
     Document,
     Done,
     Enqueued,
     Job,
     JobInfo,
     Lease,
+    Look,
     NewJob,
+    Order,
     Outcome,
-    Peek,
-    Place,
     QueueStats,
-    Rank,
     Refused,
+    Remove,
+    Rerank,
     Retry,
+    Revive,
+    StartNow,
     State,
+    Stats,
+    Target,
     clean,
 )
 
@@ -56,7 +65,7 @@ class Record:
     ended_at: int | None = None
     reason: str | None = None
     result: bytes | None = None
-    fresh_at: int = 0
+    tries: int = 0
     crashes: int = 0
 
     @property
@@ -75,9 +84,9 @@ class Record:
         self.prev_start_time = self.start_time
         self.wait_from(start, now)
 
-    def begin_afresh(self) -> None:
-        """Whatever happened to it so far counts no longer."""
-        self.fresh_at, self.crashes = self.attempts, 0
+    def begin_again(self) -> None:
+        """What failed so far no longer counts."""
+        self.tries = self.crashes = 0
 
 
 @dataclass
@@ -94,7 +103,7 @@ def ms(seconds: float) -> int:
 
 
 class Reference:
-    """Both protocols, as plain calls. Time is `now`, moved by `advance`."""
+    """Both protocols, as plain calls with the same arguments. Time is `now`, moved by `advance`."""
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -139,7 +148,7 @@ class Reference:
             holder.come_back(self._start(new.delay, new.start_at), self.now)
         else:
             holder.wait_from(self._start(new.delay, new.start_at), self.now)
-        holder.begin_afresh()
+        holder.begin_again()
         return Enqueued(holder.id, "replaced", len(holder.waiters))
 
     def _create(self, new: NewJob) -> Enqueued:
@@ -161,7 +170,9 @@ class Reference:
     def _of(self, queue: str, *states: str) -> list[Record]:
         return [j for j in self.jobs.values() if j.new.queue == queue and j.state in states]
 
-    def take(self, queue: str, count: int, *, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+    def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
         line = sorted(self._of(queue, "ready"), key=lambda j: (j.rank, j.id))
         taken: list[Job] = []
         left = max_cost
@@ -206,6 +217,8 @@ class Reference:
             case Retry():
                 counts["retried"] += 1
                 job.reason = clean(outcome.reason)
+                job.tries += outcome.counts
+                job.rank = job.rank if outcome.rank is None else float(outcome.rank)
                 job.come_back(self._start(outcome.delay, outcome.at), self.now)
             case Bury():
                 counts["buried"] += 1
@@ -230,37 +243,8 @@ class Reference:
                 job.lease_until = self.now + ms(lease)
         return refused
 
-    def rerank(self, ranks: Sequence[Rank]) -> int:
-        applied = 0
-        for each in ranks:
-            job = self.jobs.get(each.id)
-            if job is None or job.new.queue != each.queue or job.state not in WAITING:
-                continue
-            if each.waiters is None or len(job.waiters) <= each.waiters:
-                job.rank = float(each.rank)
-                applied += 1
-        return applied
-
-    def waiters(self, lease: Lease) -> list[bytes]:
-        job = self._held(lease)
-        return list(job.waiters) if job is not None else []
-
-    def peek(self, queue: str, key: str | None, after: int | None) -> Peek:
-        head = min(self._of(queue, "ready"), key=lambda j: (j.rank, j.id), default=None)
-        job = self._holder(queue, key) if key is not None else head if queue not in self.pauses else None
-        if job is None:
-            return Peek(self.now)
-        return Peek(self.now, _as_info(job), tuple(job.waiters[after:]) if after is not None else ())
-
-    def drop(self, queue: str, id: int, waiters: int) -> bool:
-        job = self.jobs.get(id)
-        if job is None or job.new.queue != queue or job.state not in HOLDS_KEY or len(job.waiters) > waiters:
-            return False
-        del self.jobs[id]
-        return True
-
-    def stats(self) -> dict[str, QueueStats]:
-        return {queue: self._stats_of(queue) for queue in self.queues | set(self.pauses)}
+    def stats(self) -> Stats:
+        return Stats({queue: self._stats_of(queue) for queue in self.queues | set(self.pauses)})
 
     def _stats_of(self, queue: str) -> QueueStats:
         sizes = {state: len(self._of(queue, state)) for state in ("ready", "taken", "delayed", "dead")}
@@ -274,7 +258,8 @@ class Reference:
             paused_until=self.pauses.get(queue),
         )
 
-    def takable(self, queues: Sequence[str]) -> bool:
+    def wait(self, queues: Sequence[str], timeout: float = 0.0) -> bool:
+        """Whether something is takable; it does not sleep."""
         return any(self._of(queue, "ready") and queue not in self.pauses for queue in queues)
 
     # Documents
@@ -289,7 +274,7 @@ class Reference:
         page = self._page(name)
         return None if page is None else Document(name, page.value or b"", page.version, page.expires_at)
 
-    def write(self, name: str, value: bytes, *, version: int | None, ttl: float | None) -> int:
+    def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
         page = self._page(name)
         found = page.version if page is not None else 0
         if version is not None and version != found:
@@ -305,59 +290,67 @@ class Reference:
 
     # For people
 
-    def find(self, id: int) -> JobInfo | None:
-        job = self.jobs.get(id)
-        return None if job is None else _as_info(job)
-
-    def place(self, id: int) -> Place | None:
-        """Always exact."""
-        job = self.jobs.get(id)
+    def look(self, target: Target, *, waiters_after: int | None = None, ahead: bool = False) -> Look:
+        job = self._target(target)
         if job is None:
-            return None
-        line = self._of(job.new.queue, "ready") if job.state in WAITING else []
-        ahead = [each for each in line if (each.rank, each.id) < (job.rank, job.id)]
-        return Place(self.now, _as_info(job), len(ahead), sum(each.id > job.id for each in ahead))
+            return Look(self.now)
+        waiters = () if waiters_after is None else tuple(job.waiters[waiters_after:])
+        if not ahead or job.state not in WAITING:
+            return Look(self.now, _as_info(job), waiters)
+        line = [j for j in self._of(job.new.queue, "ready") if (j.rank, j.id) < (job.rank, job.id)]
+        return Look(self.now, _as_info(job), waiters, len(line), sum(each.id > job.id for each in line))
 
-    def browse(self, queue: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
-        page = sorted((j for j in self._of(queue, state) if after is None or j.id > after), key=lambda j: j.id)
-        return [_as_info(job) for job in page[:limit]]
+    def _target(self, target: Target) -> Record | None:
+        if isinstance(target, ById):
+            return self.jobs.get(target.id)
+        if isinstance(target, ByKey):
+            return self._holder(target.queue, target.key)
+        line = self._of(target.queue, "ready") if target.queue not in self.pauses else []
+        return min(line, key=lambda j: (j.rank, j.id), default=None)
 
-    def remove(self, ids: Sequence[int]) -> int:
-        return sum(self.jobs.pop(id, None) is not None for id in ids)
+    def change(self, changes: Sequence[Change]) -> int:
+        return sum(map(self._change_one, changes))
 
-    def revive(self, ids: Sequence[int]) -> int:
-        return sum(map(self._revive_one, ids))
-
-    def _revive_one(self, id: int) -> bool:
-        job = self.jobs.get(id)
-        if job is None or job.state != "dead" or self._holder(job.new.queue, job.new.key) is not None:
+    def _change_one(self, change: Change) -> bool:
+        job = self.jobs.get(change.id)
+        if job is None or (change.queue is not None and change.queue != job.new.queue):
             return False
-        job.ended_at = None
-        job.come_back(self.now, self.now)
-        job.begin_afresh()
+        if change.waiters is not None and len(job.waiters) > change.waiters:
+            return False
+        match change:
+            case Remove() if change.waiters is None or job.state in HOLDS_KEY:
+                del self.jobs[job.id]
+            case Revive() if job.state == "dead" and self._holder(job.new.queue, job.new.key) is None:
+                job.ended_at = None
+                job.come_back(self.now, self.now)
+                job.begin_again()
+            case StartNow() if job.state == "delayed":
+                job.state, job.start_time = "ready", self.now
+            case Rerank() if job.state in WAITING:
+                job.rank = float(change.rank)
+            case _:
+                return False
         return True
 
-    def start_now(self, ids: Sequence[int]) -> int:
-        return sum(map(self._start_one_now, ids))
-
-    def _start_one_now(self, id: int) -> bool:
-        job = self.jobs.get(id)
-        if job is None or job.state != "delayed":
-            return False
-        job.state, job.start_time = "ready", self.now
-        return True
+    def browse(
+        self, queue: str, state: State, *, order: Order = "line", after: Cursor | None = None, limit: int | None = None
+    ) -> list[JobInfo]:
+        latest_first = order == "line" and state in ("dead", "done")
+        line = [(info.cursor(order).sort, info.id, info) for info in map(_as_info, self._of(queue, state))]
+        line.sort(key=lambda each: each[:2], reverse=latest_first)
+        if after is not None:
+            begin = (after.sort if order == "line" else 0.0, after.id)
+            line = [each for each in line if (each[:2] < begin if latest_first else each[:2] > begin)]
+        return [info for *_, info in line[:limit]]
 
     def pause(self, queue: str, until: int | None) -> None:
         self.pauses[queue] = until
         self.advance(0)
 
-    def resume(self, queue: str) -> None:
-        self.pauses.pop(queue, None)
-
-    def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> int:
+    def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         old = [(_since(job), job.id) for job in self._of(queue, state) if before is None or _since(job) < before]
         old.sort(key=lambda each: each if state in ("dead", "done") else each[1:])
-        return self.remove([id for _, id in old[:limit]])
+        return self.change([Remove(id) for _, id in old[:limit]])
 
 
 def _since(job: Record) -> int:
@@ -369,7 +362,7 @@ def _as_job(job: Record) -> Job:
     new = job.new
     return Job(
         job.id, new.queue, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at, job.start_time,
-        job.prev_start_time, len(job.waiters), job.lease, job.fresh_at, job.crashes,
+        job.prev_start_time, len(job.waiters), job.lease, job.tries, job.crashes,
     )  # fmt: skip
 
 
@@ -378,5 +371,5 @@ def _as_info(job: Record) -> JobInfo:
     return JobInfo(
         job.id, new.queue, job.state, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at,
         job.start_time, job.prev_start_time, len(job.waiters), new.keep_for, job.worker, job.taken_at,
-        job.lease_until, job.ended_at, job.reason, job.result, job.fresh_at, job.crashes,
+        job.lease_until, job.ended_at, job.reason, job.result, job.tries, job.crashes,
     )  # fmt: skip

@@ -1,7 +1,7 @@
-"""Which addresses may be called: what is public, and nothing else. Pure.
+"""Which addresses may be called: public ones only. Pure.
 
-A worker stands inside a network that strangers cannot reach, and a webhook's URL may be a stranger's: so an address
-that means something only here (this machine, this network, the cloud's own services) is refused.
+A worker runs inside a network that outsiders cannot reach, and a webhook's URL may come from an outsider. So an address
+that means something only inside (this machine, this network, the cloud's own services) is refused.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_add
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 
-# The special purpose registries of IANA, and what clouds answer on. The first that fits gives the reason.
-_WORDS = {
+# IANA's special-purpose registries, and addresses on which clouds answer. The first that matches gives the reason.
+_REASONS = {
     "127.0.0.0/8": "loopback: this machine itself",
     "0.0.0.0/8": "unspecified: it means this machine",
     "10.0.0.0/8": "a private network",
@@ -43,7 +43,7 @@ _WORDS = {
     "fec0::/10": "a private network",
     "ff00::/8": "multicast",
 }
-_SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(text), words) for text, words in _WORDS.items())
+_SPECIAL: tuple[tuple[Network, str], ...] = tuple((ip_network(text), words) for text, words in _REASONS.items())
 _PROTOCOLS = IPv6Network("2001::/23")
 _GLOBAL = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -52,7 +52,7 @@ _V4 = (1 << 32) - 1
 
 
 def read_address(text: str) -> Address:
-    """An address that a resolver gave; an IPv4 address that was mapped into IPv6 is that IPv4 address.
+    """An address from a resolver; an IPv4 address mapped into IPv6 becomes that IPv4 address.
 
     >>> read_address("::ffff:127.0.0.1")
     IPv4Address('127.0.0.1')
@@ -62,7 +62,7 @@ def read_address(text: str) -> Address:
 
 
 def fault(address: Address) -> str | None:
-    """Why an address must not be called; None: it is public.
+    """Why an address must not be called; None if it is public.
 
     >>> fault(read_address("10.1.2.3")), fault(read_address("93.184.215.14"))
     ('a private network', None)
@@ -85,7 +85,7 @@ def fault(address: Address) -> str | None:
 
 
 def embedded(address: IPv6Address) -> Sequence[IPv4Address]:
-    """The IPv4 addresses that a translator or a tunnel would make of it (NAT64, 6to4, Teredo, ISATAP)."""
+    """The IPv4 addresses to which a translator or a tunnel would send it (NAT64, 6to4, Teredo, ISATAP)."""
     number = int(address)
     if address in _NAT64 or (number >> 32) & _V4 in _ISATAP:
         return (IPv4Address(number & _V4),)

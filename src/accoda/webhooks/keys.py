@@ -1,7 +1,7 @@
 """The keys that sign messages, and the signature of a message (Standard Webhooks).
 
-They are one document of the store, made by whoever needs it first. After a rotation both the new key and the old one
-sign for a day, so that receivers can change theirs at any time of that day and miss nothing.
+They are one document of the store, created on first use. After a rotation both the new key and the old one sign for a
+day, so that receivers can change theirs at any time of that day without missing a message.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ DOCUMENT = "webhooks/keys"
 PREFIX = "whsec_"
 KEY_BYTES = 32
 BOTH_FOR = 24 * 3600 * 1000
-"""Milliseconds for which an old key signs beside the new one."""
+"""Milliseconds for which an old key goes on signing."""
 OLD_KEYS = 4
-"""How many old keys sign at most: who rotates more often than that in a day wants the oldest gone."""
+"""How many old keys sign at most."""
 
 
 class OldKey(Struct, frozen=True):
@@ -34,7 +34,7 @@ class OldKey(Struct, frozen=True):
 
 
 class Keys(Struct, frozen=True):
-    """The key that signs since a moment, and those before it, the newest first."""
+    """The key that signs since `since`, and the old ones, newest first."""
 
     current: str
     since: int
@@ -51,12 +51,12 @@ def new_key() -> str:
 
 
 async def show(store: Storage, now: int) -> Keys:
-    """The keys of the store, made now if there are none."""
+    """The keys of the store, created now if there are none."""
     return (await _read(store, now))[0]
 
 
 async def rotate(store: Storage, now: int) -> Keys:
-    """Put a new key into the place of the current one, which goes on signing beside it for a day."""
+    """Replace the current key, which goes on signing for a day."""
     while True:
         keys, version = await _read(store, now)
         old = [OldKey(keys.current, now + BOTH_FOR), *(one for one in keys.previous if now < one.until)]
@@ -64,13 +64,13 @@ async def rotate(store: Storage, now: int) -> Keys:
         try:
             await store.write(DOCUMENT, msgspec.json.encode(new), version=version)
             return new
-        except VersionConflict:  # somebody else rotated in between: that one's key is the one to replace
+        except VersionConflict:  # another process rotated in between: its key is the one to replace
             continue
 
 
 async def _read(store: Storage, now: int) -> tuple[Keys, int]:
-    """The keys and their version. Of two processes that find none, one writes (only where nothing is), and the other
-    reads what it wrote: nobody ever signs with a key that is not in the store."""
+    """The keys and their version. If two processes find none, `version=0` lets one of them write, and the other reads
+    what it wrote: no message is signed with a key that is not in the store."""
     while True:
         document = await store.read(DOCUMENT)
         if document is not None:
@@ -86,9 +86,9 @@ async def _read(store: Storage, now: int) -> tuple[Keys, int]:
 
 
 def headers(keys: Keys, message: str, body: bytes, now: int) -> dict[str, str]:
-    """The headers that let a receiver check who sent a message, and when.
+    """The headers by which a receiver verifies a message.
 
-    The moment is that of the try, not of the job's end: receivers refuse what is older than some minutes.
+    The timestamp is that of the try, not of the job's end: receivers refuse messages that are some minutes old.
     """
     from standardwebhooks import Webhook
 

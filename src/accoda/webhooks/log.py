@@ -1,23 +1,20 @@
 """The delivery log: what was sent where, how often, and what came back. It is the queue of calls itself.
 
-Calls that wait, run or are dead are in it as long as they exist; delivered ones for a week.
+Calls that wait, run or are dead stay in it; delivered ones are kept for a week.
 """
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.errors import Conflict, InvalidInput, NotFound
-from accoda.model import STATES, JobInfo, NewJob, State, check_state
+from accoda.model import STATES, ById, Cursor, JobInfo, NewJob, Revive, State, check_state
 from accoda.storage.protocol import Store
-from accoda.webhooks.body import body, moment
-from accoda.webhooks.call import read_call
-from accoda.webhooks.decide import status_of, tries_before
-from accoda.webhooks.records import KEEP_FOR, QUEUE, Call, Delivered
+from accoda.times import rfc3339
+from accoda.webhooks.call import KEEP_FOR, QUEUE, Delivered, body, read_call
+from accoda.webhooks.decide import status_of
 
 PAGE = 50
 MOST = 1000
@@ -26,7 +23,7 @@ MOST = 1000
 class Delivery(Struct, frozen=True, kw_only=True, rename="camel"):
     """A call for people to look at. Moments are RFC 3339 texts; `tries` counts those that ended.
 
-    `status` is that of the last answer, None where there was none; `next_at` is when a failed call is tried again.
+    `status` is that of the last answer, None if there was none; `next_at` is when a failed call is tried again.
     """
 
     id: int
@@ -46,71 +43,48 @@ class Delivery(Struct, frozen=True, kw_only=True, rename="camel"):
     ended_at: str | None = None
 
 
-class NotResent(Conflict):
-    """A call that cannot be sent again now. Carries `id`."""
-
-    def __init__(self, id: int, problem: str) -> None:
-        super().__init__(f"call {id} is not sent again: {problem}")
-        self.id = id
-
-
 async def deliveries(
-    store: Store,
-    *,
-    state: State | None = None,
-    after: int | None = None,
-    before: int | None = None,
-    limit: int = PAGE,
+    store: Store, *, state: State | None = None, before: int | None = None, limit: int = PAGE
 ) -> list[Delivery]:
-    """A page of the log. With `after`, by id beginning after it; else the newest first, those before the id `before`.
-
-    Of the oldest or newest in the page, the id is where the next page begins.
-    """
+    """A page of the log, newest first. The next page begins before the id of the last call of this one."""
     if state is not None:
         check_state(state)
-    if after is not None and before is not None:
-        raise InvalidInput("before", "give either after or before, not both")
     if type(limit) is not int or not 1 <= limit <= MOST:
         raise InvalidInput("limit", f"must be an integer from 1 to {MOST}, not {limit!r:.60}")
     found: dict[int, JobInfo] = {}
     for each in STATES if state is None else (state,):
-        if after is not None:
-            page: Sequence[JobInfo] = await store.browse(QUEUE, each, after, limit)
-        else:
-            page = await _newest(store, each, before, limit)
-        found.update((info.id, info) for info in page)
-    ids = sorted(found, reverse=after is None)
-    return [delivery(found[id]) for id in ids[:limit]]
+        found.update((info.id, info) for info in await _newest(store, each, before, limit))
+    return [delivery(found[id]) for id in sorted(found, reverse=True)[:limit]]
 
 
 async def find(store: Store, id: int) -> tuple[Delivery, bytes | None]:
-    """One call and the message that it sends; None where the call cannot be read."""
+    """One call and the message that it sends; None if the call cannot be read."""
     info = await _find(store, id)
     call = read_call(info.data)
     return delivery(info), None if call is None else body(call, info.created_at)
 
 
 async def redeliver(store: Store, id: int) -> int:
-    """Send a call again, now, with the same message id; the id of the call that does it.
+    """Send a call again now, with the same message id; the id of the call that does it.
 
-    A dead one is revived, and one that waits for its next try need not wait; a delivered one stays in the log, and a
+    A dead call is revived, and one that waits for its next try is sent now; a delivered one stays in the log, and a
     copy of it is sent. Each has all its tries again.
     """
     info = await _find(store, id)
     call = read_call(info.data)
     if call is None:
-        raise NotResent(id, "it cannot be read; it was written by a newer Accoda, or damaged")
+        raise _not_sent(id, "it cannot be read; it was written by a newer Accoda, or damaged")
     match info.state:
         case "taken" | "ready":
-            raise NotResent(id, "it is being sent, or about to be")
+            raise _not_sent(id, "it is being sent, or about to be")
         case "dead":
-            if not await store.revive([id]):
-                raise NotResent(id, "it changed just now, or the same message is on its way already")
+            if not await store.change([Revive(id, queue=QUEUE)]):
+                raise _not_sent(id, "it changed just now, or the same message is on its way already")
             return id
-    # The message says when the job ended, and that must not change with the job that carries it.
-    same = replace(call, subject=replace(call.subject, ended_at=_ended_at(call, info)))
-    data = msgspec.msgpack.encode(same)
-    # By its key the copy takes the place of the one that waits, in one step: it cannot be sent twice.
+    # The message says when the job ended, and that must not change with the call that carries it.
+    ended_at = info.created_at if call.subject.ended_at is None else call.subject.ended_at
+    data = msgspec.msgpack.encode(replace(call, subject=replace(call.subject, ended_at=ended_at)))
+    # The copy has the same key, so it replaces a call that waits in one step: the message cannot be sent twice.
     copy = NewJob(QUEUE, data, key=call.message, on_duplicate="replace", keep_for=KEEP_FOR)
     [answer] = await store.enqueue([copy])
     return answer.id
@@ -129,22 +103,22 @@ def delivery(info: JobInfo) -> Delivery:
         message=call.message if call else "?",
         job=call.subject.id if call else None,
         queue=call.subject.queue if call else None,
-        tries=tries_before(info.attempts, info.fresh_at, info.crashes) + (1 if ended else 0),
+        tries=info.tries + (1 if ended else 0),
         status=done.status if done else status_of(info.reason),
         ms=done.ms if done else None,
         answer=done.answer if done else None,
         reason=None if done else info.reason,
-        created_at=moment(info.created_at),
-        next_at=moment(info.start_time) if info.state == "delayed" else None,
-        ended_at=None if info.ended_at is None else moment(info.ended_at),
+        created_at=rfc3339(info.created_at),
+        next_at=rfc3339(info.start_time) if info.state == "delayed" else None,
+        ended_at=rfc3339(info.ended_at),
     )
 
 
 async def _newest(store: Store, state: State, before: int | None, limit: int) -> list[JobInfo]:
-    """The last `limit` calls in a state, before an id. Pages go upwards only, so the place is found by halving."""
+    """The last `limit` calls in a state before an id. Pages by id go upwards, so the start is found by bisection."""
 
     async def page(after: int) -> list[JobInfo]:
-        found = await store.browse(QUEUE, state, after, limit)
+        found = await store.browse(QUEUE, state, order="id", after=Cursor(0.0, after), limit=limit)
         return [info for info in found if before is None or info.id < before]
 
     best = await page(0)
@@ -164,15 +138,15 @@ async def _newest(store: Store, state: State, before: int | None, limit: int) ->
 
 
 async def _find(store: Store, id: int) -> JobInfo:
-    info = await store.find(id)
+    info = (await store.look(ById(id))).job
     if info is None or info.queue != QUEUE:
         other = "" if info is None else f"; job {id} is one of {info.queue}"
         raise NotFound("webhook call", str(id), f"delivered ones are remembered for a week{other}")
     return info
 
 
-def _ended_at(call: Call, info: JobInfo) -> int:
-    return info.created_at if call.subject.ended_at is None else call.subject.ended_at
+def _not_sent(id: int, problem: str) -> Conflict:
+    return Conflict(f"call {id} is not sent again: {problem}")
 
 
 def _delivered(result: bytes | None) -> Delivered | None:

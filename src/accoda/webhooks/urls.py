@@ -1,7 +1,7 @@
-"""What can be said of a webhook's URL without resolving its name. Pure.
+"""Checks a webhook's URL without resolving its name. Pure.
 
-It is read strictly, and by this one reader: what two readers understand differently (a backslash, a user before the
-host, blanks) is refused, so that the host that is judged is the host that is called.
+This is the only parser, and it is strict: whatever two parsers might understand differently (a backslash, a user before
+the host, blanks) is refused, so that the host that is checked is the host that is called.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from accoda.errors import InvalidInput
 FIELD = "webhookUrl"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 FIRST_FREE = 1024
-"""Ports below it belong to services of a system; of those only 80 and 443 are for calls."""
-# Services that read lines, and so could take a part of a message for a command of theirs.
+"""Ports below it belong to system services; of those only 80 and 443 may be called."""
+# Services that read lines, and so could mistake a part of a message for a command.
 OTHER_SERVICES = frozenset({2049, 3659, 4045, 5060, 5061, 6000, 6379, 6566, 6667, 6697, 10080, 11211})
 
 _URL = re.compile(r"(https?)://([^/?#]*)([^#]*)(#?)", re.IGNORECASE | re.DOTALL)
@@ -29,7 +29,7 @@ _UNFIT = re.compile(r"[\x00-\x20\x7f-\xa0\\\u1680\u2000-\u200f\u2028-\u202f\u205
 _SAFE = "!$%&'()*+,/:;=?@[]~-._"
 
 
-class Place(Struct, frozen=True):
+class ParsedUrl(Struct, frozen=True):
     """Where a URL leads. `host` is in lower case and ASCII, without brackets; `target` is the path and the query."""
 
     scheme: str
@@ -37,23 +37,12 @@ class Place(Struct, frozen=True):
     port: int
     target: str
 
-    @property
-    def authority(self) -> str:
-        """As the `Host` header has it."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
-
-def check_url(url: object) -> None:
-    """Refuse a URL that could never be called."""
-    read_url(url)
-
-
-def read_url(url: object) -> Place:
+def read_url(url: object) -> ParsedUrl:
     """The parts of a URL, or `InvalidInput` that says what is wrong with it.
 
     >>> read_url("https://Hooks.example.com/in?a=1")
-    Place(scheme='https', host='hooks.example.com', port=443, target='/in?a=1')
+    ParsedUrl(scheme='https', host='hooks.example.com', port=443, target='/in?a=1')
     """
     if type(url) is not str or not url:
         raise _wrong("must be a URL such as https://example.com/hooks")
@@ -71,7 +60,7 @@ def read_url(url: object) -> Place:
     scheme = parts[1].lower()
     host, port = _host_and_port(parts[2], scheme)
     target = parts[3] if parts[3].startswith("/") else f"/{parts[3]}"
-    return Place(scheme, host, port, quote(target, safe=_SAFE))
+    return ParsedUrl(scheme, host, port, quote(target, safe=_SAFE))
 
 
 def _host_and_port(text: str, scheme: str) -> tuple[str, int]:
@@ -100,19 +89,19 @@ def _ipv6(text: str) -> str:
 
 
 def _name(text: str) -> str:
-    """A name as DNS has it. Numbers are names too, here: what they mean is the resolver's to say."""
+    """A name as in DNS. Numbers pass as names here: what they mean is up to the resolver."""
     name = (text if text.isascii() else _ascii(text)).lower()
     bare = name.removesuffix(".")
     if len(bare) > 253 or not all(_LABEL.fullmatch(label) for label in bare.split(".")):
-        raise _wrong(f"{text!r:.80} is no name of a host")
+        raise _wrong(f"{text!r:.80} is not a host name")
     return name
 
 
 def _ascii(text: str) -> str:
     """An international name in the form of DNS.
 
-    By IDNA 2008, which comes with the extra. Python's own codec knows only the rules of 2003, by which faß.de would be
-    called as fass.de: somebody else's.
+    By IDNA 2008, which comes with the extra. Python's own codec only knows the rules of 2003, by which faß.de would
+    become fass.de, a different domain.
     """
     try:
         import idna
@@ -121,7 +110,7 @@ def _ascii(text: str) -> str:
     try:
         return idna.encode(text, uts46=True).decode()
     except idna.IDNAError as error:
-        raise _wrong(f"{text!r:.80} is no name of a host: {error}") from None
+        raise _wrong(f"{text!r:.80} is not a host name: {error}") from None
 
 
 def _wrong(problem: str) -> InvalidInput:

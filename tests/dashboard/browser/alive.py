@@ -66,7 +66,7 @@ class Alive:
         visit.press("Purge …")
         sure = visit.page.get_by_label("Type around to be sure")
         sure.fill("aro")
-        world.enqueue("around")  # nobody serves it: that it is stuck is said before the buttons
+        world.enqueue("around")  # no worker serves it: that it is stuck comes before the buttons
         expect(visit.main.locator(".head").first).to_contain_text("no worker", timeout=PATIENCE)
         expect(sure).to_have_value("aro")
         expect(sure).to_be_focused()
@@ -137,7 +137,7 @@ class Keys:
         expect(dialog).to_be_hidden()
         expect(purge).to_be_focused()
 
-    def test_the_focus_is_not_lost_when_a_deed_replaces_its_button(self, visit: Visit, world: World) -> None:
+    def test_the_focus_is_not_lost_when_an_action_replaces_its_button(self, visit: Visit, world: World) -> None:
         world.enqueue("replaced")
         visit.go("/queues/replaced")
         visit.is_live()
@@ -177,7 +177,7 @@ class Keys:
         expect(visit.page.locator("main")).to_be_focused()
 
     def _tab_to(self, visit: Visit, name: str) -> None:
-        """Go there with Tab alone, as somebody does who has no mouse."""
+        """Go there with Tab alone, without a mouse."""
         button = visit.main.get_by_role("button", name=name, exact=True)
         for _ in range(40):
             visit.page.keyboard.press("Tab")

@@ -39,7 +39,7 @@ TOO_WIDE = """() => {
 
 
 class Visit:
-    """A window of its own. `token`: who is logged in; None: nobody."""
+    """A window of its own. `token`: who is logged in; None: no one."""
 
     def __init__(self, browser: Browser, world: World, token: str | None, address: str | None = None) -> None:
         self.world = world
@@ -198,7 +198,7 @@ class Windows:
         self._kept: list[Visit] = []
 
     def open(self, token: str | None, address: str | None) -> Visit:
-        """`token`: which of the world's; None: nobody is logged in. `address`: of another service of this world."""
+        """`token`: which of the world's; None: not logged in. `address`: of another service of this world."""
         secret = token and self._world.tokens[token]
         where = address or self._world.service.address
         for visit in self._kept:

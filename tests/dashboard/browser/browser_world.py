@@ -13,10 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-
-from accoda.testing.servers.process import Process, wait_until
-from accoda.testing.servers.pytest import need
-from accoda.testing.servers.redis import RedisServer
+from proof.servers.process import Process, wait_until
+from proof.servers.pytest import need
+from proof.servers.redis import RedisServer
 
 SHOP = Path(__file__).with_name("browser_shop.py")
 JOBS = "/api/v1/jobs"
@@ -63,7 +62,8 @@ class WorkerProcess(Command):
 
 
 def environment(folder: Path, url: str) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(folder), "ACCODA_URL": url}
+    path = [str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path), "ACCODA_URL": url}
 
 
 class World:
@@ -105,7 +105,7 @@ class World:
     # -- what happens in it
 
     def api(self, method: str, path: str, body: Any = None, *, may_fail: bool = False) -> Any:
-        """Ask the service's API, as whoever may do everything."""
+        """Ask the service's API, with all rights."""
         connection = http.client.HTTPConnection("127.0.0.1", self.service.port, timeout=30)
         data = None if body is None else msgspec.json.encode(body)
         headers = {"Authorization": f"Bearer {self.tokens['admin']}", "Content-Type": "application/json"}

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
-
-from accoda.testing.servers.process import find_program
-from accoda.testing.servers.pytest import need
+from proof.servers.process import find_program
+from proof.servers.pytest import need
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -71,5 +70,5 @@ def open_window(windows: Windows) -> Iterator[Callable[..., Visit]]:
 
 @pytest.fixture
 def visit(open_window: Callable[..., Visit]) -> Visit:
-    """A window of somebody who may do everything."""
+    """A window with all rights."""
     return open_window()

@@ -1,4 +1,4 @@
-"""What holds for every page: nothing complains, everybody can use it, it fits, and strangers' texts are only texts."""
+"""What holds for every page: nothing complains, it is accessible, it fits, and strangers' texts are only texts."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Stored:
         world.wait_for("done", done)
         visit.go(f"/queues/{LONGEST_QUEUE}")
         visit.press("Pause …")
-        visit.page.get_by_label("Why, for those who wonder").fill((STRANGE + "N" * 500)[:500])
+        visit.page.get_by_label("Why, for people who ask").fill((STRANGE + "N" * 500)[:500])
         visit.confirm("Pause")
         visit.shows("Paused by")
         paths = ["/", "/jobs", "/dead", "/dead/replay", "/workers", f"/queues/{LONGEST_QUEUE}", "/queues/orders"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from alive import Alive, Keys
 from browser_world import World
-from deeds import Deeds
 from every_page import EveryPage, EveryPageBriefly, Stored
+from page_actions import PageActions
 
 from accoda.dashboard.routes import actions, pages
 
@@ -23,14 +23,14 @@ class Whole:
         if {name for name in dir(request.cls) if name.startswith("test_")} - ran:
             pytest.skip("only some of the tests of this file are run")
         seen = {found.route.path for path in world.visited if (found := pages().find(path)) is not None}
-        done = {deed.route.path for path in world.driven if (deed := actions().find(path)) is not None}
+        done = {action.route.path for path in world.driven if (action := actions().find(path)) is not None}
         assert {route.path for route in pages().routes} - seen == set()
         assert {route.path for route in actions().routes} - done == set()
 
 
-class Everything(Whole, EveryPage, Stored, Alive, Keys, Deeds):
+class Everything(Whole, EveryPage, Stored, Alive, Keys, PageActions):
     """Pages and what is done on them."""
 
 
-class WhatIsStored(Whole, EveryPageBriefly, Stored, Alive, Deeds):
+class WhatIsStored(Whole, EveryPageBriefly, Stored, Alive, PageActions):
     """Without what concerns a page alone, whatever its storage: how it looks, whom it suits, and its keys."""

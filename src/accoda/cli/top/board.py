@@ -1,6 +1,6 @@
-"""What is on the screen of `accoda top`, and what a key makes of it. Pure: no terminal, no store.
+"""What is on the screen of `accoda top`, and what a key does to it. Pure: no terminal, no store.
 
-A key gives a new board and sometimes a deed, which the loop does; what came of it is said on the next board.
+A key gives a new board and sometimes a command, which the loop carries out; the next board shows what came of it.
 """
 
 from __future__ import annotations
@@ -11,56 +11,56 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accoda.admin.overview import Overview
-from accoda.admin.views import JobView, QueueView
-from accoda.admin.why import WhyView
-from accoda.admin.workers import WorkerView
+from accoda.operations.overview import Overview
+from accoda.operations.views import JobView, QueueView
+from accoda.operations.why import Explanation
+from accoda.operations.workers import WorkerView
 
 Page = Literal["queues", "workers", "job", "help"]
-Act = Literal["pause", "resume", "replay", "retry", "cancel", "look"]
+Act = Literal["pause", "resume", "replay", "retry", "cancel", "show"]
 
 MOST_DIGITS = 19
 
 
-class Deed(Struct, frozen=True):
-    """Something to do: to a queue by its name, or to a job by its id."""
+class Command(Struct, frozen=True):
+    """Something to do with a queue, by its name, or with a job, by its id."""
 
     act: Act
     queue: str = ""
     job: int = 0
 
 
-class Look(Struct, frozen=True):
-    """What the store told at one moment. `sparks`: jobs done a second, of each queue, the last one now."""
+class StoreNow(Struct, frozen=True):
+    """The store at one moment. `sparks`: jobs done a second by queue, the last value now."""
 
     overview: Overview
     workers: Sequence[WorkerView] = ()
     sparks: Mapping[str, Sequence[float]] = {}
 
 
-class JobLook(Struct, frozen=True):
-    """One job, and why it does not run."""
+class JobNow(Struct, frozen=True):
+    """One job, and why it is not running."""
 
     job: JobView
-    why: WhyView | None = None
+    why: Explanation | None = None
 
 
 class Board(Struct, frozen=True, kw_only=True):
-    """The screen. `typed` is the id being typed after `/`; `asked` is what waits for a y."""
+    """The screen. `typed` is the id being typed after `/`; `asked` is the command that waits for a y."""
 
-    look: Look | None = None
+    store: StoreNow | None = None
     page: Page = "queues"
     chosen: int = 0
     typed: str | None = None
-    asked: Deed | None = None
+    asked: Command | None = None
     said: str = ""
     trouble: str = ""
-    job: JobLook | None = None
+    job: JobNow | None = None
     over: bool = False
 
     @property
     def queues(self) -> Sequence[QueueView]:
-        return () if self.look is None else self.look.overview.queues
+        return () if self.store is None else self.store.overview.queues
 
     @property
     def queue(self) -> QueueView | None:
@@ -68,7 +68,7 @@ class Board(Struct, frozen=True, kw_only=True):
         return self.queues[min(self.chosen, len(self.queues) - 1)] if self.queues else None
 
 
-Pressed = tuple[Board, Deed | None]
+Pressed = tuple[Board, Command | None]
 
 
 def press(board: Board, key: str) -> Pressed:
@@ -92,7 +92,7 @@ def _type(board: Board, typed: str, key: str) -> Pressed:
         return replace(board, typed=typed[:-1]), None
     if key == "enter":
         done = replace(board, typed=None)
-        return (done, Deed("look", job=int(typed))) if typed else (done, None)
+        return (done, Command("show", job=int(typed))) if typed else (done, None)
     return (replace(board, typed=typed + key) if key.isdecimal() and len(typed) < MOST_DIGITS else board), None
 
 
@@ -109,25 +109,25 @@ def _pause(board: Board) -> Pressed:
     if board.page != "queues" or queue is None:
         return board, None
     if queue.paused:
-        return board, Deed("resume", queue.name)
-    return replace(board, asked=Deed("pause", queue.name)), None
+        return board, Command("resume", queue.name)
+    return replace(board, asked=Command("pause", queue.name)), None
 
 
 def _replay(board: Board) -> Pressed:
     if board.page == "job" and board.job is not None:
-        return board, Deed("retry", job=board.job.job.id)
+        return board, Command("retry", job=board.job.job.id)
     queue = board.queue
     if board.page != "queues" or queue is None:
         return board, None
     if not queue.dead:
         return replace(board, said=f"{queue.name} has no dead letters."), None
-    return replace(board, asked=Deed("replay", queue.name)), None
+    return replace(board, asked=Command("replay", queue.name)), None
 
 
 def _cancel(board: Board) -> Pressed:
     if board.page != "job" or board.job is None:
         return board, None
-    return replace(board, asked=Deed("cancel", job=board.job.job.id)), None
+    return replace(board, asked=Command("cancel", job=board.job.job.id)), None
 
 
 def _go(page: Page) -> Callable[[Board], Pressed]:
@@ -163,7 +163,7 @@ HELP: tuple[tuple[str, str], ...] = (
     ("↑ ↓ j k", "choose a queue"),
     ("p", "pause the queue, or resume it"),
     ("r", "replay the queue's dead letters; on a job: run it again, or now"),
-    ("/ or Enter", "look at a job: type its id, then Enter"),
+    ("/ or Enter", "show a job: type its id, then Enter"),
     ("c", "on a job: cancel it"),
     ("w", "workers and what they run"),
     ("? h", "these keys"),
@@ -171,11 +171,11 @@ HELP: tuple[tuple[str, str], ...] = (
 )
 
 
-def question(deed: Deed, board: Board) -> str:
-    """What is asked before it is done."""
-    if deed.act == "pause":
-        return f"Pause {deed.queue}? Running jobs go on. (y/n)"
-    if deed.act == "cancel":
-        return f"Cancel job {deed.job}? (y/n)"
-    dead = next((queue.dead for queue in board.queues if queue.name == deed.queue), 0)
-    return f"Replay {dead:,} dead {'letter' if dead == 1 else 'letters'} of {deed.queue}? (y/n)"
+def question(command: Command, board: Board) -> str:
+    """The question before it is done."""
+    if command.act == "pause":
+        return f"Pause {command.queue}? Running jobs go on. (y/n)"
+    if command.act == "cancel":
+        return f"Cancel job {command.job}? (y/n)"
+    dead = next((queue.dead for queue in board.queues if queue.name == command.queue), 0)
+    return f"Replay {dead:,} dead {'letter' if dead == 1 else 'letters'} of {command.queue}? (y/n)"

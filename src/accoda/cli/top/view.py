@@ -8,18 +8,18 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from accoda.admin.views import QueueView
-from accoda.admin.workers import WorkerView
 from accoda.cli.draw import STATES, printable
-from accoda.cli.top.board import HELP, Board, JobLook, Look, question
-from accoda.cli.words import length
+from accoda.cli.top.board import HELP, Board, JobNow, StoreNow, question
+from accoda.operations.views import QueueView
+from accoda.operations.words import length
+from accoda.operations.workers import WorkerView
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 AROUND = 7
-"""Lines of the screen that are no rows: headline, totals, blanks, titles, footer."""
+"""Lines of the screen that are not rows: headline, totals, blanks, titles, footer."""
 FOOTER = {
-    "queues": "↑↓ choose  p pause  r replay dead  / look at a job  w workers  ? keys  q end",
-    "workers": "w or q back  / look at a job  ? keys",
+    "queues": "↑↓ choose  p pause  r replay dead  / show a job  w workers  ? keys  q end",
+    "workers": "w or q back  / show a job  ? keys",
     "job": "r run again or now  c cancel  / another job  q back",
     "help": "q back",
 }
@@ -27,22 +27,22 @@ FOOTER = {
 
 def screen(board: Board, width: int, height: int) -> RenderableType:
     """The whole screen, for a terminal of that size."""
-    if board.look is None:
-        return Text(board.trouble or "looking …", "red" if board.trouble else "dim")
+    if board.store is None:
+        return Text(board.trouble or "reading …", "red" if board.trouble else "dim")
     rows = max(1, height - AROUND)
     pages = {
         "queues": lambda: _queues(board, width, rows),
-        "workers": lambda: _workers(board.look.workers if board.look else (), rows),
-        "job": lambda: _job(board.job) if board.job else Text("no job was looked at yet: press /", "dim"),
+        "workers": lambda: _workers(board.store.workers if board.store else (), rows),
+        "job": lambda: _job(board.job) if board.job else Text("no job is shown yet: press /", "dim"),
         "help": _help,
     }
-    return Group(_headline(board.look), _totals(board.look), Text(), pages[board.page](), Text(), _last_line(board))
+    return Group(_headline(board.store), _totals(board.store), Text(), pages[board.page](), Text(), _last_line(board))
 
 
-def overview_lines(look: Look, width: int) -> RenderableType:
-    """One look, printed where nobody presses keys."""
-    board = Board(look=look)
-    return Group(_headline(look), _totals(look), Text(), _queues(board, width, len(board.queues), cursor=False))
+def overview_lines(store: StoreNow, width: int) -> RenderableType:
+    """The store, printed without a terminal."""
+    board = Board(store=store)
+    return Group(_headline(store), _totals(store), Text(), _queues(board, width, len(board.queues), cursor=False))
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
@@ -69,8 +69,8 @@ def health(queue: QueueView) -> tuple[str, str]:
     return "idle", "dim"
 
 
-def _headline(look: Look) -> Text:
-    over = look.overview
+def _headline(store: StoreNow) -> Text:
+    over = store.overview
     text = Text.assemble(("accoda top", "bold"), f"  {over.at[11:19]} UTC  ")
     text.append(f"{over.workers:,} {'worker' if over.workers == 1 else 'workers'}")
     text.append(f", {over.busy:,} of {over.processors:,} processors busy" if over.processors else "")
@@ -79,15 +79,15 @@ def _headline(look: Look) -> Text:
     return text
 
 
-def _totals(look: Look) -> Text:
-    totals = look.overview.totals
+def _totals(store: StoreNow) -> Text:
+    totals = store.overview.totals
     line = Text(no_wrap=True, overflow="ellipsis")
     for name in ("ready", "taken", "delayed", "dead"):
         count = getattr(totals, name)
         line.append(f"{name} ", "dim")
         line.append(f"{count:,}   ", f"bold {STATES[name]}" if count else "dim")
     line.append("done ", "dim")
-    line.append(f"{_rate(sum(rate.done for rate in (look.overview.rates or {}).values()))}", "bold")
+    line.append(f"{_rate(sum(rate.done for rate in (store.overview.rates or {}).values()))}", "bold")
     return line
 
 
@@ -107,22 +107,22 @@ def _queues(board: Board, width: int, rows: int, *, cursor: bool = True) -> Rend
         table.add_column(no_wrap=True, width=24)
     table.add_column(no_wrap=True, width=12)
     table.add_row("queue", *titles, *([_dim("last minutes")] if wide else []), "", style="bold")
-    assert board.look is not None
+    assert board.store is not None
     for number, queue in enumerate(queues[first : first + rows], first):
-        row = _row(queue, board.look, wide)
+        row = _row(queue, board.store, wide)
         table.add_row(*row, style="reverse" if cursor and number == at else None)
     if len(queues) > rows:
         table.add_row(_dim(f"{len(queues):,} queues, {first + 1} to {min(len(queues), first + rows)} shown"))
     return table
 
 
-def _row(queue: QueueView, look: Look, wide: bool) -> list[RenderableType]:
-    rate = (look.overview.rates or {}).get(queue.name)
+def _row(queue: QueueView, store: StoreNow, wide: bool) -> list[RenderableType]:
+    rate = (store.overview.rates or {}).get(queue.name)
     counts: list[RenderableType] = [
         Text(f"{getattr(queue, name):,}", STATES[name] if getattr(queue, name) else "dim")
         for name in ("ready", "taken", "delayed", "dead")
     ]
-    spark: list[RenderableType] = [Text(sparkline(look.sparks.get(queue.name, ()), 24), "cyan")] if wide else []
+    spark: list[RenderableType] = [Text(sparkline(store.sparks.get(queue.name, ()), 24), "cyan")] if wide else []
     word, colour = health(queue)
     oldest = length(queue.oldest_age) if queue.ready else ""
     return [queue.name, *counts, oldest, "" if rate is None else f"{rate.done:.3g}", *spark, Text(word, colour)]
@@ -151,20 +151,20 @@ def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
     return table
 
 
-def _job(look: JobLook) -> RenderableType:
-    job = look.job
+def _job(shown: JobNow) -> RenderableType:
+    job = shown.job
     text = Text()
     text.append(f"job {job.id}  ", "bold")
     text.append(job.state, STATES.get(job.state, ""))
     text.append(f"  in {job.queue}{f', {printable(job.name)}' if job.name else ''}\n")
-    if look.why is not None:
-        text.append(f"\n{printable(look.why.line)}\n", "bold")
-        for gate in look.why.gates:
+    if shown.why is not None:
+        text.append(f"\n{printable(shown.why.line)}\n", "bold")
+        for gate in shown.why.gates:
             mark, colour = {"open": ("✓", "green"), "shut": ("✗", "red")}.get(gate.verdict, ("·", "dim"))
             text.append(f" {mark} ", colour)
             text.append(f"{gate.name:9} ", "dim")
             text.append(f"{printable(gate.text)}\n")
-        for hint in look.why.sooner:
+        for hint in shown.why.sooner:
             text.append("   sooner    ", "dim")
             text.append(f"{printable(hint)}\n")
     if job.reason:

@@ -1,6 +1,6 @@
-"""Writes a package of typed Python from a contract. The same contract gives the same bytes.
+"""Generates a package of typed Python from a contract. The same contract gives the same bytes.
 
-Nothing of a contract becomes code but names, which were checked to be identifiers, and literals.
+Only names, which were checked to be identifiers, and literals of a contract become code.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def generate(contract: Contract, source: str = "a contract") -> dict[str, str]:
         "records.py": records(contract, source),
     }
     for text in files.values():
-        ast.parse(text)  # a mistake of ours must not reach anybody's disk
+        ast.parse(text)  # our own bugs must not reach the disk
     return files
 
 

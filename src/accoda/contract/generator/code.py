@@ -35,12 +35,12 @@ def _escaped(letter: str, quote: str, ascii_only: bool) -> str:
         return "\\" + letter
     if ascii_only and ord(letter) > 126:
         return f"\\x{ord(letter):02x}"
-    # What `repr` writes for one letter that is no quote: itself, or its escape.
+    # `repr` of a letter that is no quote: itself, or its escape
     return letter if letter in "'\"" else repr(letter)[1:-1]
 
 
 def docstring(text: str, indent: int = 0) -> list[str]:
-    """A text in lines that fit, with nothing in it that could end it or disturb a terminal."""
+    """A text in lines that fit, without anything that could end it or disturb a terminal."""
     pad = " " * indent
     words = "".join(letter if letter.isprintable() else " " for letter in " ".join(text.split()))
     words = words.replace("\\", "/").replace('"', "'")
@@ -51,7 +51,7 @@ def docstring(text: str, indent: int = 0) -> list[str]:
 
 
 def call(before: str, arguments: Sequence[str], after: str = "", *, indent: int = 0, split: bool = False) -> list[str]:
-    """`before(arguments)after` in one line if it fits (and need not be split), else a line for each argument."""
+    """`before(arguments)after` in one line if it fits and need not be split, or else a line for each argument."""
     pad = " " * indent
     line = f"{pad}{before}({', '.join(arguments)}){after}"
     if len(line) <= WIDTH and not split:
@@ -60,7 +60,7 @@ def call(before: str, arguments: Sequence[str], after: str = "", *, indent: int 
 
 
 def signature(name: str, parameters: Sequence[str], returns: str, *, indent: int = 0) -> list[str]:
-    """The head of a function: in one line, or its parameters in a second one, or each in one of its own."""
+    """The head of a function: in one line, with its parameters in a second one, or with a line for each."""
     pad = " " * indent
     inner = ", ".join(parameters)
     line = f"{pad}{name}({inner}) -> {returns}:"
@@ -97,12 +97,12 @@ def imports(module: str, names: Sequence[str]) -> list[str]:
 
 
 def ordered(names: Sequence[str]) -> list[str]:
-    """As imports and `__all__` are sorted: constants, classes, then the rest, each by the alphabet."""
+    """The order of imports and `__all__`: constants, classes, then the rest, each alphabetically."""
     return sorted(names, key=lambda name: (not name.isupper(), not name[0].isupper(), _natural(name.lower()), name))
 
 
 def _natural(name: str) -> list[tuple[int, int | str]]:
-    """Numbers in names count as numbers: `a2` is before `a10`."""
+    """Numbers in names are compared as numbers: `a2` is before `a10`."""
     parts: list[tuple[int, int | str]] = []
     digits = ""
     for letter in name + "\0":
@@ -117,7 +117,7 @@ def _natural(name: str) -> list[tuple[int, int | str]]:
 
 
 def module(about: str, source: str, *blocks: Sequence[str]) -> str:
-    """A file: what it is, its imports, then blocks with two empty lines between them."""
+    """A file: its docstring, its imports, then blocks separated by two empty lines."""
     name = "".join(letter for letter in source if letter.isprintable() and letter not in '\\"`')
     head = [f'"""{about}', "", f"Written by `accoda generate` from {name}; change that, and generate again.", '"""', ""]
     first, *rest = ["\n".join(block) for block in blocks]

@@ -1,4 +1,4 @@
-"""The generated `handlers.py`: a protocol for each queue's handler, and what brings them together."""
+"""The generated `handlers.py`: a protocol for each queue's handler, and the dispatcher."""
 
 from __future__ import annotations
 

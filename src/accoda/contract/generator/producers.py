@@ -24,7 +24,7 @@ def producers(contract: Contract, source: str) -> str:
 
 
 class _Defaults:
-    """Lists that stand for arguments which are not given. They are never changed, so all calls may share them."""
+    """The lists that are default arguments. They are never changed, so all calls may share them."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []

@@ -1,12 +1,12 @@
-"""The generated `records.py`: a record for each queue, and its way to bytes and back."""
+"""The generated `records.py`: a record for each queue, and its serializer and deserializer."""
 
 from __future__ import annotations
 
 from accoda.contract.generator.code import call, condition, docstring, imports, literal, module, signature, tuple_of
 from accoda.contract.model import Contract, Field, Queue
 
-# What a field of a plain type must be for the fast way. All else is examined by decoding it. Numbers below -2^63 need
-# no check: the encoder refuses them.
+# What a field must be to be encoded without further checks; other values are checked by decoding them. Numbers below
+# -2^63 need no check: the encoder refuses them.
 _CHECKS = {
     "int": ("type({0}) is int", "{0} <= 0x7FFFFFFFFFFFFFFF"),
     "int64": ("type({0}) is int", "{0} <= 0x7FFFFFFFFFFFFFFF"),
@@ -31,7 +31,7 @@ def records(contract: Contract, source: str) -> str:
 def _blocks(queue: Queue) -> list[list[str]]:
     name = queue.class_name
     wire = call(f"_{queue.name}_wire = Wire", [literal(queue.name), f"_{name}Shape"])
-    # Names of their own: looking them up in the object would cost a tenth of the whole.
+    # Module-level names: attribute lookups would cost a tenth of the whole time.
     wire += [f"_{queue.name}_{verb} = _{queue.name}_wire.{verb}" for verb in ("encode", "decode")]
     codec = call(
         f"codec_of_{queue.name} = RecordCodec", [f"{name}Job", f"serialize_{queue.name}", f"deserialize_{queue.name}"]
@@ -84,7 +84,7 @@ def _deserialize(queue: Queue) -> list[str]:
 
 
 def _gc(queue: Queue) -> str:
-    """Records that hold nothing which could hold them need not be looked at by the garbage collector."""
+    """Records that cannot be part of a reference cycle need no garbage collector."""
     flat = not any(field.type.word.startswith("[]") and field.type.word != "[]byte" for field in queue.fields)
     return ", gc=False" if flat else ""
 

@@ -1,35 +1,37 @@
-"""One action on many jobs: what is asked before it begins, how far it is, and the end of it."""
+"""One action on many jobs: the question before it begins, how far it is, and how it ended."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
-from accoda.admin import bulk as admin
-from accoda.admin import jobs
-from accoda.admin.bulk import Action
-from accoda.dashboard.calls import ActionCall, PageCall, Went
-from accoda.dashboard.pages.asked import LEVELS, PICKED, address, filter_of, level_of, picked, some, words_of
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.pages.parameters import PICKED, address, filter_of, level_of, picked, words_of
+from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.errors import Conflict, InvalidInput, JobNotFound
+from accoda.operations import bulk as operations
+from accoda.operations import jobs
+from accoda.operations.bulk import Action
+from accoda.operations.levels import LEVELS
+from accoda.operations.words import many
 
 if TYPE_CHECKING:
     from accoda.app import App
 
 MEANS: dict[Action, tuple[str, str]] = {
     "retry": ("Retry", "Dead jobs become ready again, delayed ones start now. Others are left alone."),
-    "cancel": ("Cancel", "Jobs that wait or run are taken back and are gone. Those that have ended are left alone."),
-    "delete": ("Delete", "Jobs are deleted in whatever state they are, with their results. This cannot be undone."),
-    "priority": ("Set the priority of", "Jobs that wait get the new place in the line. Others are left alone."),
+    "cancel": ("Cancel", "Jobs that wait or run are taken back and deleted. Those that have ended are left alone."),
+    "delete": ("Delete", "Jobs are deleted in any state, with their results. This cannot be undone."),
+    "priority": ("Set the priority of", "Waiting jobs get a new place in the line. Others are left alone."),
 }
 COUNTED = 4_000
-"""Jobs that are looked at to count those that match a filter which no counter answers: so many are read in a moment."""
+"""Jobs that are examined to count those that match: so many are read in a moment."""
 DID: dict[Action, str] = {"retry": "retried", "cancel": "cancelled", "delete": "deleted", "priority": "moved"}
 
 
+@page("/bulk", "bulk_ask.html", section="jobs", live=False)
 async def ask(call: PageCall) -> dict[str, Any]:
-    """What is about to be done, to how many; without an action, what was done lately."""
-    recent = await admin.list(call.app)
+    """What is about to be done, to how many jobs; without an action, what was done lately."""
+    recent = await operations.list(call.app)
     if not call.query.get("action"):
         return {"action": None, "recent": recent}
     action = _action(call.query["action"])
@@ -40,7 +42,7 @@ async def ask(call: PageCall) -> dict[str, Any]:
     words = words_of(wanted)
     if not ids and not words:
         raise InvalidInput("filter", "is empty, which would mean every job; filter the jobs first")
-    count = None if ids else await admin.count(call.app, wanted, action, COUNTED)
+    count = None if ids else await operations.count(call.app, wanted, action, COUNTED)
     return {
         "action": action,
         "means": MEANS[action],
@@ -55,9 +57,10 @@ async def ask(call: PageCall) -> dict[str, Any]:
     }
 
 
+@page("/bulk/{id}", "bulk.html", section="jobs")
 async def one(call: PageCall) -> dict[str, Any]:
     """How far one is."""
-    view = await admin.get(call.app, call.params["id"])
+    view = await operations.get(call.app, call.params["id"])
     words = words_of(view.filter)
     return {
         "bulk": view,
@@ -68,16 +71,18 @@ async def one(call: PageCall) -> dict[str, Any]:
     }
 
 
-async def start(call: ActionCall) -> Went:
+@action("/do/bulk")
+async def start(call: ActionCall) -> ActionResult:
     """Begin with all that match."""
     action = _action(call.form.get("action", ""))
     level = level_of(call.form.get("level", "")) if action == "priority" else None
-    view = await admin.start(call.app, action, filter_of(call.form), level=level, who=call.who.name)
-    return Went(f"/bulk/{view.id}", "It goes on by itself, also when you leave this page.")
+    view = await operations.start(call.app, action, filter_of(call.form), level=level, who=call.identity.name)
+    return ActionResult(f"/bulk/{view.id}", "It runs in the background, even if you leave this page.")
 
 
-async def do_picked(call: ActionCall) -> Went:
-    """Do it to the jobs that were ticked, one after the other, and tell what became of them."""
+@action("/do/picked")
+async def do_picked(call: ActionCall) -> ActionResult:
+    """Change the jobs that were ticked, one after the other."""
     action = _action(call.form.get("action", ""))
     level = level_of(call.form.get("level", "")) if action == "priority" else None
     done, refused = 0, list[str]()
@@ -87,24 +92,25 @@ async def do_picked(call: ActionCall) -> Went:
             done += 1
         except (Conflict, JobNotFound) as error:  # the others are done all the same
             refused.append(str(error))
-    told = f"{some(done)} {DID[action]}"
+    said = f"{many(done, 'job')} {DID[action]}"
     if refused:
-        told += f"; {len(refused)} left alone, such as: {refused[0]}"
-    return Went(call.back, told)
+        said += f"; {len(refused)} left alone, such as: {refused[0]}"
+    return ActionResult(call.back, said)
 
 
-async def stop(call: ActionCall) -> Went:
-    """End one before its end."""
+@action("/do/bulk/{id}/stop")
+async def stop(call: ActionCall) -> ActionResult:
+    """End one early."""
     id = call.params["id"]
-    await admin.stop(call.app, id)
-    return Went(f"/bulk/{id}", "Stopped. What was done stays done.")
+    await operations.stop(call.app, id)
+    return ActionResult(f"/bulk/{id}", "Stopped. What was done stays done.")
 
 
 def _action(text: str) -> Action:
-    for action in get_args(Action):
-        if text == action:
-            return action  # type: ignore[no-any-return]
-    raise InvalidInput("action", f"must be one of {', '.join(get_args(Action))}, not {text!r:.60}")
+    for known in MEANS:
+        if text == known:
+            return known
+    raise InvalidInput("action", f"must be one of {', '.join(MEANS)}, not {text!r:.60}")
 
 
 async def _retry(app: App, id: int) -> None:
@@ -116,13 +122,3 @@ _ONE: dict[Action, Callable[[App, int], Awaitable[None]]] = {
     "cancel": jobs.cancel,
     "delete": jobs.delete,
 }
-
-PAGES = (
-    PageRoute("/bulk", ask, "bulk_ask.html", section="jobs"),
-    PageRoute("/bulk/{id}", one, "bulk.html", section="jobs"),
-)
-ACTIONS = (
-    ActionRoute("/do/bulk", start),
-    ActionRoute("/do/picked", do_picked),
-    ActionRoute("/do/bulk/{id}/stop", stop),
-)

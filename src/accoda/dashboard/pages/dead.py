@@ -1,35 +1,29 @@
-"""Dead letters by their cause; bringing them back, one, a group or all of them, and deleting them."""
+"""Dead letters by their cause; replaying one, a group or all of them, and deleting them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from accoda.admin import bulk
-from accoda.admin import dead as admin
-from accoda.admin.dead import DeadFilter
-from accoda.admin.pages import JobFilter
-from accoda.dashboard.calls import ActionCall, PageCall, Went
-from accoda.dashboard.pages.asked import id_of, some
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.pages.parameters import id_of
+from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.errors import InvalidInput
+from accoda.operations import bulk, failure_groups, jobs
+from accoda.operations.job_filter import JobFilter
 
 SHOWN = 100
 """Groups on the page."""
-REPLAYS = 5
+EXAMINED = 2000
+"""The latest dead letters, of which the groups are made."""
+SAMPLES = 5
 
 
+@page("/dead", "dead.html", section="dead")
 async def dead(call: PageCall) -> dict[str, Any]:
-    """The groups of the newest dead letters, and the replays that go on or have ended lately.
-
-    With `queue`, only the causes that occur there.
-    """
-    found = await admin.latest_groups(call.app)
+    """The groups of the latest dead letters. With `queue`, only the causes that occur there."""
+    found = await failure_groups.groups(call.app, most=EXAMINED)
     queue = call.query.get("queue", "")
     groups = [group for group in found.groups if not queue or queue in group.queues]
-    replays = await admin.list_replays(call.app)
-    going = [each for each in replays if each.status == "running"]
-    ended = [each for each in replays if each.status != "running"]
     return {
         "queue": queue,
         "groups": groups[:SHOWN],
@@ -37,50 +31,47 @@ async def dead(call: PageCall) -> dict[str, Any]:
         "looked_at": found.looked_at,
         "partial": found.partial,
         "total": found.total,
-        "replays": going + ended[:REPLAYS],
     }
 
 
+@page("/dead/replay", "dead_ask.html", section="dead", live=False)
 async def ask(call: PageCall) -> dict[str, Any]:
-    """A dry run: how many would come back, and a few of them."""
-    which = _which(call.query)
-    report = await admin.count(call.app, which)
-    return {"which": which, "report": report, "looked_at": admin.LATEST, "rate": call.query.get("rate", "")}
+    """A dry run: how many would be ready again, and a few of them."""
+    wanted = _filter(call.query)
+    return {
+        "wanted": wanted,
+        "count": await bulk.count(call.app, wanted, "retry", EXAMINED),
+        "samples": (await jobs.page(call.app, wanted, limit=SAMPLES)).items,
+        "rate": call.query.get("rate", ""),
+    }
 
 
-async def replay(call: ActionCall) -> Went:
-    """Bring back all that fit; it goes on by itself."""
-    view = await admin.start_replay(call.app, _which(call.form), _rate(call.form.get("rate", "")))
-    how = "as fast as the store allows" if view.rate is None else f"at most {view.rate:g} a second"
-    return Went("/dead", f"The replay goes on by itself, {how}.")
+@action("/do/dead/replay")
+async def replay(call: ActionCall) -> ActionResult:
+    """Replay all that match, in the background."""
+    rate = _rate(call.form.get("rate", ""))
+    view = await bulk.start(call.app, "retry", _filter(call.form), rate=rate, who=call.identity.name)
+    how = "as fast as the store allows" if rate is None else f"at most {rate:g} a second"
+    return ActionResult(f"/bulk/{view.id}", f"The replay runs in the background, {how}.")
 
 
-async def replay_one(call: ActionCall) -> Went:
-    """Bring back one."""
+@action("/do/dead/{id}/replay")
+async def replay_one(call: ActionCall) -> ActionResult:
+    """Replay one."""
     id = id_of(call.params["id"])
-    report = await admin.revive(call.app, [id])
-    if report.revived:
-        return Went(call.back, f"Job {id} is ready again.")
-    held = "it stays dead, because another job holds its key" if report.held else "it is no longer among the dead"
-    return Went(call.back, f"Job {id} was not brought back: {held}.")
+    await jobs.retry(call.app, id)
+    return ActionResult(call.back, f"Job {id} is ready again.")
 
 
-async def stop(call: ActionCall) -> Went:
-    """End a replay before its end."""
-    view = await admin.stop_replay(call.app, call.params["id"])
-    return Went("/dead", f"Stopped. {some(view.revived)} came back before.")
+@action("/do/dead/delete")
+async def delete(call: ActionCall) -> ActionResult:
+    """Delete all that match, in the background."""
+    view = await bulk.start(call.app, "delete", _filter(call.form), who=call.identity.name)
+    return ActionResult(f"/bulk/{view.id}", "The dead letters are being deleted in the background.")
 
 
-async def delete(call: ActionCall) -> Went:
-    """Delete all that fit, as a bulk action, which goes on by itself."""
-    which = _which(call.form)
-    wanted = JobFilter(queue=which.queue, state="dead", error=which.fingerprint)
-    view = await bulk.start(call.app, "delete", wanted, who=call.who.name)
-    return Went(f"/bulk/{view.id}", "The dead letters are being deleted, also when you leave this page.")
-
-
-def _which(said: Mapping[str, str]) -> DeadFilter:
-    return DeadFilter(queue=said.get("queue") or None, fingerprint=said.get("fingerprint") or None)
+def _filter(said: Mapping[str, str]) -> JobFilter:
+    return JobFilter(state="dead", queue=said.get("queue") or None, fingerprint=said.get("fingerprint") or None)
 
 
 def _rate(text: str) -> float | None:
@@ -92,15 +83,3 @@ def _rate(text: str) -> float | None:
         return float(text)
     except ValueError:
         raise InvalidInput("rate", f"must be jobs a second, such as 20 or 0.5, not {text!r:.60}") from None
-
-
-PAGES = (
-    PageRoute("/dead", dead, "dead.html", section="dead"),
-    PageRoute("/dead/replay", ask, "dead_ask.html", section="dead"),
-)
-ACTIONS = (
-    ActionRoute("/do/dead/replay", replay),
-    ActionRoute("/do/dead/delete", delete),
-    ActionRoute("/do/dead/{id}/replay", replay_one),
-    ActionRoute("/do/replays/{id}/stop", stop),
-)

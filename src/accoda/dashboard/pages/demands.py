@@ -1,52 +1,29 @@
-"""Demands: which keys are wanted, by how many, and how fresh what is cached is."""
+"""Demands: which keys are wanted, by how many waiters, and how fresh cached results are."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from accoda.admin import demands as admin
-from accoda.admin import fetches
-from accoda.dashboard.calls import PageCall
-from accoda.dashboard.routes import ActionRoute, PageRoute
-
-if TYPE_CHECKING:
-    from accoda.app import App
+from accoda.dashboard.routes import PageCall, page
+from accoda.operations import demands as operations
 
 
+@page("/demands", "demands.html", section="demands")
 async def demands(call: PageCall) -> dict[str, Any]:
     """Every demand."""
-    return {"demands": await admin.list(call.app)}
+    return {"demands": await operations.list(call.app)}
 
 
+@page("/demands/{queue}", "demand.html", section="demands")
 async def demand(call: PageCall) -> dict[str, Any]:
-    """One demand, its fetches that wait, and what it has cached."""
+    """One demand, its fetches, and what is cached."""
     queue = call.params["queue"]
-    view = await admin.get(call.app, queue)
+    view = await operations.get(call.app, queue)
     return {
         "demand": view,
-        "terms": terms(call.app, queue),
+        "declared": call.app.demands.get(queue),
         "asked": view.cached + view.stale + view.attached + view.created,
-        "fetches": await fetches.waiting(call.app, queue),
-        "cached": await fetches.cached(call.app, queue),
-        "most": fetches.MOST,
+        "fetches": await operations.fetches(call.app, queue),
+        "cached": await operations.cached(call.app, queue),
+        "most": operations.MOST,
     }
-
-
-def terms(app: App, queue: str) -> dict[str, Any] | None:
-    """What the app says of a demand; None: it does not declare it, and only workers know."""
-    declared = app.demands.get(queue)
-    if declared is None:
-        return None
-    return {
-        "fresh_for": declared.fresh_for,
-        "keep_for": declared.keep_for,
-        "budgets": declared.budgets,
-        "look_ahead": None if declared.prefetch is None else declared.prefetch.look_ahead,
-    }
-
-
-PAGES = (
-    PageRoute("/demands", demands, "demands.html", section="demands"),
-    PageRoute("/demands/{queue}", demand, "demand.html", section="demands"),
-)
-ACTIONS: tuple[ActionRoute, ...] = ()

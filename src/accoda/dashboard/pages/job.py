@@ -1,4 +1,4 @@
-"""One job: what it is, why it does not run, what has happened to it, and what can be done with it."""
+"""One job: what it is, why it is not running, what has happened to it, and what can be done with it."""
 
 from __future__ import annotations
 
@@ -6,27 +6,29 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from accoda.admin import budgets, fetches, jobs, runs, webhooks, why
-from accoda.admin.budgets import BudgetView
-from accoda.admin.queues import SCHEDULES
-from accoda.admin.views import JobView, is_system
-from accoda.dashboard.calls import ActionCall, PageCall, Went
-from accoda.dashboard.pages.asked import Text, id_of, level_of
+from accoda.dashboard.pages.parameters import Text, id_of, level_of
 from accoda.dashboard.pages.timeline import timeline
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.errors import JobNotFound
-from accoda.shown.levels import LEVELS
+from accoda.names import is_system
+from accoda.operations import budgets, demands, jobs, webhooks
+from accoda.operations.budgets import BudgetView
+from accoda.operations.jobs import SCHEDULES
+from accoda.operations.levels import LEVELS
+from accoda.operations.views import JobView
+from accoda.operations.why import why
 
 if TYPE_CHECKING:
     from accoda.app import App
 
 
+@page("/jobs/{id}", "job.html", section="jobs")
 async def job(call: PageCall) -> dict[str, Any]:
     """All about one job."""
     app, id = call.app, id_of(call.params["id"])
     view = await jobs.get(app, id)
     ended = view.state in ("dead", "done")
-    notes = await runs.list(app, id)
+    notes = await jobs.failed_runs(app, id)
     shares_key = view.key is not None and view.waiters and not ended
     return {
         "job": view,
@@ -35,7 +37,7 @@ async def job(call: PageCall) -> dict[str, Any]:
         "steps": timeline(view, notes),
         "payload": Text.of(view.payload),
         "result": Text.of(view.result),
-        "waiters": await fetches.waiters(app, view.queue, view.key, view.waiters) if shares_key and view.key else [],
+        "waiters": await demands.waiters(app, view.queue, view.key, view.waiters) if shares_key and view.key else [],
         "own_schedule": view.key if view.queue == SCHEDULES else None,
         "of_demand": view.queue in app.demands,
         "budgets": await _budgets(app, view),
@@ -47,8 +49,8 @@ async def job(call: PageCall) -> dict[str, Any]:
 
 async def _why(app: App, id: int) -> Any:
     try:
-        return await why.why(app, id)
-    except JobNotFound:  # it ended and was not kept since we looked: the next look will say so
+        return await why(app, id)
+    except JobNotFound:  # it ended and was not kept since it was read: the next rendering will show that
         return None
 
 
@@ -74,49 +76,44 @@ def _can(app: App, view: JobView) -> set[str]:
     return can
 
 
-async def retry(call: ActionCall) -> Went:
+@action("/do/jobs/{id}/retry")
+async def retry(call: ActionCall) -> ActionResult:
     """A dead job is ready again, and a delayed one starts now."""
     id = id_of(call.params["id"])
     view = await jobs.retry(call.app, id)
-    return Went(f"/jobs/{id}", f"Job {id} is {view.state}.")
+    return ActionResult(f"/jobs/{id}", f"Job {id} is {view.state}.")
 
 
-async def cancel(call: ActionCall) -> Went:
+@action("/do/jobs/{id}/cancel")
+async def cancel(call: ActionCall) -> ActionResult:
     return await _gone(call, jobs.cancel, "was cancelled")
 
 
-async def delete(call: ActionCall) -> Went:
+@action("/do/jobs/{id}/delete")
+async def delete(call: ActionCall) -> ActionResult:
     return await _gone(call, jobs.delete, "was deleted")
 
 
-async def _gone(call: ActionCall, act: Callable[[App, int], Awaitable[None]], did: str) -> Went:
+async def _gone(call: ActionCall, act: Callable[[App, int], Awaitable[None]], did: str) -> ActionResult:
     id = id_of(call.params["id"])
     view = await jobs.get(call.app, id)
     await act(call.app, id)
-    # The job's own page is no more: its queue's jobs are the next best.
+    # The job's own page is gone: its queue's jobs are the next best.
     to = f"/jobs?queue={quote(view.queue)}" if call.back in ("/", f"/jobs/{id}") else call.back
-    return Went(to, f"Job {id} {did}.")
+    return ActionResult(to, f"Job {id} {did}.")
 
 
-async def priority(call: ActionCall) -> Went:
+@action("/do/jobs/{id}/priority")
+async def priority(call: ActionCall) -> ActionResult:
     """Give it another level."""
     id = id_of(call.params["id"])
     level = level_of(call.form.get("level", ""))
     await jobs.set_priority(call.app, id, level)
-    return Went(f"/jobs/{id}", f"Job {id} has priority {level} now.")
+    return ActionResult(f"/jobs/{id}", f"Job {id} has priority {level} now.")
 
 
-async def send_again(call: ActionCall) -> Went:
+@action("/do/deliveries/{id}/again")
+async def send_again(call: ActionCall) -> ActionResult:
     """Call its webhook once more."""
     await webhooks.send_again(call.app, id_of(call.params["id"]))
-    return Went(call.back, "The webhook is called again, with the same message id.")
-
-
-PAGES = (PageRoute("/jobs/{id}", job, "job.html", section="jobs"),)
-ACTIONS = (
-    ActionRoute("/do/jobs/{id}/retry", retry),
-    ActionRoute("/do/jobs/{id}/cancel", cancel),
-    ActionRoute("/do/jobs/{id}/delete", delete),
-    ActionRoute("/do/jobs/{id}/priority", priority),
-    ActionRoute("/do/deliveries/{id}/again", send_again),
-)
+    return ActionResult(call.back, "The webhook is called again, with the same message id.")

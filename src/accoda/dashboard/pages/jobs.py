@@ -1,35 +1,36 @@
-"""Jobs that fit a filter, page by page; the address keeps the filter."""
+"""Jobs that match a filter, page by page; the address holds the filter."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from accoda.admin import jobs as admin
-from accoda.admin import queues
-from accoda.admin.pages import JobFilter
-from accoda.admin.views import JobView, Page
-from accoda.dashboard.calls import PageCall
-from accoda.dashboard.pages.asked import FIELDS, LEVELS, address, filter_of, words_of
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.pages.parameters import FIELDS, address, filter_of, pretty, words_of
+from accoda.dashboard.routes import PageCall, page
 from accoda.errors import InvalidInput
 from accoda.model import STATES
+from accoda.operations import jobs as operations
+from accoda.operations import queues
+from accoda.operations.job_filter import JobFilter
+from accoda.operations.levels import LEVELS
+from accoda.operations.views import JobView, Page
 
 LIMIT = 50
 MOST_NAMES = 500
-"""Queues whose names are offered."""
+"""Queues whose names are suggested."""
 SHOWN = 120
 """Characters of a payload or error in a row."""
 
 
+@page("/jobs", "jobs.html", section="jobs")
 async def jobs(call: PageCall) -> dict[str, Any]:
-    """The jobs that fit. A filter that cannot be used is told beside the form, with what was typed still in it."""
+    """The jobs that match. What is wrong with a filter is shown beside the form, with what was typed still in it."""
     problem = ""
     page: Page[JobView] = Page([])
     wanted = JobFilter()
     cursor = call.query.get("cursor") or None
     try:
         wanted = filter_of(call.query)
-        page = await admin.page(call.app, wanted, limit=LIMIT, cursor=cursor)
+        page = await operations.page(call.app, wanted, limit=LIMIT, cursor=cursor)
     except InvalidInput as error:
         problem = str(error)
     words = words_of(wanted)
@@ -50,11 +51,5 @@ async def jobs(call: PageCall) -> dict[str, Any]:
 
 def brief(job: JobView) -> str:
     """A line about what a job is: its error if it has one, else its payload."""
-    from accoda.dashboard.pages.asked import pretty
-
     text = job.reason if job.reason else "" if job.payload is None else " ".join(pretty(job.payload).split())
     return text if len(text) <= SHOWN else text[: SHOWN - 1] + "…"
-
-
-PAGES = (PageRoute("/jobs", jobs, "jobs.html", section="jobs"),)
-ACTIONS: tuple[ActionRoute, ...] = ()

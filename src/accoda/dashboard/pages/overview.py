@@ -1,4 +1,4 @@
-"""The overview: every queue at a glance, and what needs a look."""
+"""The overview: every queue in a row, and what needs attention."""
 
 from __future__ import annotations
 
@@ -8,28 +8,26 @@ from typing import Any
 
 from msgspec import Struct
 
-from accoda.admin import history, queues, workers
-from accoda.admin.history import Spark
-from accoda.admin.overview import Rate, overview
-from accoda.admin.views import QueueView
-from accoda.admin.workers import WorkerView
-from accoda.dashboard.calls import ActionCall, PageCall, Went
-from accoda.dashboard.health import Health, Pace, judge
-from accoda.dashboard.past import SLOT
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.charts import SLOT
+from accoda.dashboard.health import Health, RecentRuns, judge
+from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
+from accoda.operations import queues, workers
+from accoda.operations.history.reading import read_sparks
+from accoda.operations.history.sparks import Spark
+from accoda.operations.overview import Rate, overview
+from accoda.operations.views import QueueView
+from accoda.operations.workers import WorkerView
 
 SHOWN = 200
 """Queues on the page; the filter finds the others."""
 WORKERS = 8
 ANNOUNCED = 5
-"""Queues in trouble that a screen reader is told of."""
+"""Queues in trouble that a screen reader announces."""
 POINTS = 60
-LATELY = 4
-"""Points of a sparkline of which the present rate is made: a minute."""
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """A queue with all that its row tells."""
+    """A queue with all that its row shows."""
 
     queue: QueueView
     health: Health
@@ -40,15 +38,16 @@ class Row(Struct, frozen=True, kw_only=True):
     failed_line: list[float]
 
 
+@page("/", "overview.html", section="overview")
 async def view(call: PageCall) -> dict[str, Any]:
-    """All queues whose name has the text `q` in it."""
+    """All queues whose name contains the text `q`."""
     seen = await overview(call.app)
-    sparks = await history.spark_lines(call.app)
+    sparks = await read_sparks(call.app.storage)
     alive = await workers.list(call.app)
     serving = serves(alive)
     wanted = call.query.get("q", "")
     rates = seen.rates or {}
-    # A queue that did nothing lately has no line, once there are any: it lies at nothing.
+    # A queue that did nothing lately has no line, if there are any: it is flat.
     flat = Spark([0.0] * POINTS, [0.0] * POINTS) if sparks else None
     rows = [
         _row(queue, sparks.get(queue.name, flat), serving[queue.name], rates.get(queue.name))
@@ -73,38 +72,31 @@ def serves(alive: Sequence[WorkerView]) -> Counter[str]:
     return Counter(queue for worker in alive for queue in worker.queues)
 
 
-def _row(queue: QueueView, spark: Spark | None, served: int, measured: Rate | None) -> Row:
+def _row(queue: QueueView, spark: Spark | None, served: int, rate: Rate | None) -> Row:
     done, failed = ([], []) if spark is None else (spark.done, spark.failed)
-    pace = Pace.of(done, failed, SLOT, served)
-    lately = done[-LATELY:]
-    rate = sum(lately) / len(lately) if lately else None if measured is None else measured.done
+    recent = RecentRuns.of(done, failed, SLOT, served)
     return Row(
         queue=queue,
-        health=judge(queue, pace),
+        health=judge(queue, recent),
         workers=served,
-        rate=rate,
-        failed=pace.failed,
+        rate=None if rate is None else rate.done,
+        failed=recent.failed,
         done_line=done,
         failed_line=failed,
     )
 
 
-async def pause(call: ActionCall) -> Went:
-    """Pause a queue at once, until somebody resumes it."""
+@action("/do/queues/{queue}/pause-now")
+async def pause(call: ActionCall) -> ActionResult:
+    """Pause a queue until it is resumed."""
     name = call.params["queue"]
-    await queues.pause(call.app, name, who=call.who.name)
-    return Went(call.back, f"{name} is paused. Jobs that run go on.")
+    await queues.pause(call.app, name, who=call.identity.name)
+    return ActionResult(call.back, f"{name} is paused. Jobs that run go on.")
 
 
-async def resume(call: ActionCall) -> Went:
+@action("/do/queues/{queue}/resume")
+async def resume(call: ActionCall) -> ActionResult:
     """End a pause."""
     name = call.params["queue"]
     await queues.resume(call.app, name)
-    return Went(call.back, f"{name} goes on.")
-
-
-PAGES = (PageRoute("/", view, "overview.html", section="overview"),)
-ACTIONS = (
-    ActionRoute("/do/queues/{queue}/pause-now", pause),
-    ActionRoute("/do/queues/{queue}/resume", resume),
-)
+    return ActionResult(call.back, f"{name} is resumed.")

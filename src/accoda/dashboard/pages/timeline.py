@@ -7,14 +7,14 @@ from typing import Literal
 
 from msgspec import Struct
 
-from accoda.admin.runs import RunView
-from accoda.admin.views import JobView
+from accoda.operations.jobs import RunView
+from accoda.operations.views import JobView
 
 Kind = Literal["created", "waits", "failed", "lost", "taken", "done", "dead", "gap"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
-    """One thing that happened; without `at`, nobody wrote down when. `ran_for` is in seconds."""
+    """One thing that happened; without `at`, it is not recorded when. `ran_for` is in seconds."""
 
     kind: Kind
     title: str
@@ -26,7 +26,7 @@ class Step(Struct, frozen=True, kw_only=True):
 
 
 def timeline(job: JobView, runs: Sequence[RunView]) -> list[Step]:
-    """The steps of a job's life, the first one first."""
+    """What happened to a job, the first step first."""
     title = "Created" if job.schedule is None else f"Created by the schedule {job.schedule}"
     steps = [Step(kind="created", title=title, at=job.created_at)]
     known = sorted(runs, key=lambda run: (run.started_at, run.attempt))
@@ -38,15 +38,15 @@ def timeline(job: JobView, runs: Sequence[RunView]) -> list[Step]:
 
 
 def _gap(job: JobView, missing: int, some_known: bool) -> Step:
-    """Attempts of which nothing was written down; where nothing is known at all, the job itself has the last error."""
+    """Attempts that were not recorded; if none is known, the job itself has the last error."""
     times = "once" if missing == 1 else f"{missing} times"
     error = "" if some_known or job.state == "dead" else job.reason or ""
-    return Step(kind="gap", title=f"Came back {times}; no more is on record of that", error=error)
+    return Step(kind="gap", title=f"Came back {times}, without a record", error=error)
 
 
 def _run(run: RunView) -> Step:
     words = {
-        "retry": "failed, to be tried again",
+        "retry": "failed, to be retried",
         "dead": "failed, and was given up",
         "bury": "failed, and was given up",
     }
@@ -68,9 +68,9 @@ def _present(job: JobView, known: Sequence[RunView]) -> list[Step]:
             title = "Starts" if not job.attempts else "Starts again"
             return [Step(kind="waits", title=title, at=job.scheduled_at)]
         case "ready":
-            return [Step(kind="waits", title="Ready, and waits for a worker since", at=job.scheduled_at)]
+            return [Step(kind="waits", title="Ready, waiting for a worker since", at=job.scheduled_at)]
         case "taken":
-            return [Step(kind="taken", title=f"Attempt {number} began, and runs", at=job.taken_at, worker=job.worker)]
+            return [Step(kind="taken", title=f"Attempt {number} is running since", at=job.taken_at, worker=job.worker)]
         case "done":
             return [Step(kind="done", title="Done", at=job.ended_at, worker=job.worker)]
     told = any(run.attempt == job.attempts for run in known)

@@ -1,21 +1,21 @@
-"""Workers: what runs where since when, and letting one run dry before it is stopped."""
+"""Workers: what runs where since when, and draining one before it is stopped."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from accoda.admin import workers as admin
-from accoda.dashboard.calls import ActionCall, PageCall, Went
-from accoda.dashboard.routes import ActionRoute, PageRoute
+from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
+from accoda.operations import workers as operations
 
 SHOWN = 200
 SILENT = 15.0
 """Seconds without a heartbeat after which a worker is said to be silent."""
 
 
+@page("/workers", "workers.html", section="workers")
 async def workers(call: PageCall) -> dict[str, Any]:
-    """Every worker that lives."""
-    found = await admin.list(call.app)
+    """Every worker that is alive."""
+    found = await operations.list(call.app)
     return {
         "workers": found[:SHOWN],
         "hidden": max(0, len(found) - SHOWN),
@@ -26,20 +26,15 @@ async def workers(call: PageCall) -> dict[str, Any]:
     }
 
 
-async def drain(call: ActionCall) -> Went:
+@action("/do/workers/{id}/drain")
+async def drain(call: ActionCall) -> ActionResult:
     """Let a worker finish what it runs and take nothing more."""
-    view = await admin.drain(call.app, call.params["id"])
-    return Went("/workers", f"{view.name} finishes what it runs and takes nothing more.")
+    view = await operations.drain(call.app, call.params["id"])
+    return ActionResult("/workers", f"{view.name} finishes what it runs and takes nothing more.")
 
 
-async def undrain(call: ActionCall) -> Went:
+@action("/do/workers/{id}/undrain")
+async def undrain(call: ActionCall) -> ActionResult:
     """Let a worker take jobs again."""
-    view = await admin.drain(call.app, call.params["id"], False)
-    return Went("/workers", f"{view.name} takes jobs again.")
-
-
-PAGES = (PageRoute("/workers", workers, "workers.html", section="workers"),)
-ACTIONS = (
-    ActionRoute("/do/workers/{id}/drain", drain),
-    ActionRoute("/do/workers/{id}/undrain", undrain),
-)
+    view = await operations.drain(call.app, call.params["id"], False)
+    return ActionResult("/workers", f"{view.name} takes jobs again.")

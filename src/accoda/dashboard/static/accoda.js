@@ -26,7 +26,7 @@
 
   /* -- live: the new part is laid over the old one, so that focus, typed text and open things stay ----------------- */
 
-  // What tells a node from its siblings; forms and buttons that open dialogs are told by what they do.
+  // What identifies a node among its siblings; forms and buttons that open dialogs are identified by what they do.
   const keyOf = (node) => node.nodeType !== 1 ? "" : node.id || node.dataset.key || (node.dataset.dialog && "opens " + node.dataset.dialog)
     || (node.nodeName === "FORM" && node.getAttribute("action")) || "";
   const alike = (a, b) => a.nodeType === b.nodeType && a.nodeName === b.nodeName && keyOf(a) === keyOf(b);
@@ -37,7 +37,7 @@
       return;
     }
     if (old.nodeName === "TIME" && old.dateTime === fresh.dateTime) return; // its text is ours
-    if (old.nodeName === "DIALOG" && old.open) return; // somebody is in it
+    if (old.nodeName === "DIALOG" && old.open) return; // it is in use
     morphAttributes(old, fresh);
     if (!("keep" in old.dataset)) morphChildren(old, fresh);
   }
@@ -47,7 +47,7 @@
       if (!fresh.hasAttribute(name) && !mine.includes(name) && name !== "data-htmx-powered") old.removeAttribute(name);
     for (const { name, value } of [...fresh.attributes])
       if (old.getAttribute(name) !== value && !mine.includes(name)) old.setAttribute(name, value);
-    // What nobody has touched follows the server; what somebody typed or ticked stays.
+    // Untouched fields follow the server; what was typed or ticked stays.
     if (old.nodeName === "INPUT" && old.value === old.defaultValue) old.defaultValue = old.value = fresh.defaultValue;
   }
   // A node that is moved loses the focus, and a dialog in it closes. So where only what is gone lies before a node that

@@ -1,1 +1,1 @@
-"""A file for each kind of thing that the service serves, each with its table `OPERATIONS`."""
+"""A file for each kind of thing that the service serves."""

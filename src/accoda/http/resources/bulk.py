@@ -6,14 +6,14 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.admin import bulk
-from accoda.admin.bulk import Action, BulkView, JobFilter
-from accoda.admin.bulk import Count as Matching
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Header, Link, Nothing, Operation, Reply
+from accoda.http.operation import Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import OWN_PATTERN, TEXT_PATTERN, Items
-from accoda.search.filter import FIELD
-from accoda.shown.levels import Level
+from accoda.operations import bulk
+from accoda.operations.bulk import Action, BulkView
+from accoda.operations.bulk import Count as Matching
+from accoda.operations.job_filter import FIELD, JobFilter
+from accoda.operations.levels import Level
 
 GROUP = "Bulk"
 
@@ -24,6 +24,7 @@ class BulkRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     action: Action
     filter: JobFilter
     level: Level | UnsetType = UNSET
+    rate: Annotated[float, Meta(ge=0.001, le=10_000, description="jobs a second")] | UnsetType = UNSET
     dry_run: bool = False
 
 
@@ -33,29 +34,8 @@ class BulkPath(Struct, frozen=True, forbid_unknown_fields=True):
     id: Annotated[str, Meta(pattern="^[0-9a-f]{16}$", description="the bulk change's id")]
 
 
-async def start_bulk(call: Call[BulkRequest, Nothing, Nothing]) -> Answer:
-    asked = call.body
-    level = None if asked.level is UNSET else asked.level
-    bulk.check(asked.action, asked.filter, level)
-    if asked.dry_run:
-        return Answer(await bulk.count(call.app, asked.filter, asked.action), 200)
-    view = await bulk.start(call.app, asked.action, asked.filter, level, call.who.name)
-    return Answer(view, 202, (("location", f"/api/v1/jobs/bulk/{view.id}"),))
-
-
-async def list_bulk(call: Call[None, Nothing, Nothing]) -> Items[BulkView]:
-    return Items(await bulk.list(call.app))
-
-
-async def get_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
-    return await bulk.get(call.app, call.path.id)
-
-
-async def stop_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
-    return await bulk.stop(call.app, call.path.id)
-
-
 ONE = {"id": "9f86d081884c7d65"}
+
 VIEW = BulkView(
     id=ONE["id"],
     action="retry",
@@ -67,6 +47,7 @@ VIEW = BulkView(
     changed=500,
     started_at="2030-01-01T10:00:00.000Z",
 )
+
 STOPPED = BulkView(
     id=ONE["id"],
     action="retry",
@@ -75,7 +56,9 @@ STOPPED = BulkView(
     started_at="2030-01-01T10:00:00.000Z",
     ended_at="2030-01-01T10:00:02.000Z",
 )
+
 _TEXT = {"type": ["string", "null"], "pattern": TEXT_PATTERN}
+
 _SAID = ("queue", "state", "priority", "key", "error", "fingerprint", "field", "name")
 
 
@@ -124,67 +107,80 @@ RULES: dict[str, object] = {
     ]
 }
 
-OPERATIONS = (
-    Operation(
-        method="POST",
-        path="/api/v1/jobs/bulk",
-        handler=start_bulk,
-        group=GROUP,
-        scope="admin",
-        summary="Change all jobs that fit",
-        description="`retry` makes dead jobs ready again and starts delayed ones now; `cancel` takes back what waits "
-        "or runs; `delete` deletes in whatever state; `priority` gives those that wait another `level`. Jobs that come "
-        "in later are spared. It goes on by itself, through restarts: 202, and its state is at `Location`. With "
-        "`dryRun` nothing is changed: 200, with the number of jobs that fit.",
-        request=BulkRequest,
-        rules=RULES,
-        example={"action": "retry", "filter": {"queue": "emails", "state": "dead", "error": "TimeoutError"}},
-        replies={
-            202: Reply(
-                description="It has begun.",
-                type=BulkView,
-                example=VIEW,
-                headers=(Header(name="Location", description="The path of the bulk change."),),
-                links=tuple(Link(name, {"id": "$response.body#/id"}) for name in ("getBulk", "stopBulk")),
-            ),
-            200: Reply(
-                description="How many would be changed; not `exact`: at least so many.",
-                type=Matching,
-                example=Matching(730, True),
-            ),
-        },
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/jobs/bulk",
-        handler=list_bulk,
-        group=GROUP,
-        summary="List bulk changes",
-        description="Those that go on, and those that have ended in the last week; the latest first.",
-        replies={200: Reply(description="The bulk changes.", type=Items[BulkView], example=Items([VIEW]))},
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/jobs/bulk/{id}",
-        handler=get_bulk,
-        group=GROUP,
-        summary="How far a bulk change is",
-        path_type=BulkPath,
-        path_example=ONE,
-        replies={200: Reply(description="The bulk change.", type=BulkView, example=VIEW)},
-        errors=("not-found",),
-    ),
-    Operation(
-        method="POST",
-        path="/api/v1/jobs/bulk/{id}/stop",
-        handler=stop_bulk,
-        group=GROUP,
-        scope="admin",
-        summary="Stop a bulk change",
-        description="What is done stays done; the step that runs now may still do its share.",
-        path_type=BulkPath,
-        path_example=ONE,
-        replies={200: Reply(description="The bulk change as it ended.", type=BulkView, example=STOPPED)},
-        errors=("not-found", "conflict"),
-    ),
+
+@operation(
+    "POST",
+    "/api/v1/jobs/bulk",
+    GROUP,
+    "Change all jobs that fit",
+    scope="admin",
+    description="`retry` makes dead jobs ready again and starts delayed ones now; `cancel` takes back what waits "
+    "or runs; `delete` deletes in whatever state; `priority` gives those that wait another `level`. Jobs that come "
+    "in later are spared. It goes on by itself, through restarts: 202, and its state is at `Location`. With "
+    "`dryRun` nothing is changed: 200, with the number of jobs that fit.",
+    rules=RULES,
+    example={"action": "retry", "filter": {"queue": "emails", "state": "dead", "error": "TimeoutError"}},
+    replies={
+        202: Reply(
+            description="It has begun.",
+            type=BulkView,
+            example=VIEW,
+            headers=(Header(name="Location", description="The path of the bulk change."),),
+            links=tuple(Link(name, {"id": "$response.body#/id"}) for name in ("getBulk", "stopBulk")),
+        ),
+        200: Reply(
+            description="How many would be changed; not `exact`: at least so many.",
+            type=Matching,
+            example=Matching(730, True),
+        ),
+    },
 )
+async def start_bulk(call: Call[BulkRequest, Nothing, Nothing]) -> Answer:
+    asked = call.body
+    level = None if asked.level is UNSET else asked.level
+    rate = None if asked.rate is UNSET else asked.rate
+    bulk.check(asked.action, asked.filter, level, rate)
+    if asked.dry_run:
+        return Answer(await bulk.count(call.app, asked.filter, asked.action), 200)
+    view = await bulk.start(call.app, asked.action, asked.filter, level=level, rate=rate, who=call.identity.name)
+    return Answer(view, 202, (("location", f"/api/v1/jobs/bulk/{view.id}"),))
+
+
+@operation(
+    "GET",
+    "/api/v1/jobs/bulk",
+    GROUP,
+    "List bulk changes",
+    description="Those that go on, and those that have ended in the last week; the latest first.",
+    replies={200: Reply(description="The bulk changes.", type=Items[BulkView], example=Items([VIEW]))},
+)
+async def list_bulk(call: Call[None, Nothing, Nothing]) -> Items[BulkView]:
+    return Items(await bulk.list(call.app))
+
+
+@operation(
+    "GET",
+    "/api/v1/jobs/bulk/{id}",
+    GROUP,
+    "How far a bulk change is",
+    path_example=ONE,
+    replies={200: Reply(description="The bulk change.", type=BulkView, example=VIEW)},
+    errors=("not-found",),
+)
+async def get_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
+    return await bulk.get(call.app, call.path.id)
+
+
+@operation(
+    "POST",
+    "/api/v1/jobs/bulk/{id}/stop",
+    GROUP,
+    "Stop a bulk change",
+    scope="admin",
+    description="What is done stays done; the step that runs now may still do its share.",
+    path_example=ONE,
+    replies={200: Reply(description="The bulk change as it ended.", type=BulkView, example=STOPPED)},
+    errors=("not-found", "conflict"),
+)
+async def stop_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
+    return await bulk.stop(call.app, call.path.id)

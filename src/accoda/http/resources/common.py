@@ -6,9 +6,9 @@ from typing import Annotated, Generic, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.admin import moments
 from accoda.envelope import URL_LENGTH
 from accoda.http.operation import Reply
+from accoda.operations import moments
 
 T = TypeVar("T")
 

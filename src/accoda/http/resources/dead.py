@@ -6,18 +6,16 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.admin import dead, jobs
-from accoda.admin.dead import DeadFilter, Groups, ReplayView
-from accoda.admin.views import JobView, Page
 from accoda.errors import InvalidInput, NotFound
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Nothing
+from accoda.http.operation import Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import (
+    GONE,
+    NAME_PATTERN,
     Count,
     Cursor,
     Fingerprint,
     Flag,
-    Items,
     JobId,
     JobPath,
     Limit,
@@ -25,6 +23,12 @@ from accoda.http.resources.common import (
     QueueName,
     given,
 )
+from accoda.http.resources.jobs import ONE, RETRIED
+from accoda.operations import bulk, failure_groups, jobs, moments
+from accoda.operations.bulk import BulkView
+from accoda.operations.failure_groups import DeadGroup, Groups
+from accoda.operations.job_filter import JobFilter
+from accoda.operations.views import JobView, Page
 
 
 class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,51 +58,176 @@ class DeleteQuery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     dry_run: Annotated[bool, Meta(description="only count them, up to 20,000")] = False
 
 
+class DeadFilter(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
+    """Which dead letters: those that match everything given here. `after` and `before` are moments of their death."""
+
+    queue: Annotated[str, Meta(max_length=128)] | None = None
+    fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
+    after: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
+    before: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
+    system: bool = False
+
+
+class Replayed(Struct, frozen=True):
+    """How many dead letters `matched`, and how many were `revived`. Not `exact`: there are more than were counted."""
+
+    matched: int
+    revived: int = 0
+    exact: bool = True
+
+
 class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="camel", kw_only=True):
-    """Which dead letters come back: those of a filter, at most `rate` a second, or those with these `ids`, at once."""
+    """Which dead letters to revive: those of a filter, at most `rate` a second, or those with these `ids`, at once."""
 
     filter: DeadFilter | UnsetType = UNSET
     ids: Annotated[list[JobId], Meta(min_length=1, max_length=10_000)] | UnsetType = UNSET
     rate: Annotated[float, Meta(ge=0.001, le=10_000, description="jobs a second")] | UnsetType = UNSET
-    dry_run: Annotated[bool, Meta(description="change nothing; count them, and show a few")] = False
+    dry_run: Annotated[bool, Meta(description="change nothing; only count them")] = False
 
 
-class ReplayPath(Struct, frozen=True, forbid_unknown_fields=True):
-    """A replay by its id."""
+GROUP = "Dead letters"
 
-    id: Annotated[str, Meta(pattern="^[0-9a-zA-Z]{1,64}$", description="the replay's id")]
+LETTER = JobView(
+    id=41,
+    queue="emails",
+    state="dead",
+    priority="NORMAL",
+    rank=2.0,
+    payload={"to": "anna@example.com"},
+    attempts=5,
+    tries=5,
+    created_at="2030-01-01T09:00:00.000Z",
+    scheduled_at="2030-01-01T09:20:00.000Z",
+    ended_at="2030-01-01T09:20:01.000Z",
+    worker="mailer",
+    reason="TimeoutError: no answer after 30 s",
+    fingerprint="5d2f8e0b1c9a",
+)
+
+REPLAY = BulkView(
+    id="9f86d081884c7d65",
+    action="retry",
+    filter=JobFilter(queue="emails", state="dead"),
+    rate=50.0,
+    state="running",
+    started_at="2030-01-01T10:00:00.000Z",
+    matched=100,
+    changed=100,
+)
+
+FILTER = {"queue": "emails", "fingerprint": "5d2f8e0b1c9a"}
 
 
+@operation(
+    "GET",
+    "/api/v1/dead",
+    GROUP,
+    "List dead letters",
+    description="Jobs that were given up, by queue, the latest first, each with its reason.",
+    query_example={"queue": "emails", "limit": 50},
+    replies={
+        200: Reply(
+            description="A page.",
+            type=Page[JobView],
+            example=Page([LETTER]),
+            links=(Link("listDead", {"cursor": "$response.body#/next"}),),
+        )
+    },
+)
 async def list_dead(call: Call[None, DeadQuery, Nothing]) -> Page[JobView]:
     query = call.query
-    return await dead.page(
-        call.app,
-        queue=given(query.queue),
-        fingerprint=given(query.fingerprint),
-        limit=query.limit,
-        cursor=given(query.cursor),
-        system=query.all,
-    )
+    wanted = JobFilter(queue=given(query.queue), state="dead", fingerprint=given(query.fingerprint), system=query.all)
+    return await jobs.page(call.app, wanted, limit=query.limit, cursor=given(query.cursor))
 
 
+@operation(
+    "GET",
+    "/api/v1/dead/groups",
+    GROUP,
+    "What dead letters have in common",
+    description="Those whose reasons differ only in numbers, ids, quoted texts and addresses share a fingerprint. "
+    "At most the latest 20,000 are read; `partial` says that there are more.",
+    query_example={"queue": "emails"},
+    replies={
+        200: Reply(
+            description="The groups, the largest first.",
+            type=Groups,
+            example=Groups(
+                groups=[
+                    DeadGroup(
+                        fingerprint="5d2f8e0b1c9a",
+                        count=12,
+                        reason="TimeoutError: no answer after 30 s",
+                        queues=["emails"],
+                        first_at="2030-01-01T08:00:00.000Z",
+                        last_at="2030-01-01T09:20:01.000Z",
+                        last_id=41,
+                    )
+                ],
+                looked_at=12,
+                partial=False,
+                total=12,
+            ),
+        )
+    },
+)
 async def list_dead_groups(call: Call[None, GroupsQuery, Nothing]) -> Groups:
-    return await dead.groups(call.app, given(call.query.queue), call.query.all)
+    return await failure_groups.groups(call.app, given(call.query.queue), call.query.all)
 
 
+@operation(
+    "GET",
+    "/api/v1/dead/{id}",
+    GROUP,
+    "Everything about a dead letter",
+    path_example=ONE,
+    replies={200: Reply(description="The dead letter.", type=JobView, example=LETTER)},
+    errors=("not-found",),
+)
 async def get_dead(call: Call[None, Nothing, JobPath]) -> JobView:
     return await _dead(call)
 
 
+@operation(
+    "DELETE",
+    "/api/v1/dead/{id}",
+    GROUP,
+    "Delete a dead letter",
+    scope="admin",
+    path_example=ONE,
+    replies={204: GONE},
+    errors=("not-found",),
+)
 async def delete_dead(call: Call[None, Nothing, JobPath]) -> None:
     await _dead(call)
     await jobs.delete(call.app, call.path.id)
 
 
+@operation(
+    "POST",
+    "/api/v1/dead/{id}/replay",
+    GROUP,
+    "Bring one dead letter back",
+    scope="admin",
+    path_example=ONE,
+    replies={200: Reply(description="The job, ready again.", type=JobView, example=RETRIED)},
+    errors=("not-found", "conflict"),
+)
 async def replay_dead(call: Call[None, Nothing, JobPath]) -> JobView:
     await _dead(call)
     return await jobs.retry(call.app, call.path.id)
 
 
+@operation(
+    "DELETE",
+    "/api/v1/dead",
+    GROUP,
+    "Delete the dead letters of a queue",
+    scope="admin",
+    description="All of them, or those that fit. `after` and `before` are moments of their death.",
+    query_example={"queue": "emails", "dryRun": True},
+    replies={200: Reply(description="How many were, or would be, deleted.", type=Count, example=Count(17))},
+)
 async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
     query = call.query
     which = DeadFilter(
@@ -108,37 +237,76 @@ async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
         before=given(query.before),
         system=True,
     )
-    return Count(await dead.delete(call.app, which, dry_run=query.dry_run))
+    if query.dry_run:
+        return Count((await bulk.count(call.app, _filter(which), "delete")).n)
+    return Count((await bulk.run(call.app, "delete", _filter(which))).changed)
 
 
+@operation(
+    "POST",
+    "/api/v1/dead/replay",
+    GROUP,
+    "Replay dead letters",
+    scope="admin",
+    description="With a `filter` a bulk change begins, which runs in the background at no more than `rate` jobs a "
+    "second, through restarts: 202, and its state is at `Location`. With `dryRun` nothing is changed: 200, with "
+    "their number. With `ids` those are revived at once: 200.",
+    rules={
+        "allOf": [{"properties": {"filter": {"properties": {"queue": {"pattern": NAME_PATTERN}}}}}],
+        "oneOf": [
+            {"title": "filter", "required": ["filter"], "properties": {"ids": False}},
+            {
+                "title": "ids",
+                "required": ["ids"],
+                "properties": {"filter": False, "rate": False, "dryRun": {"const": False}},
+            },
+        ],
+    },
+    example={"filter": FILTER, "rate": 50, "dryRun": True},
+    replies={
+        200: Reply(
+            description="How many were revived, or would be.",
+            type=Replayed,
+            example=Replayed(12),
+        ),
+        202: Reply(
+            description="The replay has begun.",
+            type=BulkView,
+            example=REPLAY,
+            headers=(Header(name="Location", description="The path of the bulk change."),),
+            links=tuple(Link(name, {"id": "$response.body#/id"}) for name in ("getBulk", "stopBulk")),
+        ),
+    },
+)
 async def start_replay(call: Call[ReplayRequest, Nothing, Nothing]) -> Answer:
     asked = call.body
     ids, which, rate = given(asked.ids), given(asked.filter), given(asked.rate)
     if ids is not None:
         for name, value in (("filter", which), ("rate", rate)):
             if value is not None:
-                raise InvalidInput(name, "is for those of a filter; ids come back at once")
+                raise InvalidInput(name, "is for those of a filter; ids are revived at once")
         if asked.dry_run:
-            raise InvalidInput("dryRun", "is for those of a filter; look at the ids one by one")
-        return Answer(await dead.revive(call.app, ids))
+            raise InvalidInput("dryRun", "is for those of a filter")
+        return Answer(Replayed(len(set(ids)), await jobs.revive(call.app, ids)))
     if which is None:
-        raise InvalidInput("filter", "is missing: say which dead letters come back, by a filter or by their ids")
+        raise InvalidInput("filter", "is missing: say which dead letters to revive, by a filter or by their ids")
+    wanted = _filter(which)
     if asked.dry_run:
-        return Answer(await dead.replay(call.app, which, rate=rate, dry_run=True))
-    replay = await dead.start_replay(call.app, which, rate)
-    return Answer(replay, 202, (("location", f"/api/v1/dead/replays/{replay.id}"),))
+        count = await bulk.count(call.app, wanted, "retry")
+        return Answer(Replayed(count.n, exact=count.exact))
+    replay = await bulk.start(call.app, "retry", wanted, rate=rate, who=call.identity.name)
+    return Answer(replay, 202, (("location", f"/api/v1/jobs/bulk/{replay.id}"),))
 
 
-async def list_replays(call: Call[None, Nothing, Nothing]) -> Items[ReplayView]:
-    return Items(await dead.list_replays(call.app))
-
-
-async def get_replay(call: Call[None, Nothing, ReplayPath]) -> ReplayView:
-    return await dead.replay_state(call.app, call.path.id)
-
-
-async def stop_replay(call: Call[None, Nothing, ReplayPath]) -> ReplayView:
-    return await dead.stop_replay(call.app, call.path.id)
+def _filter(which: DeadFilter) -> JobFilter:
+    return JobFilter(
+        state="dead",
+        queue=which.queue,
+        fingerprint=which.fingerprint,
+        after=which.after,
+        before=which.before,
+        system=which.system,
+    )
 
 
 async def _dead(call: Call[None, Nothing, JobPath]) -> JobView:

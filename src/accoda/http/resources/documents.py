@@ -11,8 +11,8 @@ from msgspec import json
 
 from accoda.http.call import Call, Raw
 from accoda.http.openapi import document
-from accoda.http.operation import JSON, Operation, Reply
-from accoda.http.security.who import LOCAL
+from accoda.http.operation import JSON, Reply, operation
+from accoda.http.security.identity import LOCAL
 
 GROUP = "Service"
 CSP = (
@@ -26,11 +26,22 @@ _FILES = {
 }
 
 
+@operation(
+    "GET",
+    "/openapi.json",
+    GROUP,
+    "This document",
+    scope=None,
+    replies={
+        200: Reply(description="OpenAPI 3.1.", type=dict[str, Any]),
+        304: Reply(description="It is as you have it."),
+    },
+)
 async def get_openapi(call: Call[Any, Any, Any]) -> Raw:
     policy = call.options.policy
     secured = policy is not None and not getattr(policy, "no_auth", False)
-    # Whoever asks without a token and may do everything needs none here.
-    needs_token = call.who is not LOCAL
+    # A caller that may do everything without a token needs none here.
+    needs_token = call.identity is not LOCAL
     body, etag = _openapi(secured, needs_token, tuple(sorted(call.app.demands)))
     return _cached(call, body, etag, JSON)
 
@@ -67,33 +78,16 @@ def _with_etag(body: bytes) -> tuple[bytes, str]:
     return body, f'"{sha256(body).hexdigest()[:20]}"'
 
 
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/openapi.json",
-        handler=get_openapi,
-        group=GROUP,
+for _path, (_, _kind) in _FILES.items():
+    operation(
+        "GET",
+        _path,
+        GROUP,
+        "The API for people",
         scope=None,
-        summary="This document",
+        hidden=_path != "/docs",
         replies={
-            200: Reply(description="OpenAPI 3.1.", type=dict[str, Any]),
+            200: Reply(description="A page.", content_type=_kind.partition(";")[0]),
             304: Reply(description="It is as you have it."),
         },
-    ),
-    *(
-        Operation(
-            method="GET",
-            path=path,
-            handler=get_docs,
-            group=GROUP,
-            scope=None,
-            summary="The API for people",
-            hidden=path != "/docs",
-            replies={
-                200: Reply(description="A page.", content_type=kind.partition(";")[0]),
-                304: Reply(description="It is as you have it."),
-            },
-        )
-        for path, (_, kind) in _FILES.items()
-    ),
-)
+    )(get_docs)

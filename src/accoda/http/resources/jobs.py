@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.admin import jobs
-from accoda.admin.requests import Level, NewJobRequest
-from accoda.admin.views import JobView, Page
 from accoda.errors import InvalidInput, JobFailed, TooLarge
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Nothing
+from accoda.http.operation import Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import (
+    GONE,
+    OWN_PATTERN,
     TEXT_PATTERN,
+    WEBHOOK_URL,
     Cursor,
     Fingerprint,
     Flag,
@@ -26,13 +26,21 @@ from accoda.http.resources.common import (
 )
 from accoda.limits import KEY
 from accoda.model import Enqueued, State
-from accoda.search.filter import FIELD, LONGEST, JobFilter
+from accoda.operations import jobs
+from accoda.operations.job_filter import FIELD, LONGEST, JobFilter
+from accoda.operations.levels import Level
+from accoda.operations.new_jobs import NewJobRequest
+from accoda.operations.views import JobView, Page
+from accoda.runtime.results import Progress
 
 KEY_HEADER = "idempotency-key"
+
 KEY_PATTERN = "^[!-~]{1,255}$"
 """What every client, proxy and log carries unchanged."""
+
 _KEY = re.compile(KEY_PATTERN)
-REPLAYED = ("idempotency-replayed", "true")
+
+_IS_REPLAYED = ("idempotency-replayed", "true")
 
 
 class BatchRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +76,7 @@ class ChangeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ProgressRequest(Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a job is: a fraction from 0 to 1 (null: nobody knows), and a line for people."""
+    """How far a job is: a fraction from 0 to 1 (null: unknown), and a line for people."""
 
     fraction: Annotated[float, Meta(ge=0, le=1)] | None = None
     message: Annotated[str, Meta(max_length=1000)] = ""
@@ -88,15 +96,142 @@ class JobResult(Struct, frozen=True):
     result: Any = None
 
 
+GROUP = "Jobs"
+
+EMAIL = {
+    "queue": "emails",
+    "name": "Welcome",
+    "payload": {"to": "anna@example.com"},
+    "priority": "HIGH",
+    "maxRetries": 5,
+    "keepFor": 3600,
+}
+
+VIEW = JobView(
+    id=41,
+    queue="emails",
+    name="Welcome",
+    state="taken",
+    priority="HIGH",
+    rank=1.0,
+    payload={"to": "anna@example.com"},
+    max_retries=5,
+    created_at="2030-01-01T09:00:00.000Z",
+    scheduled_at="2030-01-01T09:00:00.000Z",
+    taken_at="2030-01-01T09:00:00.120Z",
+    lease_until="2030-01-01T09:01:00.120Z",
+    worker="mailer",
+    keep_for=3600.0,
+    progress=Progress(0.4, "12 of 30 pages"),
+)
+
+RETRIED = JobView(
+    id=41,
+    queue="emails",
+    state="ready",
+    priority="NORMAL",
+    rank=2.0,
+    attempts=6,
+    created_at="2030-01-01T09:00:00.000Z",
+    scheduled_at="2030-01-01T09:30:00.000Z",
+)
+
+ONE = {"id": 41}
+
+
+def _present(*fields: str) -> dict[str, Any]:
+    """The fields are there, and not null."""
+    return {"required": list(fields), "properties": {name: {"type": "string"} for name in fields}}
+
+
+def _without(field: str) -> dict[str, Any]:
+    """The field is not there, or null."""
+    return {"properties": {field: {"type": "null"}}}
+
+
+RULES: dict[str, Any] = {
+    "oneOf": [{**_present("queue"), "title": "queue"}, {**_present("type"), "title": "type"}],
+    "allOf": [
+        {"properties": {"queue": {"pattern": OWN_PATTERN}, "type": {"pattern": OWN_PATTERN}}},
+        {"properties": {"key": {"pattern": TEXT_PATTERN}, "name": {"pattern": TEXT_PATTERN}}},
+        {"properties": {"webhookUrl": WEBHOOK_URL}},
+        {"anyOf": [_without("delay"), _without("scheduledAt")]},
+        {"anyOf": [_without("onDuplicate"), _present("key")]},
+        {"anyOf": [_without("webhookOn"), _present("webhookUrl")]},
+    ],
+}
+
+ONCE = Header(
+    name="Idempotency-Key",
+    description="Any text of yours, such as `order-1001-welcome`, at most 255 ASCII characters without blanks. The "
+    "same request with the same key within 24 hours is answered again and stores nothing anew.",
+    schema={"type": "string", "format": "idempotency-key", "pattern": KEY_PATTERN},
+)
+
+REPLAYED = Header(name="Idempotency-Replayed", description="`true` where the answer is that of an earlier request.")
+
+LOCATION = Header(name="Location", description="The path of the job.")
+
+AFTER = tuple(
+    Link(name, {"id": "$response.body#/id"})
+    for name in ("getJob", "changeJob", "setProgress", "getResult", "retryJob", "deleteJob")
+)
+
+
+@operation(
+    "POST",
+    "/api/v1/jobs",
+    GROUP,
+    "Create a job",
+    scope="enqueue",
+    description="Stored when the answer comes. `queue` (or `type`, which is the same) says for which queue it is. "
+    "A `key` makes it one of a kind there: while such a job waits or runs, it is kept or replaced as `onDuplicate` "
+    "says, and the answer is 200 with its id.",
+    rules=RULES,
+    example=EMAIL,
+    headers=(ONCE,),
+    replies={
+        201: Reply(
+            description="It is stored.",
+            type=Enqueued,
+            example=Enqueued(41, "created"),
+            headers=(LOCATION, REPLAYED),
+            links=AFTER,
+        ),
+        200: Reply(
+            description="A job with this key was there: `what` says what became of it.",
+            type=Enqueued,
+            example=Enqueued(41, "kept"),
+            headers=(LOCATION, REPLAYED),
+        ),
+    },
+    errors=("in-flight", "key-reused"),
+)
 async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
-    more: tuple[tuple[str, str], ...] = ()
-    if call.header(KEY_HEADER) is None:  # the short way: this is what most requests are
-        made = await jobs.create_one(call.app, call.body)
-    else:
-        (made,), more = await _create(call, [call.body], batch=False)
+    (made,), more = await _create(call, [call.body], batch=False)
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"), *more))
 
 
+@operation(
+    "POST",
+    "/api/v1/jobs/batch",
+    GROUP,
+    "Create many jobs",
+    scope="enqueue",
+    description="All of them or none, in order, in one step of the store. What is wrong is named with its place: "
+    "`jobs[3].priority`.",
+    example={"jobs": [EMAIL, {"queue": "reports", "payload": {"month": "2029-12"}, "delay": 60}]},
+    headers=(ONCE,),
+    replies={
+        201: Reply(
+            description="They are stored; an item for each, in the order of the request.",
+            type=Items[Enqueued],
+            example=Items([Enqueued(41, "created"), Enqueued(42, "created")]),
+            headers=(REPLAYED,),
+        )
+    },
+    errors=("in-flight", "key-reused"),
+)
 async def create_jobs(call: Call[BatchRequest, Nothing, Nothing]) -> Answer:
     asked, most = call.body.jobs, call.options.max_batch
     if len(asked) > most:
@@ -113,10 +248,27 @@ async def _create(
         return await jobs.create(call.app, asked, batch=batch), ()
     if _KEY.fullmatch(key) is None:
         raise InvalidInput("Idempotency-Key", f"must be 1 to 255 ASCII characters without blanks, not {key!r:.80}")
-    answer = await jobs.create_once(call.app, asked, key, call.who.name, batch=batch)
-    return answer.items, (REPLAYED,) if answer.replayed else ()
+    answer = await jobs.create_once(call.app, asked, key, call.identity.name, batch=batch)
+    return answer.items, (_IS_REPLAYED,) if answer.replayed else ()
 
 
+@operation(
+    "GET",
+    "/api/v1/jobs",
+    GROUP,
+    "List jobs",
+    description="By queue, state and id. A page may have fewer items than `limit`, or none, and still have a "
+    "`next`: no request looks at more than 1,000 jobs. The last page has `next` null.",
+    query_example={"queue": "emails", "state": "ready", "limit": 50},
+    replies={
+        200: Reply(
+            description="A page.",
+            type=Page[JobView],
+            example=Page([VIEW], "k6ZlbWFpbHOldGFrZW4p"),
+            links=(Link("listJobs", {"cursor": "$response.body#/next"}),),
+        )
+    },
+)
 async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     query = call.query
     wanted = JobFilter(
@@ -133,33 +285,118 @@ async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     return await jobs.page(call.app, wanted, limit=query.limit, cursor=given(query.cursor))
 
 
+@operation(
+    "GET",
+    "/api/v1/jobs/{id}",
+    GROUP,
+    "Everything about a job",
+    description="Secret fields of its payload are shown as `•••`.",
+    path_example=ONE,
+    replies={200: Reply(description="The job.", type=JobView, example=VIEW)},
+    errors=("not-found",),
+)
 async def get_job(call: Call[None, Nothing, JobPath]) -> JobView:
     return await jobs.get(call.app, call.path.id)
 
 
+@operation(
+    "DELETE",
+    "/api/v1/jobs/{id}",
+    GROUP,
+    "Delete a job",
+    scope="admin",
+    description="In whatever state. A running one loses its lease, and its outcome is refused.",
+    path_example=ONE,
+    replies={204: GONE},
+    errors=("not-found", "conflict"),
+)
 async def delete_job(call: Call[None, Nothing, JobPath]) -> None:
     await jobs.delete(call.app, call.path.id)
 
 
+@operation(
+    "PATCH",
+    "/api/v1/jobs/{id}",
+    GROUP,
+    "Change the priority of a job",
+    scope="admin",
+    description="Of one that waits: a running one has its place no more.",
+    path_example=ONE,
+    example={"priority": "CRITICAL"},
+    replies={200: Reply(description="The job.", type=JobView, example=VIEW)},
+    errors=("not-found", "conflict"),
+)
 async def change_job(call: Call[ChangeRequest, Nothing, JobPath]) -> JobView:
     return await jobs.set_priority(call.app, call.path.id, call.body.priority)
 
 
+@operation(
+    "POST",
+    "/api/v1/jobs/{id}/cancel",
+    GROUP,
+    "Cancel a job",
+    scope="admin",
+    description="Takes a job back that waits or runs. One that runs is told within about a second, and its outcome "
+    "is refused. One that has ended is a conflict: delete it.",
+    path_example=ONE,
+    replies={204: GONE},
+    errors=("not-found", "conflict"),
+)
 async def cancel_job(call: Call[None, Nothing, JobPath]) -> None:
     await jobs.cancel(call.app, call.path.id)
 
 
+@operation(
+    "POST",
+    "/api/v1/jobs/{id}/retry",
+    GROUP,
+    "Run a job again, or now",
+    scope="admin",
+    description="A dead job is ready again. One that waits for its start time or for its next try is ready now. "
+    "One that is ready, runs or is done is a conflict.",
+    path_example=ONE,
+    replies={200: Reply(description="The job, ready again.", type=JobView, example=RETRIED)},
+    errors=("not-found", "conflict"),
+)
 async def retry_job(call: Call[None, Nothing, JobPath]) -> JobView:
     return await jobs.retry(call.app, call.path.id)
 
 
+@operation(
+    "PUT",
+    "/api/v1/jobs/{id}/progress",
+    GROUP,
+    "Say how far a job is",
+    scope="work",
+    path_example=ONE,
+    example={"fraction": 0.4, "message": "12 of 30 pages"},
+    replies={204: Reply(description="It is noted.")},
+    errors=("not-found", "conflict"),
+)
 async def set_progress(call: Call[ProgressRequest, Nothing, JobPath]) -> None:
     await jobs.set_progress(call.app, call.path.id, call.body.fraction, call.body.message)
 
 
+@operation(
+    "GET",
+    "/api/v1/jobs/{id}/result",
+    GROUP,
+    "The result of a job",
+    description="With `wait` it answers when the job has ended, or after that many seconds. 200: it is done, and "
+    "this is its result. 202: it has not ended; ask again. 404: it was never there, or ended and was not kept "
+    "(`keepFor`), or was deleted. 409: it is dead, and `reason` says why; or it will not be kept, so that no one "
+    "could wait for it.",
+    path_example=ONE,
+    query_example={"wait": 0},
+    replies={
+        200: Reply(description="It is done.", type=JobResult, example=JobResult(41, "done", {"sent": True})),
+        202: Reply(description="It has not ended: ask again.", type=JobResult, example=JobResult(41, "taken")),
+    },
+    errors=("not-found", "dead", "conflict"),
+)
 async def get_result(call: Call[None, ResultQuery, JobPath]) -> Answer:
     wait = min(call.query.wait, call.options.max_wait)
-    # A look first: most who ask find the end, or wait for nothing, and need no race against their own hanging up.
+    # A look first: most callers find the end, or do not wait, and need no race against their own hang-up.
     job = await jobs.wait_result(call.app, call.path.id, 0.0)
     if job.state not in jobs.ENDED and wait > 0:
         job = await call.poll(jobs.wait_result(call.app, call.path.id, wait)) or job

@@ -10,16 +10,31 @@ from typing import Any
 
 from accoda.budget import BudgetView
 from accoda.http.call import Call, Raw
-from accoda.http.operation import Operation, Reply
+from accoda.http.operation import Reply, operation
 from accoda.model import QueueStats
 from accoda.runtime.metrics.families import FAMILIES
 
 PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
 _BY_NAME = {family.name: family for family in FAMILIES}
 
 Sample = tuple[str, tuple[str, ...], float]
 
 
+@operation(
+    "GET",
+    "/metrics",
+    "Service",
+    "Queue depths and budgets for Prometheus",
+    description="What the store knows. What each worker measures of itself is on its own page.",
+    replies={
+        200: Reply(
+            description="The page.",
+            content_type="text/plain",
+            example='queue_jobs{queue="emails",queue_num="",state="ready"} 3.0\n',
+        )
+    },
+)
 async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
     app = call.app
     numbers = {name: handler.options.number for name, handler in app.handlers.items()}
@@ -66,22 +81,3 @@ def _levels(budgets: Mapping[str, BudgetView]) -> Iterator[Sample]:
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-
-
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/metrics",
-        handler=get_metrics,
-        group="Service",
-        summary="Queue depths and budgets for Prometheus",
-        description="What the store knows. What each worker measures of itself is on its own page.",
-        replies={
-            200: Reply(
-                description="The page.",
-                content_type="text/plain",
-                example='queue_jobs{queue="emails",queue_num="",state="ready"} 3.0\n',
-            )
-        },
-    ),
-)

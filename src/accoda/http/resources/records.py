@@ -6,15 +6,17 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
-from accoda.admin import history, runs, workers
-from accoda.admin.history import BudgetSeriesView, SeriesView, Span
-from accoda.admin.runs import RunView
-from accoda.admin.workers import WorkerView
 from accoda.http.call import Call
-from accoda.http.operation import Nothing, Operation, Reply
+from accoda.http.operation import Nothing, Reply, operation
 from accoda.http.resources.common import Items, JobPath, QueuePath
-from accoda.http.resources.looks import WORKER, BudgetPath
+from accoda.http.resources.overview import WORKER, BudgetPath
 from accoda.limits import NAME_RULE
+from accoda.operations import jobs, workers
+from accoda.operations.history import reading as history
+from accoda.operations.history.reading import BudgetSeriesView, SeriesView
+from accoda.operations.history.ring import Span
+from accoda.operations.jobs import RunView
+from accoda.operations.workers import WorkerView
 
 ID_PATTERN = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,255}$"
 
@@ -29,30 +31,6 @@ class WorkerPath(Struct, frozen=True, forbid_unknown_fields=True):
     """A worker by its id."""
 
     id: Annotated[str, Meta(pattern=ID_PATTERN, description=f"a worker's id: {NAME_RULE.removeprefix('must be ')}")]
-
-
-async def get_queue_history(call: Call[None, SpanQuery, QueuePath]) -> SeriesView:
-    return await history.series(call.app, call.path.name, call.query.span)
-
-
-async def get_history(call: Call[None, SpanQuery, Nothing]) -> SeriesView:
-    return await history.series(call.app, None, call.query.span)
-
-
-async def get_budget_history(call: Call[None, SpanQuery, BudgetPath]) -> BudgetSeriesView:
-    return await history.budget(call.app, call.path.name, call.query.span)
-
-
-async def list_runs(call: Call[None, Nothing, JobPath]) -> Items[RunView]:
-    return Items(await runs.list(call.app, call.path.id))
-
-
-async def drain_worker(call: Call[None, Nothing, WorkerPath]) -> WorkerView:
-    return await workers.drain(call.app, call.path.id)
-
-
-async def undrain_worker(call: Call[None, Nothing, WorkerPath]) -> WorkerView:
-    return await workers.drain(call.app, call.path.id, False)
 
 
 SERIES = SeriesView(
@@ -73,6 +51,7 @@ SERIES = SeriesView(
     ran=[None, 0.12],
     runs=[None, 30],
 )
+
 TOKENS = BudgetSeriesView(
     name="keepa",
     span="1h",
@@ -83,6 +62,7 @@ TOKENS = BudgetSeriesView(
     used=[None, 3.0],
     refused=[None, 0],
 )
+
 RUN = RunView(
     attempt=0,
     worker="host-7-4711-1f2e3d",
@@ -93,86 +73,94 @@ RUN = RunView(
     error="TimeoutError: no answer after 30 s",
     traceback="Traceback (most recent call last):\n  …\nTimeoutError: no answer after 30 s\n",
 )
+
 COLUMNS = (
-    "As columns of equal length, a value for every slot from `start` on, `step` seconds apart; null where nobody "
-    "recorded. A queue that nobody knows did nothing."
+    "As columns of equal length, a value for every slot from `start` on, `step` seconds apart; null where "
+    "nothing was recorded. An unknown queue did nothing."
 )
 
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/v1/jobs/{id}/runs",
-        handler=list_runs,
-        group="Jobs",
-        summary="Runs of a job that failed",
-        description="The last ten that were noted, the oldest first, with the end of their tracebacks; kept for three "
-        "days. In a storm of failures some are not noted. What is secret is hidden.",
-        path_type=JobPath,
-        path_example={"id": 41},
-        replies={200: Reply(description="The runs.", type=Items[RunView], example=Items([RUN]))},
-        errors=("not-found",),
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/queues/{name}/history",
-        handler=get_queue_history,
-        group="Queues",
-        summary="What happened in a queue",
-        description=COLUMNS,
-        path_type=QueuePath,
-        path_example={"name": "emails"},
-        query=SpanQuery,
-        query_example={"span": "1h"},
-        replies={200: Reply(description="The history.", type=SeriesView, example=SERIES)},
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/metrics/history",
-        handler=get_history,
-        group="Looks",
-        summary="What happened in all queues",
-        description=COLUMNS,
-        query=SpanQuery,
-        query_example={"span": "24h"},
-        replies={200: Reply(description="The history.", type=SeriesView, example=SERIES)},
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/budgets/{name}/history",
-        handler=get_budget_history,
-        group="Looks",
-        summary="What became of a budget's tokens",
-        description=COLUMNS,
-        path_type=BudgetPath,
-        path_example={"name": "keepa"},
-        query=SpanQuery,
-        query_example={"span": "1h"},
-        replies={200: Reply(description="The history.", type=BudgetSeriesView, example=TOKENS)},
-    ),
-    Operation(
-        method="POST",
-        path="/api/v1/workers/{id}/drain",
-        handler=drain_worker,
-        group="Looks",
-        scope="admin",
-        summary="Drain a worker",
-        description="It hears of it with its next heartbeat, finishes what it runs and takes nothing more, until it is "
-        "un-drained or restarts. `drained` says that nothing runs in it any more, so it can be stopped.",
-        path_type=WorkerPath,
-        path_example={"id": "host-7-4711-1f2e3d"},
-        replies={200: Reply(description="The worker.", type=WorkerView, example=WORKER)},
-        errors=("not-found",),
-    ),
-    Operation(
-        method="POST",
-        path="/api/v1/workers/{id}/undrain",
-        handler=undrain_worker,
-        group="Looks",
-        scope="admin",
-        summary="Let a worker take jobs again",
-        path_type=WorkerPath,
-        path_example={"id": "host-7-4711-1f2e3d"},
-        replies={200: Reply(description="The worker.", type=WorkerView, example=WORKER)},
-        errors=("not-found",),
-    ),
+
+@operation(
+    "GET",
+    "/api/v1/queues/{name}/history",
+    "Queues",
+    "What happened in a queue",
+    description=COLUMNS,
+    path_example={"name": "emails"},
+    query_example={"span": "1h"},
+    replies={200: Reply(description="The history.", type=SeriesView, example=SERIES)},
 )
+async def get_queue_history(call: Call[None, SpanQuery, QueuePath]) -> SeriesView:
+    return await history.series(call.app, call.path.name, call.query.span)
+
+
+@operation(
+    "GET",
+    "/api/v1/metrics/history",
+    "Looks",
+    "What happened in all queues",
+    description=COLUMNS,
+    query_example={"span": "24h"},
+    replies={200: Reply(description="The history.", type=SeriesView, example=SERIES)},
+)
+async def get_history(call: Call[None, SpanQuery, Nothing]) -> SeriesView:
+    return await history.series(call.app, None, call.query.span)
+
+
+@operation(
+    "GET",
+    "/api/v1/budgets/{name}/history",
+    "Looks",
+    "What became of a budget's tokens",
+    description=COLUMNS,
+    path_example={"name": "keepa"},
+    query_example={"span": "1h"},
+    replies={200: Reply(description="The history.", type=BudgetSeriesView, example=TOKENS)},
+)
+async def get_budget_history(call: Call[None, SpanQuery, BudgetPath]) -> BudgetSeriesView:
+    return await history.budget(call.app, call.path.name, call.query.span)
+
+
+@operation(
+    "GET",
+    "/api/v1/jobs/{id}/runs",
+    "Jobs",
+    "Runs of a job that failed",
+    description="The last ten that were noted, the oldest first, with the end of their tracebacks; kept for three "
+    "days. In a storm of failures some are not noted. What is secret is hidden.",
+    path_example={"id": 41},
+    replies={200: Reply(description="The runs.", type=Items[RunView], example=Items([RUN]))},
+    errors=("not-found",),
+)
+async def list_runs(call: Call[None, Nothing, JobPath]) -> Items[RunView]:
+    return Items(await jobs.failed_runs(call.app, call.path.id))
+
+
+@operation(
+    "POST",
+    "/api/v1/workers/{id}/drain",
+    "Looks",
+    "Drain a worker",
+    scope="admin",
+    description="It hears of it with its next heartbeat, finishes what it runs and takes nothing more, until it is "
+    "un-drained or restarts. `drained` says that nothing runs in it any more, so it can be stopped.",
+    path_example={"id": "host-7-4711-1f2e3d"},
+    replies={200: Reply(description="The worker.", type=WorkerView, example=WORKER)},
+    errors=("not-found",),
+)
+async def drain_worker(call: Call[None, Nothing, WorkerPath]) -> WorkerView:
+    return await workers.drain(call.app, call.path.id)
+
+
+@operation(
+    "POST",
+    "/api/v1/workers/{id}/undrain",
+    "Looks",
+    "Let a worker take jobs again",
+    scope="admin",
+    path_example={"id": "host-7-4711-1f2e3d"},
+    replies={200: Reply(description="The worker.", type=WorkerView, example=WORKER)},
+    errors=("not-found",),
+)
+async def undrain_worker(call: Call[None, Nothing, WorkerPath]) -> WorkerView:
+    return await workers.drain(call.app, call.path.id, False)

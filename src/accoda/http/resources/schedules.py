@@ -8,19 +8,22 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import fields
 
 from accoda import schedules
-from accoda.admin.schedules import ScheduleView
 from accoda.envelope import NAME_LENGTH, Event
 from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Nothing
-from accoda.http.resources.common import NAME_PATTERN, TEXT_PATTERN, WEBHOOK_URL, Items, Moment, OwnQueueName
+from accoda.http.operation import Header, Link, Nothing, Reply, operation
+from accoda.http.resources.common import GONE, NAME_PATTERN, TEXT_PATTERN, WEBHOOK_URL, Items, Moment, OwnQueueName
 from accoda.limits import COST
-from accoda.schedules.lengths import LONGEST
+from accoda.model import Enqueued
+from accoda.operations.schedules import ScheduleView
 from accoda.schedules.model import CATCH_UP_LIMIT, CatchUp, Level, Overlap, read_schedule
 from accoda.schedules.record import plain as as_stored
+from accoda.schedules.words import LONGEST
 
 N = TypeVar("N")
+
 Name = Annotated[str, Meta(pattern=NAME_PATTERN, description="the schedule's name")]
+
 Cron = Annotated[
     str,
     Meta(
@@ -28,6 +31,7 @@ Cron = Annotated[
         extra_json_schema={"format": "cron", "minLength": 1, "maxLength": 200, "pattern": "^\\s*[^\\s]"},
     ),
 ]
+
 Zone = Annotated[
     str,
     Meta(
@@ -35,13 +39,21 @@ Zone = Annotated[
         extra_json_schema={"format": "time-zone", "minLength": 1, "maxLength": 64},
     ),
 ]
+
 Url = Annotated[str, Meta(extra_json_schema=WEBHOOK_URL)]
+
 Text = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH, pattern=TEXT_PATTERN)]
+
 Every = Annotated[float, Meta(ge=0.1, le=LONGEST, description="seconds between two ticks")]
+
 Seconds = Annotated[float, Meta(ge=0, le=LONGEST, description="seconds")]
+
 Ends = Annotated[tuple[Event, ...], Meta(min_length=1, max_length=2)]
+
 Retries = Annotated[int, Meta(ge=0, le=1_000_000)]
+
 CatchUpLimit = Annotated[int, Meta(ge=1, le=CATCH_UP_LIMIT)]
+
 Tokens = Annotated[int, Meta(ge=0, le=COST)]
 
 
@@ -96,25 +108,126 @@ class SchedulePath(Struct, frozen=True, forbid_unknown_fields=True):
     name: Name
 
 
+GROUP = "Schedules"
+
+REPORT = {"queue": "reports", "cron": "0 7 * * MON-FRI", "tz": "Europe/Rome", "payload": {"kind": "daily"}}
+
+VIEW = ScheduleView(
+    name="daily-report",
+    state="active",
+    words="at 07:00, Monday to Friday, Europe/Rome",
+    queue="reports",
+    cron="0 7 * * MON-FRI",
+    tz="Europe/Rome",
+    payload={"kind": "daily"},
+    priority="NORMAL",
+    catch_up="once",
+    catch_up_limit=100,
+    overlap="allow",
+    source="api",
+    next_at="2030-01-01T06:00:00.000Z",
+    upcoming=["2030-01-01T06:00:00.000Z", "2030-01-02T06:00:00.000Z"],
+)
+
+ONE = {"name": "daily-report"}
+
+RULES: dict[str, Any] = {"oneOf": [{"title": name, "required": [name]} for name in ("cron", "every")]}
+
+AFTER = tuple(
+    Link(name, {"name": "$response.body#/name"})
+    for name in (
+        "getSchedule",
+        "changeSchedule",
+        "triggerSchedule",
+        "pauseSchedule",
+        "resumeSchedule",
+        "deleteSchedule",
+    )
+)
+
+
+@operation(
+    "POST",
+    "/api/v1/schedules",
+    GROUP,
+    "Create a schedule",
+    scope="admin",
+    description="However many services and workers run, each tick gets exactly one job, also through crashes.",
+    rules=RULES,
+    example={"name": "daily-report", **REPORT},
+    replies={
+        201: Reply(
+            description="It is stored.",
+            type=ScheduleView,
+            example=VIEW,
+            headers=(Header(name="Location", description="The path of the schedule."),),
+            links=AFTER,
+        )
+    },
+    errors=("conflict",),
+)
 async def create_schedule(call: Call[NewSchedule, Nothing, Nothing]) -> Answer:
     wanted = read_schedule(_said(call.body))
     made = await schedules.create(call.app.storage, wanted, app=call.app)
     return Answer(_view(call, made), None, (("location", f"/api/v1/schedules/{made.name}"),))
 
 
+@operation(
+    "GET",
+    "/api/v1/schedules",
+    GROUP,
+    "List schedules",
+    description="By name, each in words and with its next ticks.",
+    replies={200: Reply(description="The schedules.", type=Items[ScheduleView], example=Items([VIEW]))},
+)
 async def list_schedules(call: Call[None, Nothing, Nothing]) -> Items[ScheduleView]:
     return Items([_view(call, each) for each in await schedules.list_all(call.app.storage)])
 
 
+@operation(
+    "GET",
+    "/api/v1/schedules/{name}",
+    GROUP,
+    "One schedule",
+    path_example=ONE,
+    replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
+    errors=("not-found",),
+)
 async def get_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
     return _view(call, await schedules.get(call.app.storage, call.path.name))
 
 
+@operation(
+    "PUT",
+    "/api/v1/schedules/{name}",
+    GROUP,
+    "Create a schedule, or put another in its place",
+    scope="admin",
+    description="What is not said is as if it had never been said.",
+    path_example=ONE,
+    rules=RULES,
+    example=REPORT,
+    replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW, links=AFTER)},
+    errors=("conflict",),
+)
 async def put_schedule(call: Call[ScheduleSpec, Nothing, SchedulePath]) -> ScheduleView:
     wanted = read_schedule(_said(call.body) | {"name": call.path.name})
     return _view(call, await schedules.put(call.app.storage, wanted, app=call.app))
 
 
+@operation(
+    "PATCH",
+    "/api/v1/schedules/{name}",
+    GROUP,
+    "Change a schedule",
+    scope="admin",
+    description="What is not said stays as it is. null takes back what was said.",
+    path_example=ONE,
+    rules={"not": {"required": ["cron", "every"]}},
+    example={"cron": "30 6 * * *"},
+    replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
+    errors=("not-found", "conflict"),
+)
 async def change_schedule(call: Call[ScheduleChange, Nothing, SchedulePath]) -> ScheduleView:
     store = call.app.storage
     found = await schedules.get(store, call.path.name, secrets=True)
@@ -131,20 +244,77 @@ async def change_schedule(call: Call[ScheduleChange, Nothing, SchedulePath]) -> 
     return _view(call, await schedules.put(store, wanted, app=call.app))
 
 
+@operation(
+    "DELETE",
+    "/api/v1/schedules/{name}",
+    GROUP,
+    "Delete a schedule",
+    scope="admin",
+    description="Jobs that it has made stay. One that is declared in code comes back with the next worker that starts.",
+    path_example=ONE,
+    replies={204: GONE},
+    errors=("not-found",),
+)
 async def delete_schedule(call: Call[None, Nothing, SchedulePath]) -> None:
     if not await schedules.delete(call.app.storage, call.path.name):
         raise NotFound("schedule", call.path.name)
 
 
+@operation(
+    "POST",
+    "/api/v1/schedules/{name}/trigger",
+    GROUP,
+    "Make a schedule's job now",
+    scope="admin",
+    description="Nothing else changes. Its overlap policy holds: where its last job has not ended, that is kept or "
+    "replaced as the policy says, and the answer is 200 with its id.",
+    path_example=ONE,
+    replies={
+        201: Reply(
+            description="The job.",
+            type=Enqueued,
+            example=Enqueued(43, "created"),
+            headers=(Header(name="Location", description="The path of the job."),),
+        ),
+        200: Reply(
+            description="Its last job had not ended; `what` says what became of that.",
+            type=Enqueued,
+            example=Enqueued(42, "kept"),
+            headers=(Header(name="Location", description="The path of the job."),),
+        ),
+    },
+    errors=("not-found", "conflict"),
+)
 async def trigger_schedule(call: Call[None, Nothing, SchedulePath]) -> Answer:
     made = await schedules.trigger(call.app.storage, schedules.maker_of(call.app), call.path.name)
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"),))
 
 
+@operation(
+    "POST",
+    "/api/v1/schedules/{name}/pause",
+    GROUP,
+    "Pause a schedule",
+    scope="admin",
+    path_example=ONE,
+    replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
+    errors=("not-found", "conflict"),
+)
 async def pause_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
     return _view(call, await schedules.pause(call.app.storage, call.path.name))
 
 
+@operation(
+    "POST",
+    "/api/v1/schedules/{name}/resume",
+    GROUP,
+    "Let a schedule go on",
+    scope="admin",
+    description="With its first tick from now: what came due in between is not made up for.",
+    path_example=ONE,
+    replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
+    errors=("not-found", "conflict"),
+)
 async def resume_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
     return _view(call, await schedules.resume(call.app.storage, call.path.name))
 

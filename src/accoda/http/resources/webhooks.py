@@ -7,13 +7,11 @@ from typing import Annotated
 from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 from msgspec.structs import asdict
 
-from accoda.errors import Conflict
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Header, Link, Nothing, Operation, Reply
+from accoda.http.operation import Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import MOST_ID, JobId, JobPath, Limit
 from accoda.model import State
-from accoda.webhooks import Delivery, deliveries, redeliver
-from accoda.webhooks.log import NotResent, find
+from accoda.webhooks.log import Delivery, deliveries, find, redeliver
 
 GROUP = "Webhooks"
 
@@ -45,28 +43,6 @@ class Resent(Struct, frozen=True):
     id: JobId
 
 
-async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> DeliveryPage:
-    query = call.query
-    state = None if query.state is UNSET else query.state
-    before = None if query.before is UNSET else query.before
-    found = await deliveries(call.app.storage, state=state, before=before, limit=query.limit)
-    more = found[-1].id if len(found) == query.limit and found[-1].id > 1 else None
-    return DeliveryPage(found, more)
-
-
-async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
-    found, body = await find(call.app.storage, call.path.id)
-    return DeliveryDetail(**asdict(found), body=None if body is None else Raw(body))
-
-
-async def redeliver_delivery(call: Call[None, Nothing, JobPath]) -> Answer:
-    try:
-        id = await redeliver(call.app.storage, call.path.id)
-    except NotResent as error:
-        raise Conflict(str(error)) from error
-    return Answer(Resent(id), None, (("location", f"/api/v1/webhooks/deliveries/{id}"),))
-
-
 CALL = Delivery(
     id=77,
     state="done",
@@ -81,55 +57,66 @@ CALL = Delivery(
     created_at="2030-01-01T09:00:00.000Z",
     ended_at="2030-01-01T09:00:00.050Z",
 )
+
 ONE = {"id": 77}
 
-OPERATIONS = (
-    Operation(
-        method="GET",
-        path="/api/v1/webhooks/deliveries",
-        handler=list_deliveries,
-        group=GROUP,
-        summary="Calls of webhooks, the newest first",
-        query=DeliveriesQuery,
-        query_example={"state": "dead", "limit": 50},
-        replies={
-            200: Reply(
-                description="A page.",
-                type=DeliveryPage,
-                example=DeliveryPage([CALL]),
-                links=(Link("getDelivery", {"id": "$response.body#/items/0/id"}),),
-            )
-        },
-    ),
-    Operation(
-        method="GET",
-        path="/api/v1/webhooks/deliveries/{id}",
-        handler=get_delivery,
-        group=GROUP,
-        summary="One call, with its message",
-        path_type=JobPath,
-        path_example=ONE,
-        replies={200: Reply(description="The call.", type=DeliveryDetail)},
-        errors=("not-found",),
-    ),
-    Operation(
-        method="POST",
-        path="/api/v1/webhooks/deliveries/{id}/redeliver",
-        handler=redeliver_delivery,
-        group=GROUP,
-        scope="admin",
-        summary="Send a call again",
-        description="With the same message id, so that a receiver that has it already can tell.",
-        path_type=JobPath,
-        path_example=ONE,
-        replies={
-            202: Reply(
-                description="It is on its way.",
-                type=Resent,
-                example=Resent(78),
-                headers=(Header(name="Location", description="The path of the call."),),
-            )
-        },
-        errors=("not-found", "conflict"),
-    ),
+
+@operation(
+    "GET",
+    "/api/v1/webhooks/deliveries",
+    GROUP,
+    "Calls of webhooks, the newest first",
+    query_example={"state": "dead", "limit": 50},
+    replies={
+        200: Reply(
+            description="A page.",
+            type=DeliveryPage,
+            example=DeliveryPage([CALL]),
+            links=(Link("getDelivery", {"id": "$response.body#/items/0/id"}),),
+        )
+    },
 )
+async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> DeliveryPage:
+    query = call.query
+    state = None if query.state is UNSET else query.state
+    before = None if query.before is UNSET else query.before
+    found = await deliveries(call.app.storage, state=state, before=before, limit=query.limit)
+    more = found[-1].id if len(found) == query.limit and found[-1].id > 1 else None
+    return DeliveryPage(found, more)
+
+
+@operation(
+    "GET",
+    "/api/v1/webhooks/deliveries/{id}",
+    GROUP,
+    "One call, with its message",
+    path_example=ONE,
+    replies={200: Reply(description="The call.", type=DeliveryDetail)},
+    errors=("not-found",),
+)
+async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
+    found, body = await find(call.app.storage, call.path.id)
+    return DeliveryDetail(**asdict(found), body=None if body is None else Raw(body))
+
+
+@operation(
+    "POST",
+    "/api/v1/webhooks/deliveries/{id}/redeliver",
+    GROUP,
+    "Send a call again",
+    scope="admin",
+    description="With the same message id, so that a receiver that has it already can tell.",
+    path_example=ONE,
+    replies={
+        202: Reply(
+            description="It is on its way.",
+            type=Resent,
+            example=Resent(78),
+            headers=(Header(name="Location", description="The path of the call."),),
+        )
+    },
+    errors=("not-found", "conflict"),
+)
+async def redeliver_delivery(call: Call[None, Nothing, JobPath]) -> Answer:
+    id = await redeliver(call.app.storage, call.path.id)
+    return Answer(Resent(id), None, (("location", f"/api/v1/webhooks/deliveries/{id}"),))

@@ -7,8 +7,9 @@
 | hosts.py    | to which names the service answers (DNS rebinding)                     |
 | origins.py  | from which pages requests may come (CSRF, CORS)                        |
 | pages.py    | which paths are the dashboard's: where cookies count and forms are read |
-| tokens.py   | tokens: made, listed, revoked, recognised; book.py: as a service knows them |
-| who.py      | scopes                                                                 |
+| tokens.py   | tokens: made, listed, revoked, recognised                              |
+| token_cache.py | the tokens as a running service knows them                          |
+| identity.py | who a caller is, and what its scopes allow                             |
 | rates.py    | how many requests each party may send                                  |
 | answers.py  | the headers that every answer has                                       |
 | bodies.py   | what is read of a body, and in which time                              |
@@ -20,7 +21,7 @@ from __future__ import annotations
 
 from accoda.http.security.bodies import Limits
 from accoda.http.security.guard import Guard
+from accoda.http.security.identity import ANONYMOUS, LOCAL, SCOPES, Identity, check_scope
 from accoda.http.security.policy import Security, check_start
-from accoda.http.security.who import LOCAL, NOBODY, SCOPES, Who, check_scope
 
-__all__ = ["LOCAL", "NOBODY", "SCOPES", "Guard", "Limits", "Security", "Who", "check_scope", "check_start"]
+__all__ = ["ANONYMOUS", "LOCAL", "SCOPES", "Guard", "Identity", "Limits", "Security", "check_scope", "check_start"]

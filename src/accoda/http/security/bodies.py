@@ -29,7 +29,7 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class ClientGone(Exception):
-    """The client hung up in the middle of its body: nobody is there to answer."""
+    """The client hung up in the middle of its body: there is no one to answer."""
 
 
 def is_json(content_type: bytes) -> bool:
@@ -74,7 +74,7 @@ class Deadlines:
         self._over.discard(task)
 
     def ended(self, task: asyncio.Task[Any]) -> bool:
-        """Whether a cancellation was ours alone; if somebody else has cancelled the task too, it is his."""
+        """Whether a cancellation was ours alone; if another cancelled the task too, it must be passed on."""
         return task in self._over and task.uncancel() == 0
 
     def _look(self) -> None:

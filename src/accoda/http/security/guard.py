@@ -2,7 +2,7 @@
 
     path and method → Host → Origin → preflight → token → rate → kind and length of the body → body → the service
 
-What is refused early has cost little: nothing of a body is read before it is known who sends it.
+What is refused early has cost little: nothing of a body is read before its sender is known.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from accoda.http.problems import ProblemError, render
 from accoda.http.security import refusals
 from accoda.http.security.answers import Header, with_defaults
 from accoda.http.security.bodies import Bodies, ClientGone, Message, Receive, is_json, linger, read_length
-from accoda.http.security.book import Book
 from accoda.http.security.hosts import Hosts
+from accoda.http.security.identity import ANONYMOUS, LOCAL, Identity
 from accoda.http.security.origins import SAFE, Origins, is_own_page
 from accoda.http.security.pages import FORM, LARGEST, LOGIN, LOGOUT, STATIC, is_page, takes_form, token_of
 from accoda.http.security.paths import problem_of_path
 from accoda.http.security.policy import Security
 from accoda.http.security.rates import Rates, address_key
-from accoda.http.security.who import LOCAL, NOBODY, Who
+from accoda.http.security.token_cache import TokenCache
 from accoda.runtime.logs.text import one_line
-from accoda.storage.patience import at_most
+from accoda.storage.common.reconnecting import limited_patience
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -64,7 +64,7 @@ PLAIN_PATHS = 1000
 LOOK_UP_FOR = 2.0
 """Seconds that a request waits for the tokens where the store is away."""
 HEALTH = "/health/"
-"""Answers while the store does not: so it is not asked who wants to know."""
+"""Answers while the store does not, so it needs no token."""
 
 
 class Guarded(Protocol):
@@ -88,14 +88,14 @@ class Guard:
         self._far = security.needs_token(False)
         self._read_only = security.read_only
         self.as_page: AsPage | None = None
-        """How to say a refusal to somebody who looks at the dashboard; None: as to everybody."""
+        """How a refusal is rendered for the dashboard; None: as for every other path."""
         self._plain: set[bytes] = set()
         self._hosts = Hosts(security.host, security.allow_hosts)
         self._origins = Origins(security.allow_origins)
         self._rates = Rates(security.rate, security.full_burst)
         self._failures = Rates(FAILURES, FAILURES_AT_ONCE)
         self._bodies = Bodies(security.limits)
-        self.book = Book(service.app.storage, service.app.connections.clock, monotonic)
+        self.tokens = TokenCache(service.app.storage, service.app.connections.clock, monotonic)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -111,19 +111,19 @@ class Guard:
                     await _answer(send, 204, with_defaults(asked))
                     return
                 now = self._monotonic()
-                if not self.book.is_fresh(now):
+                if not self.tokens.is_fresh(now):
                     await self._look_up(scope, headers)
-                scope["accoda.who"] = who = self._who(scope, headers, now)
+                scope["accoda.identity"] = identity = self._identify(scope, headers, now)
                 if b"content-length" in headers or b"transfer-encoding" in headers:
-                    self._check_body(scope, who, headers)
-                    if self._whole_body(scope) is None:
-                        receive = handed_on(await self._bodies.read(receive), receive)
+                    self._check_body(scope, identity, headers)
+                    scope["accoda.body"] = body = await self._bodies.read(receive)
+                    receive = handed_on(body, receive)
             except ProblemError as refusal:
                 await self._refuse(scope, headers, receive, send, refusal)
                 return
             except ClientGone:
                 return
-            await self.inner(scope, receive, self._secured(scope, headers, send))
+            await self.inner(scope, receive, self._secured(headers, send))
         except asyncio.CancelledError:
             # The server was told to stop and waits no longer. It would say "500 Internal Server Error".
             with contextlib.suppress(RuntimeError):  # unless an answer has begun
@@ -132,7 +132,7 @@ class Guard:
             raise
 
     def _admit(self, scope: Scope, headers: Headers) -> tuple[Header, ...] | None:
-        """All that can be said without knowing who asks; gives the answer to a preflight, if it is one."""
+        """All checks that need no identity; gives the answer to a preflight, if it is one."""
         for name, value in scope["headers"]:
             if name in ONCE:
                 if name in headers:
@@ -154,21 +154,9 @@ class Guard:
             return self._check_origin(scope["method"], headers)
         return None
 
-    def _whole_body(self, scope: Scope) -> bytes | None:
-        """The body if it has come already, which is then in the scope; None: it must be read."""
-        wire = scope.get("accoda.wire")
-        body: bytes | None = None if wire is None else wire.whole_body()
-        if body is not None:
-            if len(body) > self._limits.body:
-                raise refusals.too_large(self._limits.body)
-            scope["accoda.body"] = body
-        return body
-
-    def _secured(self, scope: Scope, headers: Headers, send: Send) -> Send:
+    def _secured(self, headers: Headers, send: Send) -> Send:
         """`send` with the headers that every answer has."""
         extra = self._origins.headers(headers.get(b"origin"))
-        if extra:
-            scope["accoda.wire"] = None  # its answers have no room for more headers
 
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -192,91 +180,91 @@ class Guard:
         return asked
 
     async def _look_up(self, scope: Scope, headers: Headers) -> None:
-        """See to it that the tokens are known, unless nobody is asked for one."""
+        """Load the tokens, unless this request needs none."""
         if self._security.no_auth or (b"authorization" not in headers and scope["path"].startswith(HEALTH)):
             return
         try:
-            with at_most(LOOK_UP_FOR):
-                await self.book.refresh()
+            with limited_patience(LOOK_UP_FOR):
+                await self.tokens.refresh()
         except AccodaError as error:
             raise refusals.tokens_unknown() from error
 
-    def _who(self, scope: Scope, headers: Headers, now: float) -> Who:
-        """Who asks, counted against his rate."""
+    def _identify(self, scope: Scope, headers: Headers, now: float) -> Identity:
+        """The caller, counted against its rate."""
         shown = headers.get(b"authorization")
         if self._security.no_auth:
-            who = LOCAL
+            identity = LOCAL
         elif shown is None:
-            needed = self._far or not self.book.is_empty or scope["path"].startswith(HEALTH)
-            who = self._by_cookie(scope, now) if needed else LOCAL
+            needed = self._far or not self.tokens.is_empty or scope["path"].startswith(HEALTH)
+            identity = self._by_cookie(scope, now) if needed else LOCAL
         else:
-            who = self._known(scope, shown[7:] if shown[:7].lower() == b"bearer " else b"", now)
-        wait = self._rates.wait(who.id or _address(scope), now)
+            identity = self._known(scope, shown[7:] if shown[:7].lower() == b"bearer " else b"", now)
+        wait = self._rates.wait(identity.id or _address(scope), now)
         if wait:
             raise refusals.too_many(wait)
-        return who
+        return identity
 
-    def _by_cookie(self, scope: Scope, now: float) -> Who:
-        """Who looks at the dashboard: a browser sends its cookie with every request, so no other path looks at it, and
+    def _by_cookie(self, scope: Scope, now: float) -> Identity:
+        """The dashboard's user: a browser sends its cookie with every request, so no other path looks at it, and
         one that is not valid (any more) is as good as none: the page leads to the login."""
         path = scope["path"]
         text = token_of(scope["headers"]) if is_page(path) and not path.startswith(STATIC) else None
         if text is None:
-            return NOBODY
+            return ANONYMOUS
         try:
             return self._known(scope, text, now)
         except ProblemError as refusal:
             if refusal.problem.status == 401:
-                return NOBODY
+                return ANONYMOUS
             raise
 
-    def enter(self, scope: Scope, token: bytes) -> Who:
-        """Whose token this is that somebody typed into a form; refuses one that is not valid, and counts it."""
+    def enter(self, scope: Scope, token: bytes) -> Identity:
+        """The identity behind a token that was typed into a form; an invalid one is refused and counted."""
         return self._known(scope, token, self._monotonic())
 
     def needs_token(self) -> bool:
-        """Whether who shows no token is nobody."""
-        return not self._security.no_auth and (self._far or not self.book.is_empty)
+        """Whether a request without a token is anonymous."""
+        return not self._security.no_auth and (self._far or not self.tokens.is_empty)
 
     async def still(self, scope: Scope) -> bool:
-        """Whether somebody may go on with a request that he began a while ago: his token may be revoked by now."""
-        if not self.book.is_fresh(self._monotonic()):
+        """Whether a request that began a while ago may go on: its token may have been revoked."""
+        if not self.tokens.is_fresh(self._monotonic()):
             try:
                 await self._look_up(scope, {})
             except ProblemError:
-                return False  # nobody is served by tokens that are older than a few seconds
-        who: Who = scope["accoda.who"]
-        if who.id is None:
+                return False  # tokens that are older than a few seconds are not trusted
+        identity: Identity = scope["accoda.identity"]
+        if identity.id is None:
             return not self.needs_token()
         shown = next((value[7:] for name, value in scope["headers"] if name == b"authorization"), None)
-        return self.book.recognise(shown or token_of(scope["headers"]) or b"") == who
+        return self.tokens.recognise(shown or token_of(scope["headers"]) or b"") == identity
 
-    def _known(self, scope: Scope, text: bytes, now: float) -> Who:
+    def _known(self, scope: Scope, text: bytes, now: float) -> Identity:
         # The token is looked at first and failures are counted after it: so a flood of wrong tokens from an address
         # never keeps out a valid one from the same address. The look costs a hash, and no call to the store.
-        who = self.book.recognise(text) if text else None
-        if who is None:
+        identity = self.tokens.recognise(text) if text else None
+        if identity is None:
             wait = self._failures.wait(_address(scope), now)
             raise refusals.too_many_failures(wait) if wait else refusals.bad_token()
-        return who
+        return identity
 
-    def _check_body(self, scope: Scope, who: Who, headers: Headers) -> None:
+    def _check_body(self, scope: Scope, identity: Identity, headers: Headers) -> None:
         """Refuse a body that may not be read, before it is."""
         length = None
         if b"content-length" in headers:
             length = read_length(headers[b"content-length"])
             if length > self._limits.body:
                 raise refusals.too_large(self._limits.body)
-        if length != 0 and (who is NOBODY or not is_json(headers.get(b"content-type", b""))):
-            self._check_form(scope, who, headers, length)
+        if length != 0 and (identity is ANONYMOUS or not is_json(headers.get(b"content-type", b""))):
+            self._check_form(scope, identity, headers, length)
         coding = headers.get(b"content-encoding", b"identity")
         if coding.lower() != b"identity":
             raise refusals.encoded_body(coding.decode("latin-1"))
 
-    def _check_form(self, scope: Scope, who: Who, headers: Headers, length: int | None) -> None:
-        """Refuse what is neither JSON from somebody known nor a form of the dashboard's own pages."""
+    def _check_form(self, scope: Scope, identity: Identity, headers: Headers, length: int | None) -> None:
+        """Refuse what is neither JSON from a known caller nor a form of the dashboard's own pages."""
         path, kind = scope["path"], headers.get(b"content-type", b"")
-        if who is NOBODY and path != LOGIN:  # what is open to everybody takes no body
+        if identity is ANONYMOUS and path != LOGIN:  # what is open to everyone takes no body
             raise refusals.no_token()
         if not takes_form(path) or kind.partition(b";")[0].strip().lower() != FORM:
             raise refusals.not_json(kind.decode("latin-1"))
@@ -315,7 +303,7 @@ class Guard:
             message = await receive()
             if message["type"] == "lifespan.shutdown":
                 # Before the service closes its store: what is still written here would open it again.
-                await self.book.close()
+                await self.tokens.close()
             return message
 
         await self.inner(scope, closing, send)

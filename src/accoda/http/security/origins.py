@@ -35,7 +35,7 @@ class Origins:
     def check(self, method: str, headers: Mapping[bytes, bytes]) -> ProblemError | None:
         """Refuse what would change something and comes from a page of another origin.
 
-        Without Origin and Sec-Fetch-Site it comes from no browser of today, and nobody's browser is being used.
+        Without Origin and Sec-Fetch-Site it comes from no current browser, so no user's browser is being abused.
         """
         if method in SAFE:
             return None
@@ -84,8 +84,9 @@ def is_same(origin: bytes, host: bytes) -> bool:
 
 
 def is_own_page(headers: Mapping[bytes, bytes]) -> bool:
-    """Whether a form was sent from a page of this service. Who says nothing about that is believed to come from
-    elsewhere: every browser says it, and only browsers send forms.
+    """Whether a form was sent from a page of this service.
+
+    Without a word about that it is not: every browser says it, and only browsers send forms.
 
     >>> is_own_page({b"origin": b"http://localhost:8000", b"host": b"localhost:8000"}), is_own_page({b"host": b"a"})
     (True, False)

@@ -12,11 +12,11 @@ RATE = 20_000.0
 
 
 class Security(Struct, frozen=True, kw_only=True):
-    """Where the service listens, to whom it answers, and how much it takes.
+    """Where the service listens, which callers it answers, and how much it accepts.
 
     A token is needed if the store has any, or if `host` is not loopback. `no_auth` asks for none, whatever there is.
     `rate` is requests a second for each token, or for each address where there is no token; `burst` is twice that
-    unless it is told. `read_only` refuses whatever would change something, whoever asks.
+    unless it is told. `read_only` refuses every change, whatever the token.
     """
 
     host: str = "127.0.0.1"
@@ -41,7 +41,7 @@ class Security(Struct, frozen=True, kw_only=True):
         return self.burst if self.burst is not None else max(1.0, 2 * self.rate)
 
     def needs_token(self, has_tokens: bool) -> bool:
-        """Whether who shows no token is nobody.
+        """Whether a request without a token is anonymous.
 
         >>> Security().needs_token(False), Security().needs_token(True), Security(host="0.0.0.0").needs_token(False)
         (False, True, True)
@@ -50,7 +50,7 @@ class Security(Struct, frozen=True, kw_only=True):
 
 
 def check_start(security: Security, has_tokens: bool, url: str) -> None:
-    """Refuse to listen where others can reach it while nobody could show a token; say what to type.
+    """Refuse to listen where others can reach it while there is no token; say what to type.
 
     `url` is the store's, as people may see it.
     """
@@ -61,5 +61,5 @@ def check_start(security: Security, has_tokens: bool, url: str) -> None:
         f"{security.host} can be reached from other machines, and {url} has no token yet. Make one and start again:\n"
         f"  accoda tokens create NAME --scope admin --url {url}\n"
         f"  accoda serve --host {security.host} --url {url}\n"
-        "or, if anybody who reaches it may do everything: accoda serve --no-auth",
+        "or, if every client that reaches it may do everything: accoda serve --no-auth",
     )

@@ -2,7 +2,7 @@
 
 A bucket for each key that refills at `rate` a second up to `burst`, kept as one number: the moment at which it would be
 full again if nothing came. A request moves that moment on by 1/rate; one that would move it further than burst/rate
-beyond now is refused, and moves nothing, so who goes on hammering is served again as soon as who waits.
+beyond now is refused, and moves nothing, so a client that keeps asking is served as soon as one that waits.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ MOST_KEYS = 20_000
 class Rates:
     """Buckets by key. `most` bounds the memory: two generations of so many keys are kept.
 
-    When the young generation is full it becomes the old one, and the old one is forgotten. Whoever is forgotten begins
-    with a full bucket. So a crowd of addresses can never lock anybody out: at worst some are counted too gently.
+    When the young generation is full it becomes the old one, and the old one is forgotten. A forgotten client
+    begins with a full bucket, so many addresses can never lock a client out: at worst some are counted too gently.
 
     >>> rates = Rates(rate=1.0, burst=2.0)
     >>> [rates.wait("anna", 0.0) for _ in range(3)]

@@ -91,7 +91,7 @@ def no_token() -> ProblemError:
 
 
 def bad_token() -> ProblemError:
-    """One answer for all that can be wrong with a token: whoever guesses learns nothing from it."""
+    """One answer for all that can be wrong with a token: a guess learns nothing from it."""
     return ProblemError(
         "unauthorized",
         "the token is malformed, unknown, expired or revoked; `accoda tokens` lists those that are valid",

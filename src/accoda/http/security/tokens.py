@@ -6,7 +6,7 @@ made; what is stored is its SHA-256.
 Why a plain SHA-256, with no salt and no slow hash: both are for secrets that people think of. A salt makes equal
 passwords differ and tables of common ones useless; a slow hash makes each guess dear. This secret is 32 random bytes.
 No two are equal, no table holds one in 2^256, and no number of guesses is large enough to matter, so neither would add
-anything, while a slow hash would let anybody keep the service busy with nonsense.
+anything, while a slow hash would let any client keep the service busy with nonsense.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from accoda.errors import InvalidInput, VersionConflict
-from accoda.http.security.who import Who, check_scopes, implied
+from accoda.http.security.identity import Identity, check_scopes, implied
 from accoda.model import Document, clean
 from accoda.storage.protocol import Storage
 
@@ -47,20 +47,20 @@ class Token(Struct, frozen=True, kw_only=True):
         return self.expires_at is not None and self.expires_at <= now
 
     @property
-    def who(self) -> Who:
-        return Who(self.name, implied(self.scopes), self.id)
+    def identity(self) -> Identity:
+        return Identity(self.name, implied(self.scopes), self.id)
 
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Token)
 _DECOY = bytes(32)
-"""Compared with where there is no such id. It is the hash of nothing that anybody knows."""
+"""Compared with where there is no such id. It is the hash of no known text."""
 
 
 async def create(
     store: Storage, name: str, scopes: Iterable[str], *, now: int, expires_at: int | None = None
 ) -> tuple[Token, str]:
-    """Make a token; give its record and its text, which nobody can see again."""
+    """Make a token; give its record and its text, which is never shown again."""
     if type(name) is not str or not 0 < len(name) <= NAME_LENGTH or not name.isprintable() or clean(name) != name:
         raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} printable characters, not {name!r:.60}")
     wanted = check_scopes(scopes)

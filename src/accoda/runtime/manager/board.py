@@ -2,7 +2,7 @@
 
 Finding room for one more processor is a search for an augmenting path: if every worker that serves the queue is full, a
 processor of another queue moves aside to another worker, and so on; the shortest such path is taken. So a queue is
-refused only where no arrangement at all has room for it, and who came first never takes away another's last place.
+refused only where no arrangement at all has room for it, and the first to come never takes away another's last place.
 """
 
 from __future__ import annotations

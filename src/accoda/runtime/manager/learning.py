@@ -13,11 +13,11 @@ from accoda.runtime.manager.board import WorkerView
 from accoda.runtime.manager.rule import Plan, QueueView, Situation
 
 UNKNOWN_SERVICE = 1.0
-"""Seconds that a job is taken to need while nobody has run one."""
+"""Seconds that a job is assumed to need until one has run."""
 MEMORY = 10.0
 """Seconds over which arrivals are averaged, by exponential decay."""
 FORGET = 0.01
-"""Jobs a second: fewer are none, so that a queue that fell silent leaves the plan."""
+"""Jobs a second: fewer are none, so that a queue that gets no jobs leaves the plan."""
 
 
 class Known(Struct, frozen=True):
@@ -27,7 +27,7 @@ class Known(Struct, frozen=True):
     arrivals: float | None = None
 
 
-class Look(Struct, frozen=True):
+class FleetView(Struct, frozen=True):
     """One look at everything: the counters, the workers, and when (milliseconds)."""
 
     stats: Stats
@@ -35,7 +35,7 @@ class Look(Struct, frozen=True):
     at: int
 
 
-def learn(look: Look, last: Look | None, known: Mapping[str, Known]) -> dict[str, Known]:
+def learn(look: FleetView, last: FleetView | None, known: Mapping[str, Known]) -> dict[str, Known]:
     """What is known after this look, for every queue that some worker serves."""
     names = sorted({queue for worker in look.workers for queue in worker.queues})
     learned = {}
@@ -46,11 +46,11 @@ def learn(look: Look, last: Look | None, known: Mapping[str, Known]) -> dict[str
 
 
 def remember(plans: Mapping[str, Plan]) -> dict[str, Known]:
-    """What a new leader takes over from the last word of the old one."""
+    """What a new leader takes over from the last assignment of the old one."""
     return {name: Known(plan.service, plan.arrivals) for name, plan in plans.items()}
 
 
-def situation(look: Look, known: Mapping[str, Known]) -> Situation:
+def situation(look: FleetView, known: Mapping[str, Known]) -> Situation:
     """What the rule decides on. A worker that is not ready, or drains, counts for nothing, and a paused queue has
     nothing ready."""
     able = [worker for worker in look.workers if worker.ready and not worker.draining]
@@ -61,7 +61,7 @@ def situation(look: Look, known: Mapping[str, Known]) -> Situation:
     )
 
 
-def _view(name: str, look: Look, known: Known) -> QueueView:
+def _view(name: str, look: FleetView, known: Known) -> QueueView:
     counts = look.stats.queues.get(name, QueueStats())
     return QueueView(
         ready=0 if counts.paused else counts.ready,
@@ -71,7 +71,7 @@ def _view(name: str, look: Look, known: Known) -> QueueView:
     )
 
 
-def _service(name: str, look: Look, before: float) -> float:
+def _service(name: str, look: FleetView, before: float) -> float:
     """Seconds of a processor for one job: the workers' measure, with what was known before counting as one more job.
 
     A batch that runs longer than expected counts with what it has taken so far, so that a queue of long jobs is known
@@ -94,7 +94,7 @@ def _service(name: str, look: Look, before: float) -> float:
     return busy / jobs
 
 
-def _arrivals(name: str, look: Look, last: Look | None, before: float | None) -> float | None:
+def _arrivals(name: str, look: FleetView, last: FleetView | None, before: float | None) -> float | None:
     """Jobs that became ready in a second, averaged.
 
     Every run of a job begins by its becoming ready and ends in one of four counters; so what came in is what there is

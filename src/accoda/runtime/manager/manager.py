@@ -1,9 +1,9 @@
-"""The manager that every worker carries. One of them leads; the others listen.
+"""The manager that every worker has. One of them leads; the others follow.
 
-    documents    manager/leader       who leads, and since which term; ends by itself if it is not renewed
-                 manager/assignment   the leader's word; ends by itself too, and workers then go on round robin
+    documents    manager/leader       the worker that leads, and its term; ends by itself if it is not renewed
+                 manager/assignment   the leader's decision; ends by itself too, and workers then go on round robin
 
-Nothing depends on it for correctness: leases keep jobs safe, an assignment is advice about who does what first.
+Nothing depends on it for correctness: leases keep jobs safe, an assignment is advice about what to do first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from accoda.errors import InvalidInput, VersionConflict
 from accoda.model import Document
 from accoda.payload import read_json
 from accoda.runtime.heartbeat import read_heartbeats
-from accoda.runtime.manager.learning import Known, Look, learn, remember, situation
+from accoda.runtime.manager.learning import FleetView, Known, learn, remember, situation
 from accoda.runtime.manager.rule import Assignment, Rule, assign, has_jobs
 from accoda.storage.protocol import Storage
 
@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class ManagerOptions(Struct, frozen=True, kw_only=True):
-    """Seconds: between two calls of `run_once`, until a silent leader is replaced, until a silent word ends."""
+    """Seconds: between two calls of `run_once`, until a silent leader is replaced, until an assignment ends."""
 
     interval: float = 2.0
     leader_ttl: float = 6.0
@@ -47,7 +47,7 @@ class ManagerOptions(Struct, frozen=True, kw_only=True):
 
 
 class Leader(Struct, frozen=True):
-    """Who leads. `term` is the version that this document had when the leader took it; 0: the one it has now."""
+    """The leader. `term` is the version that this document had when the leader took it; 0: the one it has now."""
 
     worker: str
     term: int = 0
@@ -63,33 +63,33 @@ class Manager:
         self._storage = storage
         self._id = worker_id
         self._clock = clock or SystemClock()
-        self._word: Assignment | None = None
-        self._heard_at = 0
-        self._seat = 0
+        self._assignment: Assignment | None = None
+        self._read_at = 0
+        self._leading = 0
         """The version of the leader's document while it is ours; 0: it is not."""
         self._renewed_at = 0
         self._written_at: int | None = None
-        self._last: Look | None = None
+        self._last: FleetView | None = None
         self._known: dict[str, Known] = {}
 
     @property
     def leads(self) -> bool:
         """Whether it led when it last looked."""
-        return self._seat > 0
+        return self._leading > 0
 
     @property
     def current(self) -> Assignment | None:
-        """The last word that was heard, while it is valid; None: nobody speaks, go on round robin."""
+        """The last assignment that was read, while it is valid; None: go on round robin."""
         # By this process's own clock on both sides, so it also ends while the store cannot be reached.
-        if self._word is None or not self._within(self._heard_at, self.options.assignment_ttl):
+        if self._assignment is None or not self._within(self._read_at, self.options.assignment_ttl):
             return None
-        return self._word
+        return self._assignment
 
     async def run_once(self) -> Assignment | None:
-        """Listen; lead if nobody else does; give `current`. A storage's error is the caller's to handle."""
+        """Read the assignment; lead if no other worker does; give `current`. Raises the storage's errors."""
         documents = {document.name: document for document in await self._storage.documents(PREFIX)}
         said = documents.get(ASSIGNMENT)
-        self._hear(_decode(said, Assignment))
+        self._keep(_decode(said, Assignment))
         term = await self._lead(documents.get(LEADER))
         if term is not None:
             await self._decide(term, said)
@@ -97,13 +97,13 @@ class Manager:
 
     async def close(self) -> None:
         """Give leadership up, so that another takes over at its next look. A second close does no harm."""
-        seat, self._seat = self._seat, 0
+        seat, self._leading = self._leading, 0
         if seat:
-            with suppress(VersionConflict):  # it is somebody else's by now
+            with suppress(VersionConflict):  # another worker has it by now
                 await self._storage.write(LEADER, b"", version=seat, ttl=0)
 
     async def _lead(self, document: Document | None) -> int | None:
-        """Take or renew leadership; the term, or None where somebody else leads.
+        """Take or renew leadership; the term, or None where another worker leads.
 
         Only one can hold the document: it is taken by compare-and-set where there is none, and renewed by
         compare-and-set from the version that was read. Whether it has ended is the store's clock to say, so clocks of
@@ -116,63 +116,63 @@ class Manager:
             return None
         version, term = (document.version, leader.term or document.version) if document and leader else (0, 0)
         if version and self._within(self._renewed_at, self.options.leader_ttl / 3):
-            self._seat = version
+            self._leading = version
             return term
         value = msgspec.json.encode(Leader(self._id, term))
         try:
-            self._seat = await self._storage.write(LEADER, value, version=version, ttl=self.options.leader_ttl)
+            self._leading = await self._storage.write(LEADER, value, version=version, ttl=self.options.leader_ttl)
         except VersionConflict:
             self._step_down()
             return None
         self._renewed_at = self._clock.now()
         if not version:
-            log.info("this worker manages now, term %d", self._seat)
-        return term or self._seat
+            log.info("this worker manages now, term %d", self._leading)
+        return term or self._leading
 
     async def _decide(self, term: int, said: Document | None) -> None:
-        """Look at everything and say who does what, if that is news or the last word grows old."""
-        word = _decode(said, Assignment)
-        if word is not None and word.term > term:
-            # The two documents are not read in one step: between them another took over and spoke. See `_say`.
+        """FleetView at everything and decide, and write it if that is new or the last assignment grows old."""
+        last = _decode(said, Assignment)
+        if last is not None and last.term > term:
+            # The two documents are not read in one step: between them another worker took over and wrote. See `_write`.
             self._step_down()
             return
-        look = Look(await self._storage.stats(), await read_heartbeats(self._storage), self._clock.now())
-        self._known = learn(look, self._last, self._known or remember(word.plans if word else {}))
+        look = FleetView(await self._storage.stats(), await read_heartbeats(self._storage), self._clock.now())
+        self._known = learn(look, self._last, self._known or remember(last.plans if last else {}))
         self._last = look
         seen = situation(look, self._known)
-        new = assign(seen, word, self.options.rule)
+        new = assign(seen, last, self.options.rule)
         if not any(has_jobs(queue) for queue in seen.queues.values()):
-            return  # nothing to do anywhere: the last word may end, and nobody writes
-        changed = word is None or word.workers != new.workers
+            return  # nothing to do anywhere: the last assignment may end
+        changed = last is None or last.workers != new.workers
         if changed or self._written_at is None or not self._within(self._written_at, self.options.assignment_ttl / 3):
-            await self._say(msgspec.structs.replace(new, term=term, leader=self._id, made_at=look.at), said)
+            await self._write(msgspec.structs.replace(new, term=term, leader=self._id, made_at=look.at), said)
 
-    async def _say(self, word: Assignment, over: Document | None) -> None:
-        """Write the word over the one that it was decided on, and over no other.
+    async def _write(self, assignment: Assignment, over: Document | None) -> None:
+        """Write the assignment over the one that it was decided on, and over no other.
 
-        This is the fence. A leader that was paused anywhere (SIGSTOP, a machine that slept) and wakes as no leader at
-        all may still be on its way here. It cannot write over a later leader's word: either it read that word, whose
-        term is higher than its own, and stopped in `_decide`; or it read an earlier one, and then the version no longer
-        fits. So no word ever takes the place of one of a higher term. What it can do is to speak before the new leader
-        has, or after that one's word has ended: then its word is the only one, and ends like any other.
+        This is the fence. A leader that was paused anywhere (SIGSTOP, a machine that slept) and leads no longer may
+        still be on its way here. It cannot write over a later leader's assignment: either it read that one, whose term
+        is higher than its own, and stopped in `_decide`; or it read an earlier one, and then the version no longer
+        fits. So no assignment takes the place of one of a higher term. It can still write before the new leader does,
+        or after that one's assignment has ended: then its own is the only one, and ends like any other.
         """
         try:
             version = over.version if over else 0
             await self._storage.write(
-                ASSIGNMENT, msgspec.json.encode(word), version=version, ttl=self.options.assignment_ttl
+                ASSIGNMENT, msgspec.json.encode(assignment), version=version, ttl=self.options.assignment_ttl
             )
         except VersionConflict:
-            log.info("another manager has spoken since; the next look shows who leads")
+            log.info("another manager has written since; the next look shows which one leads")
             return
         self._written_at = self._clock.now()
-        self._hear(word)
+        self._keep(assignment)
 
-    def _hear(self, word: Assignment | None) -> None:
-        self._word, self._heard_at = word, self._clock.now()
+    def _keep(self, assignment: Assignment | None) -> None:
+        self._assignment, self._read_at = assignment, self._clock.now()
 
     def _step_down(self) -> None:
-        """What was learned ages while another leads; that one's word carries it on."""
-        self._seat, self._written_at, self._last, self._known = 0, None, None, {}
+        """What was learned gets old while another leads; it goes on in that one's assignments."""
+        self._leading, self._written_at, self._last, self._known = 0, None, None, {}
 
     def _within(self, since: int, seconds: float) -> bool:
         """Whether less than that has passed. A clock that was set back counts as long ago: better act too often."""

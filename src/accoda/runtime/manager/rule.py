@@ -52,9 +52,9 @@ class Plan(Struct, frozen=True):
 
 
 class Assignment(Struct, frozen=True):
-    """The manager's word: for each worker, how many of its processors each queue may have.
+    """The manager's decision: for each worker, how many of its processors each queue may have.
 
-    `term` tells which leader's word it is: a later leader has a higher one.
+    `term` tells which leader made it: a later leader has a higher one.
     """
 
     workers: dict[str, dict[str, Processors]]
@@ -68,7 +68,7 @@ class Rule(Struct, frozen=True):
     """The rule's numbers."""
 
     look_ahead: float = 4.0
-    """Seconds of new jobs that count as work already: about what arrives before a new word takes effect."""
+    """Seconds of new jobs that count as work already: about what arrives before a new assignment takes effect."""
     enough: float = 2.0
     """Seconds: a queue that drains sooner than this needs no more processors, and is not worth a change."""
     gain: float = 0.2
@@ -90,7 +90,7 @@ def has_jobs(queue: QueueView) -> bool:
 
 
 def assign(situation: Situation, previous: Assignment | None = None, rule: Rule | None = None) -> Assignment:
-    """The next word, given the last one. The same situation always gives the same, and a second time no change."""
+    """The next assignment, given the last one. The same situation gives the same, and a second time no change."""
     rule = rule or Rule()
     best = level(situation, rule)
     old = previous.workers if previous else {}
@@ -126,8 +126,8 @@ def limits(assignment: Assignment, worker_id: str, queues: Sequence[str], max_pr
     """How many processors of a worker each of its queues may have at once; the settings' caps hold besides.
 
     A queue may have what it was given; one that was given nothing here may have one, so that new work begins at once.
-    Processors that were given to nobody are there for every queue. A worker that the word does not know yet goes on as
-    it did.
+    Processors that were given to no queue are there for every queue. A worker that is not in the assignment yet goes on
+    as it did.
 
     >>> limits(Assignment({"w1": {"emails": 3, "reports": 3}}), "w1", ["emails", "reports", "sms"], 8)
     {'emails': 5, 'reports': 5, 'sms': 2}
@@ -153,13 +153,13 @@ def totals(placement: Placement) -> dict[str, int]:
 def _first(queue: QueueView, rule: Rule) -> float:
     """How urgent the first processor is. A queue with jobs comes before the second one of any other: a floor of one.
 
-    One that only expects jobs competes with what it expects: it may start one processor without a word anyway.
+    One that only expects jobs competes with what it expects: it may start one processor without an assignment anyway.
     """
     return -inf if has_jobs(queue) else -work(queue, rule)
 
 
 def _useful(queue: QueueView, rule: Rule) -> int:
-    """More processors than jobs would stand about."""
+    """More processors than jobs would be idle."""
     return max(1, queue.ready + queue.taken + ceil(queue.arrivals * rule.look_ahead))
 
 
@@ -189,7 +189,7 @@ def _worth_it(situation: Situation, best: Mapping[str, int], now: Mapping[str, i
 
 
 def _drain(queue: QueueView, processors: int, rule: Rule) -> float:
-    """Seconds. Jobs without a processor never end; jobs that are only expected may start one without a word."""
+    """Seconds. Jobs without a processor never end; jobs that are only expected may start one without an assignment."""
     if not processors and has_jobs(queue):
         return inf
     return work(queue, rule) / max(1, processors)

@@ -19,7 +19,7 @@ BUDGET = ("budget",)
 
 # From a cycle on a local store to a batch that is far too long.
 CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-# A job may wait for a day, and nobody cares then for a millisecond.
+# A job may wait for a day, and a millisecond does not matter then.
 WAIT = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
 
 
@@ -59,7 +59,7 @@ FAMILIES = (
     Family(
         "queue_expired_leases",
         "gauge",
-        "Leases that ended without an outcome since the store was made, whoever held them.",
+        "Leases that ended without an outcome since the store was made, of all workers.",
         mode="livemostrecent",
     ),
     Family(

@@ -9,11 +9,11 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from accoda.budget import BudgetView
+from accoda.budget.wallet import Tally
 from accoda.demand import DemandView
 from accoda.model import QueueStats, Stats
 from accoda.runtime.events import BatchReport
 from accoda.runtime.metrics.families import load, register
-from accoda.runtime.purse import Tally
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -118,7 +118,7 @@ class Metrics:
             return page
         try:
             theirs: bytes = client.generate_latest(_Others(client.REGISTRY, self._families))
-        except Exception as error:  # somebody else's collector must not take our numbers away
+        except Exception as error:  # a collector of the program's must not cost us our numbers
             log.warning("the default registry cannot be read: %s: %s", type(error).__name__, error)
             return page
         return page + theirs
@@ -173,7 +173,7 @@ class _Queue:
 
 
 class _Ours:
-    """A registry without the moments at which its counters were made: a second series for each that nobody reads."""
+    """A registry without the moments at which its counters were made: a second series for each that is never read."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry

@@ -1,6 +1,6 @@
 """A small HTTP server in a thread: `/metrics`, `/health/live`, `/health/ready`. It needs no extra.
 
-A thread, because it must answer while a handler blocks the event loop: that is when somebody wants to look.
+A thread, because it must answer while a handler blocks the event loop: that is when it is most wanted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ Collect = Callable[[], bytes]
 Ready = Callable[[], tuple[bool, str]]
 
 
-class Answer(Struct, frozen=True):
-    """What is sent back."""
+class Response(Struct, frozen=True):
+    """What is sent back to a probe."""
 
     status: int
     body: bytes
@@ -51,30 +51,30 @@ def serve(port: int, host: str = LOOPBACK, collect: Collect | None = None, ready
     return Server(_listen(host, port, lambda path: answer(path, collect, ready)))
 
 
-def answer(path: str, collect: Collect | None, ready: Ready) -> Answer:
+def answer(path: str, collect: Collect | None, ready: Ready) -> Response:
     """What belongs to a path. What the callbacks raise is an answer too: a probe must not be left without one."""
     match path.partition("?")[0]:
         case "/metrics" if collect is not None:
             try:
-                return Answer(200, collect(), PAGE_TYPE)
+                return Response(200, collect(), PAGE_TYPE)
             except Exception as error:
                 log.warning("the metrics page failed: %s: %s", type(error).__name__, error, exc_info=True)
-                return Answer(500, b"the metrics page failed; the log says why\n")
+                return Response(500, b"the metrics page failed; the log says why\n")
         case "/health/live":
-            return Answer(200, b"alive\n")
+            return Response(200, b"alive\n")
         case "/health/ready":
             return _readiness(ready)
-    return Answer(404, b"not found; there is /metrics, /health/live, /health/ready\n")
+    return Response(404, b"not found; there is /metrics, /health/live, /health/ready\n")
 
 
-def _readiness(ready: Ready) -> Answer:
+def _readiness(ready: Ready) -> Response:
     try:
         good, reason = ready()
     except Exception as error:
         good, reason = False, f"the check failed: {type(error).__name__}: {error}"
     if good:
-        return Answer(200, b"ready\n")
-    return Answer(503, f"{reason or 'not ready'}\n".encode("utf-8", "replace"))
+        return Response(200, b"ready\n")
+    return Response(503, f"{reason or 'not ready'}\n".encode("utf-8", "replace"))
 
 
 class Server:
@@ -113,7 +113,7 @@ class _Http(ThreadingHTTPServer):
     block_on_close = False  # a client that reads slowly does not hold up the end of the worker
     allow_reuse_address = os.name != "nt"  # there it would let two programs share a port
 
-    def __init__(self, family: socket.AddressFamily, address: Any, respond: Callable[[str], Answer]) -> None:
+    def __init__(self, family: socket.AddressFamily, address: Any, respond: Callable[[str], Response]) -> None:
         self.address_family = family
         self.respond = respond
         super().__init__(address, _Request)
@@ -150,7 +150,7 @@ class _Request(BaseHTTPRequestHandler):
         log.debug("%s %s", self.client_address[0], format % args)
 
 
-def _listen(host: str, port: int, respond: Callable[[str], Answer]) -> _Http:
+def _listen(host: str, port: int, respond: Callable[[str], Response]) -> _Http:
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return _Http(family, address, respond)

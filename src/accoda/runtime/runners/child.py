@@ -1,7 +1,7 @@
 """The other side of `process.py`: what runs in a child process.
 
 The main thread runs handlers. Another one reads what the worker says; when the worker is gone, however it ended, it
-ends the process at once, in the middle of a handler too: nobody would hear the result.
+ends the process at once, in the middle of a handler too: its result would be lost.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from multiprocessing.connection import Connection
 from queue import SimpleQueue
 from typing import Any, Unpack
 
+from accoda.budget.report import BudgetReporter
 from accoda.enqueue import EnqueueOptions
 from accoda.limits import set_limits
 from accoda.retry import Failed, Result, finished
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler
-from accoda.runtime.notes import Notes
 from accoda.runtime.runners import wire
 from accoda.runtime.runners.base import invoker
 from accoda.runtime.runners.raised import pack
@@ -58,7 +58,7 @@ class RemoteBatch(Batch[Any]):
         self.deadline = work.deadline
         self._tell = tell
         if handler.options.budgets:
-            self.notes = Notes(handler.options.budgets, lambda note: tell(wire.Noted(note)))
+            self.reporter = BudgetReporter(handler.options.budgets, lambda report: tell(wire.Reported(report)))
 
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         self._tell(wire.Follow(None, self._make_job(queue, payload, options)))
@@ -75,7 +75,7 @@ class Inbox:
         self._parent = parent
         self._work: SimpleQueue[wire.Work | None] = SimpleQueue()
         self._batch: RemoteBatch | None = None
-        self._note = wire.Note(False, [])
+        self._news = wire.News(False, [])
         self._busy = False
 
     def start(self) -> None:
@@ -96,8 +96,8 @@ class Inbox:
         self._apply(batch)
 
     def _apply(self, batch: RemoteBatch) -> None:
-        batch.stopping = self._note.stopping
-        batch.lost = set(self._note.lost)
+        batch.stopping = self._news.stopping
+        batch.lost = set(self._news.lost)
 
     def _read(self) -> None:
         try:
@@ -109,10 +109,10 @@ class Inbox:
                         raise EOFError
                 message = wire.decode_in_child(self._connection.recv_bytes())
                 if isinstance(message, wire.Work):
-                    self._note = wire.Note(False, [])
+                    self._news = wire.News(False, [])
                     self._work.put(message)
-                elif isinstance(message, wire.Note):
-                    self._note = message
+                elif isinstance(message, wire.News):
+                    self._news = message
                     if self._batch is not None:
                         self._apply(self._batch)
         except (EOFError, OSError, wire.Garbled):
@@ -140,10 +140,7 @@ class Child:
             raised = None if error is None else pack(error)
         else:
             for job in batch:
-                if job.lost:
-                    self._tell(wire.Skipped(job.id))
-                else:
-                    self._run_one(batch, job)
+                self._run_one(batch, job)
         self._tell(wire.Over(raised))
 
     def close(self) -> None:
@@ -162,7 +159,7 @@ class Child:
         except BaseException as error:  # SystemExit and KeyboardInterrupt too: the process goes on
             result = Failed(error)
         # What the handler itself said, through the current job, counts more than how it ended.
-        self._tell(wire.said(job.id, batch.results.get(job.id, result), final=True))
+        self._tell(wire.said(job.id, batch.results.get(job.id, result)))
 
     def _call(self, job: Running[Any]) -> object:
         current.set(job)

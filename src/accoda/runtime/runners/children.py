@@ -20,7 +20,6 @@ from typing import Any
 
 from msgspec import Struct
 
-import accoda
 from accoda.errors import CannotStart, InvalidInput, ProcessDied
 from accoda.limits import as_told
 from accoda.runtime.handler import Handler
@@ -69,10 +68,11 @@ class ChildProcess:
 
     def __init__(self, target: Target) -> None:
         self._connection, theirs = Pipe()
-        home = str(Path(accoda.__file__).parents[1])
+        home = str(Path(__file__).parents[3])
         start = f"main({theirs.fileno()}, {os.getpid()})"
         program = f"import sys; sys.path.insert(0, {home!r}); from accoda.runtime.runners.child import main; {start}"
-        flags: list[str] = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        flags = ["-" + "O" * sys.flags.optimize] if sys.flags.optimize else []
+        flags += [f"-W{option}" for option in sys.warnoptions]
         try:
             self._process = subprocess.Popen(
                 [get_executable(), *flags, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
@@ -107,10 +107,10 @@ class ChildProcess:
         except OSError:
             raise self._died() from None
 
-    def note(self, note: wire.Note) -> None:
+    def tell(self, news: wire.News) -> None:
         """Send news. If it is dead, `receive` will tell, after what it said before."""
         with suppress(OSError):
-            self._connection.send_bytes(wire.encode(note))
+            self._connection.send_bytes(wire.encode(news))
 
     def receive(self, wait: float) -> wire.ToWorker | None:
         """The next message, None if there is none within `wait` seconds, `ProcessDied` if there will be none."""

@@ -1,9 +1,9 @@
 """Stop the code that a thread runs by raising in it, and never hit anything else.
 
-A `Turn` is one call of a handler in a thread. It has one token, in a list, and whoever pops it decides (a pop is one
-atomic step):
+A `Turn` is one call of a handler in a thread. It has one token, in a list, and the first to pop it decides (a pop is
+one atomic step):
 
-- the thread, when its call is over: then nobody can raise in it any more;
+- the thread, when its call is over: then nothing can be raised in it any more;
 - `interrupt`: then exactly one `HandlerStopped` is sent, and the thread does not leave `shielded` before that was
   raised, or taken back. So it cannot hit the code after the call, or the next job.
 
@@ -55,7 +55,7 @@ def claim(token: list[bool]) -> bool:
 
 
 class Shows(Protocol):
-    """What shows the turn that is under way to those who may want to interrupt it."""
+    """What shows the turn that is under way, so that it can be interrupted."""
 
     turn: Turn | None
 

@@ -87,9 +87,10 @@ def _rebuild(raised: Raised) -> BaseException:
         if base in _BUILDERS:  # a class of the user's that says what becomes of the job
             return _BUILDERS[base](_named(name, base), raised)
         if not issubclass(base, Exception):  # SystemExit and its like must not be an Exception too
-            return _text_only(base, raised)
+            plain: BaseException = base(raised.text)
+            return plain
         if base in _BASES:
-            return _remote(_named(name, RemoteError, base), raised)  # type: ignore[arg-type] # a class is hashable
+            return _remote(_named(name, RemoteError, base), raised)
     return _remote(_named(name, RemoteError), raised)
 
 
@@ -109,27 +110,6 @@ def _named(name: str, *bases: Any) -> Any:
 
 def _from_args(kind: Any, raised: Raised) -> BaseException:
     error: BaseException = kind(*(raised.args if raised.args is not None else [raised.text]))
-    return error
-
-
-def _retry_later(kind: Any, raised: Raised) -> BaseException:
-    error: BaseException = kind(raised.text, delay=raised.delay, at=raised.at)
-    return error
-
-
-def _rate_limited(kind: Any, raised: Raised) -> BaseException:
-    error: BaseException = kind(raised.delay, at=raised.at, budget=raised.budget, reason=raised.text)
-    return error
-
-
-def _text_only(kind: Any, raised: Raised) -> BaseException:
-    error: BaseException = kind(raised.text)
-    return error
-
-
-def _invalid_input(kind: Any, raised: Raised) -> BaseException:
-    field, _, problem = raised.text.partition(": ")
-    error: BaseException = kind(field, problem)
     return error
 
 
@@ -158,14 +138,14 @@ def _errors_of(module: Any) -> list[type[BaseException]]:
 
 
 _BUILDERS: dict[Any, Callable[[Any, Raised], BaseException]] = {
-    RateLimited: _rate_limited,
-    RetryLater: _retry_later,
-    BuryJob: _text_only,
-    InvalidInput: _invalid_input,
+    RateLimited: lambda kind, said: kind(said.delay, at=said.at, budget=said.budget, reason=said.text),
+    RetryLater: lambda kind, said: kind(said.text, delay=said.delay, at=said.at),
+    BuryJob: lambda kind, said: kind(said.text),
+    InvalidInput: lambda kind, said: kind(*said.text.partition(": ")[::2]),
 }
 _NEVER = (StopIteration, StopAsyncIteration, GeneratorExit)  # to raise one of these in a coroutine means something else
 # Every class that the worker may build. Names from a message are only ever looked up here.
-_KINDS = {
+_KINDS: dict[str, Any] = {
     _dotted(kind): kind
     for kind in (*_errors_of(builtins), *_errors_of(errors), asyncio.CancelledError)
     if kind not in (Exception, BaseException, errors.AccodaError, RemoteError, *_NEVER)

@@ -38,7 +38,7 @@ class Threads:
         while self._idle:
             try:
                 thread = self._idle.pop()
-            except IndexError:  # pragma: no cover - somebody else was quicker
+            except IndexError:  # pragma: no cover - another thread was quicker
                 return
             thread.inbox.put(None)
             thread.join(1.0)  # it is at rest, so this takes no time
@@ -59,5 +59,5 @@ class _Thread(threading.Thread):
     def run(self) -> None:
         while (work := self.inbox.get()) is not None:
             work()
-            del work  # an idle thread keeps nobody's batch alive
+            del work  # an idle thread keeps no batch alive
             self._rest(self)

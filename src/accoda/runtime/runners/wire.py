@@ -1,7 +1,7 @@
 """What a worker and its child processes say to each other, in msgpack over a socket of their own.
 
-worker → child    Hello · Work · Note                        the end of the stream: the child must end
-child → worker    Ready or Broken · Began · Said, Follow, Noted, Skipped · Over
+worker → child    Hello · Work · News                        the end of the stream: the child must end
+child → worker    Ready or Broken · Began · Said, Follow, Reported · Over
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from accoda.budget.report import BudgetReport
 from accoda.model import Job, NewJob
 from accoda.retry import Failed, Finished, Result
-from accoda.runtime.notes import Note as BudgetNote
 from accoda.runtime.runners.raised import Raised, pack, unpack
 
 
@@ -27,15 +27,15 @@ class Hello(Struct, tag=True):
 
 
 class Work(Struct, tag=True):
-    """A batch to run."""
+    """A call of the handler: with one job, or with a batch."""
 
     queue: str
     jobs: list[Job]
     deadline: int | None = None
 
 
-class Note(Struct, tag=True):
-    """News of the batch that runs. Jobs that are lost are not begun any more."""
+class News(Struct, tag=True):
+    """News of the batch that runs: the jobs of it that are lost."""
 
     stopping: bool
     lost: list[int]
@@ -56,12 +56,11 @@ class Began(Struct, tag=True):
 
 
 class Said(Struct, tag=True):
-    """What became of a job; the last word counts. `final`: the handler's call for this job is over."""
+    """What became of a job; the last word counts."""
 
     id: int
     result: bytes | None = None
     raised: Raised | None = None
-    final: bool = False
 
 
 class Follow(Struct, tag=True):
@@ -71,26 +70,20 @@ class Follow(Struct, tag=True):
     job: NewJob
 
 
-class Noted(Struct, tag=True):
+class Reported(Struct, tag=True):
     """What the handler said of its queue's budgets."""
 
-    note: BudgetNote
-
-
-class Skipped(Struct, tag=True):
-    """A job that was not begun, because it was lost before."""
-
-    id: int
+    report: BudgetReport
 
 
 class Over(Struct, tag=True):
-    """The batch is done with; `raised` is what a handler of whole batches raised."""
+    """The call is over; `raised` is what a handler of whole batches raised."""
 
     raised: Raised | None = None
 
 
-ToChild = Hello | Work | Note
-ToWorker = Ready | Broken | Began | Said | Follow | Noted | Skipped | Over
+ToChild = Hello | Work | News
+ToWorker = Ready | Broken | Began | Said | Follow | Reported | Over
 
 encode = msgspec.msgpack.Encoder().encode
 _for_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode
@@ -115,15 +108,11 @@ def decode_in_worker(data: bytes) -> ToWorker:
         raise Garbled(str(error)) from error
 
 
-def said(id: int, result: Result, final: bool = False) -> Said:
+def said(id: int, result: Result) -> Said:
     """A result as a message."""
-    if isinstance(result, Finished):
-        return Said(id, result.result, None, final)
-    return Said(id, None, pack(result.error), final)
+    return Said(id, result.result) if isinstance(result, Finished) else Said(id, None, pack(result.error))
 
 
-def result_of(message: Said, then: tuple[NewJob, ...] = ()) -> Result:
+def result_of(message: Said) -> Result:
     """The result in a message."""
-    if message.raised is not None:
-        return Failed(unpack(message.raised))
-    return Finished(message.result, then)
+    return Finished(message.result) if message.raised is None else Failed(unpack(message.raised))

@@ -6,10 +6,10 @@ from heapq import heapify, heappop, heappush
 
 from accoda.errors import VersionConflict
 from accoda.model import Document
+from accoda.storage.memory.due import SLACK
 from accoda.storage.protocol import DUE_AT_ONCE
 
 TOMBSTONE_FOR = 24 * 3600 * 1000  # ms that an expired document is remembered
-_SLACK = 64  # stale hints that are not worth a clean-up
 
 
 class Documents:
@@ -41,7 +41,7 @@ class Documents:
 
     def _watch(self, moment: int, name: str) -> None:
         heappush(self._ends, (moment, name))
-        if len(self._ends) > 2 * len(self.all) + _SLACK:
+        if len(self._ends) > 2 * len(self.all) + SLACK:
             self._ends = [(each.expires_at, each.name) for each in self.all.values() if each.expires_at is not None]
             heapify(self._ends)
 

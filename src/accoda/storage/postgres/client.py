@@ -1,138 +1,236 @@
-"""Runs one statement on some connection, again where that is safe, and speaks of errors in Accoda's words."""
+"""Runs the statements of a storage on the connections of a pool, again where that is safe, and tells other processes
+which queues have something new.
+
+A notification (NOTIFY) is sent after the commit, by a transaction of its own that does not wait for the disk:
+PostgreSQL commits transactions that notify one at a time, so an enqueue that did it itself would wait for all the
+others. Only after a quiet moment the statement itself sends it, which is sooner.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import os
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, ParamSpec, TypeVar
+import contextlib
+import sys
+from collections.abc import Collection, Coroutine
+from typing import Any, NamedTuple, TypeVar
 
-from accoda.errors import StorageClosed
-from accoda.storage.backoff import Backoff
-from accoda.storage.patience import patience_of
-from accoda.storage.postgres.connector import CLOSED, Connection, Connector
+import asyncpg  # type: ignore[import-untyped]
+
+from accoda.errors import AccodaError, StorageClosed
+from accoda.storage.common.loop_affinity import LoopAffinity
+from accoda.storage.common.reconnecting import Backoff, patience_limit
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
-from accoda.storage.postgres.pool import Pool
-from accoda.storage.scripts import load_queries
 
 RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
+SILENCE = 30.0  # seconds after which a server that has not answered a call is given up
+CLOSE_PATIENCE = 5.0  # seconds that calls under way, and then connections, get to end
+QUIET = 0.02  # seconds without a notification after which a statement sends its own
+PAUSE = 0.002  # seconds between two notifications of one process: what comes meanwhile goes together
 _FIRST_NAP, _LONGEST_NAP = 0.02, 2.0  # each connection is a process there: many clients must come back slowly
 
-P = ParamSpec("P")
+# What the functions count on, whatever the database's defaults. Every statement walks an index: the tables grow from
+# nothing to millions and back faster than statistics follow, and a plan made for an empty table (scan it all) would be
+# the end of a full one.
+SESSION = {
+    "default_transaction_isolation": "read committed",
+    "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "plan_cache_mode": "force_generic_plan",
+    "jit": "off",
+}
+
 T = TypeVar("T")
 
-_IN_TWO = frozenset({"enqueue_told"})  # statements of two transactions
 
-_QUERIES = load_queries("accoda.storage.postgres", "queries.sql")
+class Place(NamedTuple):
+    """Where a store is: what its URL says."""
+
+    dsn: str
+    schema: str
+    pool: int
+    connect_timeout: float
 
 
-def queries_for(schema: str) -> dict[str, str]:
-    """The statements of queries.sql for a schema, whose name is known to be harmless."""
-    return {name: text.replace("accoda.", f'"{schema}".') for name, text in _QUERIES.items()}
+def call_of(schema: str, function: str, arguments: int) -> str:
+    """The statement that calls a function of verbs/. The schema's name is known to be harmless.
+
+    >>> call_of("accoda", "take", 2)
+    'SELECT * FROM "accoda".take($1, $2)'
+    """
+    return f'SELECT * FROM "{schema}".{function}({", ".join(f"${n}" for n in range(1, arguments + 1))})'
+
+
+async def connect(place: Place) -> Any:
+    """A connection outside of the pool."""
+    return await asyncpg.connect(place.dsn, timeout=place.connect_timeout, server_settings=SESSION)
+
+
+async def open_pool(place: Place) -> Any:
+    """Connections are made when they are needed, and closed after five minutes without use."""
+    return await asyncpg.create_pool(
+        place.dsn,
+        min_size=0,
+        max_size=place.pool,
+        max_queries=sys.maxsize,
+        reset=_leave_as_it_is,
+        timeout=place.connect_timeout,
+        server_settings=SESSION,
+        max_cached_statement_lifetime=0,  # there are few, each for ever: to prepare one again is felt
+    )
+
+
+async def _leave_as_it_is(_: Any) -> None:
+    """Every call is one statement and leaves nothing behind in its session, so nothing needs a round trip to reset."""
 
 
 class Client:
     """Belongs to the event loop in which it was made; calls from other loops and threads are carried out there."""
 
-    def __init__(self, connector: Connector, schema: str, size: int) -> None:
-        self.loop = asyncio.get_running_loop()
-        self.schema = schema
-        self.queries = queries_for(schema)
-        self.connect = connector.connect
-        self._connector = connector
-        self._pool = Pool(connector.connect, size)
-        self._process = os.getpid()
-        self._closed = False
+    def __init__(self, place: Place, pool: Any) -> None:
+        self.place = place
+        self._calls: dict[str, str] = {}  # the statement for each function
+        self.affinity = LoopAffinity("this PostgreSQL storage")
+        self._loop = self.affinity.loop
+        self._pool = pool
+        self._news: set[str] = set()
+        self._notified_at = 0.0
+        self._notifying: asyncio.Task[None] | None = None
+        self._acquiring: set[asyncio.Timeout] = set()  # calls that wait for a connection
+        self._beside: set[asyncio.Task[None]] = set()
 
-    def adopt(self, connection: Connection) -> None:
-        """Use a connection that is already there."""
-        self._pool.adopt(connection)
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do the work in the loop of the connections."""
+        if asyncio.get_running_loop() is self._loop and not self.affinity.closed:
+            return await work
+        return await self.affinity.run(work)
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    @property
-    def reachable(self) -> bool:
-        """Whether its event loop and its connections are ours to use: not in a forked child, nor after its loop."""
-        return os.getpid() == self._process and not self.loop.is_closed()
-
-    @property
-    def is_at_hand(self) -> bool:
-        """Whether a call from here would be sent at once, by a connection that is free."""
-        return asyncio.get_running_loop() is self.loop and self._pool.is_at_hand
-
-    async def fetch(self, query: str, *args: object, repeat: bool) -> Sequence[Any]:
-        """Run a statement in a transaction of its own and give its rows.
+    async def fetch(self, function: str, *args: object, repeat: bool) -> list[Any]:
+        """Call a function in a transaction of its own and give its rows.
 
         Where nothing was sent, or the server says that it undid the call, it is sent again. Where the connection broke
-        before the answer came, nobody knows whether it was carried out: it is sent again only if `repeat`, which says
+        before the answer came, it is unknown whether it was carried out: it is sent again only if `repeat`, which says
         that twice does no harm, and raises `StorageUnavailable` otherwise.
         """
-        self.check()
-        if asyncio.get_running_loop() is self.loop:
-            return await self.send(query, args, repeat)
-        return await self.at_home(self.send, query, args, repeat)
-
-    async def at_home(self, work: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Do the work in the loop in which the client was made."""
-        if asyncio.get_running_loop() is self.loop or self.loop.is_closed():
-            return await work(*args, **kwargs)
-        there = asyncio.run_coroutine_threadsafe(work(*args, **kwargs), self.loop)
-        return await asyncio.wrap_future(there)
-
-    async def value(self, query: str, *args: object, repeat: bool) -> Any:
-        """The only column of the only row."""
-        return (await self.fetch(query, *args, repeat=repeat))[0][0]
-
-    def refuse(self) -> None:
-        """Take no more calls; those under way go on."""
-        self._closed = True
-
-    async def close(self) -> None:
-        """Let calls under way finish, then close every connection."""
-        self.refuse()
-        await self._pool.close()
-        await self._connector.close()
-
-    def hang_up(self) -> None:
-        """Close every connection at once."""
-        self.refuse()
-        if os.getpid() == self._process:  # those of a forked child are its parent's
-            self._connector.hang_up()
-
-    def check(self) -> None:
-        if os.getpid() != self._process:
-            raise StorageClosed("this PostgreSQL storage was opened before the process forked; open it in the child")
-        if self._closed:
-            raise StorageClosed(CLOSED)
-        if self.loop.is_closed():
-            raise StorageClosed("the event loop in which this PostgreSQL storage was opened has ended; open it again")
-
-    async def send(self, query: str, args: tuple[object, ...], repeat: bool) -> Sequence[Any]:
-        """As `fetch`, in the client's own loop, and also while the client is being closed."""
-        text = self.queries[query]
-        end = self.loop.time() + patience_of(RECONNECT_FOR)
+        text = self._calls.get(function)
+        if text is None:
+            text = self._calls[function] = call_of(self.place.schema, function, len(args))
+        end = self._loop.time() + min(RECONNECT_FOR, patience_limit.get())
         backoff: Backoff | None = None
         while True:
             connection = None
             try:
-                connection = await self._pool.acquire(end, query)
-                # No await between the check in acquire and the send: what broke before was seen there.
-                rows: Sequence[Any] = await connection.fetch(text, *args)
-                return rows
-            except DRIVER as problem:
-                error = problem if connection is None else self._pool.blame(connection, problem)
+                connection = await self._acquire(end)
+                # No await between the pool's own check and the send: it has seen what broke before.
+                return await self._send(connection, text, args)
+            except DRIVER as error:
                 sent = connection is not None
                 again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
-                if again and self._closed:  # the server may be well: it is we who hung up
-                    raise StorageClosed(CLOSED) from error
-                if not again or self.loop.time() > end:
-                    unsure = sent and not repeat
-                    raise translate(error, unsure=unsure, in_two=query in _IN_TWO) from error
-            finally:
-                if connection is not None:
-                    self._pool.release(connection)
+                if again and self.affinity.closed:  # the server may be well: the storage hung up
+                    raise StorageClosed("this PostgreSQL storage was closed; open a new one") from error
+                if not again or self._loop.time() > end:
+                    raise translate(error, unsure=sent and not repeat) from error
             backoff = backoff or Backoff(_FIRST_NAP, _LONGEST_NAP)
-            await backoff.nap(end - self.loop.time())
-            self.check()
+            await backoff.nap(end - self._loop.time())
+
+    async def value(self, function: str, *args: object, repeat: bool) -> Any:
+        """The only column of the only row."""
+        return (await self.fetch(function, *args, repeat=repeat))[0][0]
+
+    def beside(self, work: Coroutine[Any, Any, None]) -> None:
+        """Carry out what no caller waits for. A close gives it some time to end."""
+        task = self._loop.create_task(work)
+        self._beside.add(task)
+        task.add_done_callback(self._beside.discard)
+
+    async def finish(self, within: float) -> None:
+        """Give what runs beside the calls some seconds to end."""
+        if self._beside:
+            await asyncio.wait(self._beside, timeout=within)
+
+    async def _acquire(self, end: float) -> Any:
+        limit = asyncio.timeout_at(end)
+        self._acquiring.add(limit)
+        try:
+            async with limit:
+                return await self._pool.acquire()
+        except TimeoutError as error:
+            raise TimeoutError(str(error) or "no connection could be made or came free in time") from error
+        finally:
+            self._acquiring.discard(limit)
+
+    async def _send(self, connection: Any, text: str, args: tuple[object, ...]) -> list[Any]:
+        # The kernel may notice a host that vanished; this notices a server that is stopped, or a proxy in between whose
+        # way ends there: they still acknowledge packets.
+        given_up = self._loop.call_later(SILENCE, connection.terminate)
+        try:
+            rows: list[Any] = await connection.fetch(text, *args)
+        except BaseException as error:
+            # A caller that was cancelled does not wait until the server has cancelled the statement, too.
+            self.beside(self._release(connection))
+            if isinstance(error, DRIVER) and self._loop.time() >= given_up.when():
+                raise TimeoutError(f"no answer for {SILENCE:g} s") from error
+            raise
+        finally:
+            given_up.cancel()
+        await self._release(connection)
+        return rows
+
+    async def _release(self, connection: Any) -> None:
+        with contextlib.suppress(*DRIVER):  # it broke, which the answer does not depend on
+            await self._pool.release(connection, timeout=CLOSE_PATIENCE)
+
+    # -- notifications
+
+    def is_quiet(self) -> bool:
+        """Whether a statement should send its own notification: this process has sent none for a while."""
+        now = self._loop.time()
+        quiet = self._notifying is None and now - self._notified_at > QUIET
+        if quiet:
+            self._notified_at = now
+        return quiet
+
+    def notify(self, news: Collection[str]) -> None:
+        """Wake the callers that wait for these queues, in all processes, within a few milliseconds."""
+        self._news.update(news)
+        if self._notifying is None and self._news:
+            self._notifying = self._loop.create_task(self._notify())
+
+    async def _notify(self) -> None:
+        try:
+            while self._news:
+                news, self._news = sorted(self._news), set()
+                # An error is dropped: a waiting caller looks every few seconds anyway.
+                with contextlib.suppress(AccodaError):
+                    await self.fetch("notify", news, repeat=True)
+                self._notified_at = self._loop.time()
+                await asyncio.sleep(PAUSE)
+        finally:
+            self._notifying = None
+
+    # -- the end
+
+    async def close(self) -> None:
+        """Let calls that were sent and last notifications end, then close every connection."""
+        self._turn_away()
+        try:
+            async with asyncio.timeout(CLOSE_PATIENCE):
+                while tasks := {*self._beside, *filter(None, (self._notifying,))}:
+                    await asyncio.wait(tasks)
+                await self._pool.close()
+        except TimeoutError:
+            pass
+        finally:
+            self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close every connection at once."""
+        self._turn_away()
+        for task in (*self._beside, *filter(None, (self._notifying,))):
+            task.cancel()
+        self._pool.terminate()
+
+    def _turn_away(self) -> None:
+        """End the calls that wait for a connection, perhaps for one that is just being made."""
+        for limit in self._acquiring:
+            if not limit.expired():
+                limit.reschedule(self._loop.time())

@@ -44,9 +44,8 @@ def is_lost(error: BaseException) -> bool:
     return isinstance(error, LOST) and not isinstance(error, ValueError)
 
 
-def translate(error: BaseException, *, unsure: bool = False, in_two: bool = False) -> BaseException:
-    """The error that a caller should see. `unsure`: the call was sent, and its answer was lost. `in_two`: it has two
-    transactions, so that it may have ended between them."""
+def translate(error: BaseException, *, unsure: bool = False) -> BaseException:
+    """The error that a caller should see. `unsure`: the call was sent, and its answer was lost."""
     match error:
         case AccodaError():
             return error
@@ -75,11 +74,6 @@ def translate(error: BaseException, *, unsure: bool = False, in_two: bool = Fals
                     unsure=True,
                 )
             return StorageUnavailable(f"PostgreSQL does not answer ({_told(error)}); start it or check the URL")
-        case asyncpg.QueryCanceledError() if in_two:
-            return StorageUnavailable(
-                f"PostgreSQL ended the call ({error}): it may have been carried out or not; look before you repeat it",
-                unsure=True,
-            )
         case asyncpg.QueryCanceledError():
             return StorageUnavailable(f"PostgreSQL ended the call ({error}): nothing was changed, try again")
         case asyncpg.PostgresError():

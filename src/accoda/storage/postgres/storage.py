@@ -1,53 +1,70 @@
-"""`Store` in a PostgreSQL schema. Each verb is one call of a function there: one round trip, one transaction."""
+"""`Store` in a PostgreSQL schema. Each verb is one call of a function there: one round trip, one transaction.
+
+Small calls of many tasks are sent together (`common/call_batching.py`). Which of them may be, and why that is safe:
+- enqueue: jobs without a key. They stand for themselves, so those of several callers are stored in one step as if one
+  call after the other had come. A job with a key may have to wait until a caller's own transaction ends that holds the
+  key, and others must not wait with it.
+- take: from one queue, for the same worker and the same time, without a budget. The first caller gets the first jobs.
+- settle: outcomes without follow-ups. Each is judged by its own lease. Where a job stays locked, by a caller's own
+  transaction, each call goes by itself.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any, TypeVar
 
-from accoda.clock import Clock, SystemClock
+from accoda.clock import Clock
 from accoda.errors import AccodaError, VersionConflict
 from accoda.model import (
+    ById,
+    ByKey,
+    Change,
+    Cursor,
     Document,
     Done,
     Enqueued,
     Job,
     JobInfo,
     Lease,
+    Look,
     NewJob,
+    Order,
     Outcome,
-    Peek,
-    Place,
-    Rank,
     Refused,
     Retry,
     State,
     Stats,
+    Target,
+    What,
     check_document_name,
-    check_queue,
     clean,
     follow_ups,
 )
-from accoda.storage import inputs
-from accoda.storage.closing import Closing
-from accoda.storage.density import Look, Stretch
-from accoda.storage.postgres import rows
-from accoda.storage.postgres.bell import Bell, news_of
-from accoda.storage.postgres.calls import Calls
+from accoda.storage import checks
+from accoda.storage.common.call_batching import SMALL, CallBatching
+from accoda.storage.common.closing import Closing
+from accoda.storage.common.wakeups import LOOK_EVERY, Seen
+from accoda.storage.postgres import rows, vacuum
+from accoda.storage.postgres.caller_transaction import enqueue_in
 from accoda.storage.postgres.client import Client
-from accoda.storage.postgres.foreign import run_in
-from accoda.storage.postgres.kept import Kept
-from accoda.storage.postgres.upkeep import Upkeep
-from accoda.storage.postgres.watch import Watch
-from accoda.storage.signal import Signal
-from accoda.storage.standing import stand
+from accoda.storage.postgres.wakeups import READY, Listener
+
+UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
+SOON = 0.01  # seconds until a take is tried again after two that found nothing though a job was seen
 
 T = TypeVar("T")
 
-UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
+_WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached")
+_WAYS = {"keep": 0, "replace": 1, "attach": 2}
+_ALONE = SMALL + 1
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
+
+Taking = tuple[str, int, int | None, str]
+"""The queue, the ms of the lease, max_cost, and the worker."""
 
 
 class PostgresStorage(Closing):
@@ -57,49 +74,49 @@ class PostgresStorage(Closing):
 
     What happens when the connection breaks before an answer came (`repeat` below):
     repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
-    extend, rerank, pause, resume, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would
-    be too much or the answer wrong: enqueue, write, drop, remove, revive, start_now, purge; and settle, which its
-    caller may safely repeat: "lost" may then mean what was applied the first time.
+    extend, pause, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would be too much or
+    the answer wrong: enqueue, write, change, purge; and settle, which its caller may safely repeat: "lost" may then
+    mean what was applied the first time.
     """
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
         self._client = client
         self._clock = clock
-        self._timer = clock or SystemClock()
-        self._signal = Signal()
-        self._bell = Bell(client, self._signal)
-        self._calls = Calls(client, self._bell, self._at)
-        self._upkeep = Upkeep(client)
-        self._undoing: set[asyncio.Task[None]] = set()
+        self._wakeups = Listener(client, clock)
+        self._vacuum = vacuum.Vacuum(client)
+        self._settled = 0  # outcomes since it started last
+        self._enqueues: CallBatching[None, Sequence[NewJob], list[Enqueued]] = CallBatching(self._enqueue_all)
+        self._takes: CallBatching[Taking, int, list[Job]] = CallBatching(self._take_all, self._give_back)
+        self._settles: CallBatching[None, Sequence[Outcome], list[Refused]] = CallBatching(self._settle_all)
+        self._vain: dict[
+            str, tuple[float, float]
+        ] = {}  # since when takes of a queue find nothing, and the last of them
         self._closing: asyncio.Task[None] | None = None
 
     async def close(self) -> None:
-        """Let calls under way finish, then let go of everything. Who is cancelled here lets go at once."""
-        try:
-            if self._client.reachable:
-                await self._client.at_home(self._close)
-            else:
-                self._client.hang_up()
-        finally:
-            self._signal.ring()  # who waits finds it closed
+        """Let calls under way finish, then let go of everything. Cancelled, it lets go at once."""
+        affinity = self._client.affinity
+        if not affinity.reachable:
+            affinity.closed = True  # a forked child leaves the connections to its parent; or their loop has ended
+        elif asyncio.get_running_loop() is affinity.loop:
+            await self._close()
+        else:
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._close(), affinity.loop))
 
     async def _close(self) -> None:
+        self._client.affinity.closed = True  # first, so that nothing new begins in what is closed below
         if self._closing is None:
-            self._client.refuse()  # first, so that nothing new begins in what is closed below
             self._closing = asyncio.create_task(self._end())
         try:
-            await asyncio.wait({self._closing})  # one end for all who ask for it
+            await asyncio.wait({self._closing})  # one end, however many callers ask for it
         except asyncio.CancelledError:
-            self._client.hang_up()
             self._closing.cancel()
             raise
-        if not self._closing.cancelled():
-            self._closing.result()
 
     async def _end(self) -> None:
         try:
-            await self._bell.close()
-            await self._upkeep.close()
+            await self._wakeups.close()
+            await self._vacuum.close()
             await self._client.close()
         finally:
             self._client.hang_up()
@@ -108,180 +125,259 @@ class PostgresStorage(Closing):
         """The present moment where a test decides it; otherwise the server's clock does."""
         return None if self._clock is None else self._clock.now()
 
-    # -- the hot path
+    # -- producers and workers
 
     async def enqueue(self, jobs: Sequence[NewJob], *, connection: Any = None) -> list[Enqueued]:
         """Store all of them or none. With `connection`, in the transaction that is open there: see docs/postgres.md."""
-        inputs.check_jobs(jobs)
-        self._client.check()
-        if not jobs:
-            return []
+        checks.check_jobs(jobs)
         if connection is not None:
-            columns = rows.columns(jobs)
-            query = self._client.queries["enqueue_apart"]
-            return rows.enqueued(*await run_in(connection, query, (self._at(), *columns, sorted(set(columns[0])))))
-        return await self._client.at_home(self._calls.enqueue, jobs)
+            self._client.affinity.check()
+            batch = [_new_job(job) for job in jobs]
+            return _enqueued(await enqueue_in(connection, self._client.place.schema, self._at(), batch))
+        if not jobs:
+            self._client.affinity.check()
+            return []
+        size = _ALONE if any(job.key is not None for job in jobs) else len(jobs)
+        return await self._client.run(self._enqueues.call(None, jobs, size))
+
+    async def _enqueue_all(self, _: None, calls: list[Sequence[NewJob]]) -> list[list[Enqueued]]:
+        jobs = [job for each in calls for job in each]
+        news, quiet = _news_of(jobs), self._client.is_quiet()
+        args = (self._at(), [_new_job(job) for job in jobs], False, news if quiet else [])
+        (row,) = await self._client.fetch("enqueue", *args, repeat=False)
+        if not quiet:
+            self._client.notify(news)
+        return _shares(_enqueued(row), map(len, calls))
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        inputs.check_take(queue, count, lease, max_cost)
-        self._client.check()
-        share = queue, round(lease * 1000), clean(worker)
-        if self._client.is_at_hand:
-            taking = Kept(self._calls.take(share, count, max_cost))
-        else:  # it begins with a wait that is limited in time, which only a task of its own can outlive
-            taking = Kept(_in_task(self._client.at_home(self._calls.take, share, count, max_cost)))
+        checks.check_take(queue, count, lease, max_cost)
+        taking = queue, round(lease * 1000), max_cost, clean(worker)
+        return await self._client.run(self._take(taking, count))
+
+    async def _take(self, taking: Taking, count: int) -> list[Job]:
         try:
-            return await taking
+            return await self._takes.call(taking, count, count if taking[2] is None else _ALONE)
         except asyncio.CancelledError:
-            # The caller went away, but the server may be at it: what it hands out must not lie there for a whole lease.
-            if taking.rest is not None:
-                undoing = asyncio.ensure_future(self._undo(taking.rest))
-                self._undoing.add(undoing)
-                undoing.add_done_callback(self._undoing.discard)
-                await asyncio.wait({undoing}, timeout=UNDO_PATIENCE)
+            # The server may be at it already. What it hands out goes back; a moment for that, so that the caller's next
+            # call does not pass over it.
+            await self._takes.finish(UNDO_PATIENCE)
+            await self._client.finish(UNDO_PATIENCE)
             raise
 
-    async def _undo(self, taking: asyncio.Future[list[Job]]) -> None:
-        # An error is dropped: the jobs then come back when their lease ends.
-        with contextlib.suppress(AccodaError):
-            if jobs := await taking:
-                jobs = sorted(jobs, key=lambda job: job.id)
-                ids, tokens = [job.id for job in jobs], [job.attempts for job in jobs]
-                await self._client.fetch("give_back", jobs[0].queue, ids, tokens, repeat=True)
-                self._bell.tell({jobs[0].queue})
+    async def _take_all(self, taking: Taking, counts: list[int]) -> list[list[Job]]:
+        queue, lease, max_cost, worker = taking
+        found = await self._client.fetch("take", self._at(), queue, sum(counts), lease, max_cost, worker, repeat=True)
+        if found:
+            self._vain.pop(queue, None)
+        else:
+            now = asyncio.get_running_loop().time()
+            self._vain[queue] = self._vain.get(queue, (now,))[0], now
+        jobs = [
+            Job(
+                id, queue, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
+                Lease(queue, id, attempts), tries, crashes,
+            )
+            for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries, crashes
+            in found
+        ]  # fmt: skip
+        return _shares(jobs, counts)
+
+    def _give_back(self, taking: Taking, jobs: list[Job]) -> None:
+        async def give_back() -> None:
+            # An error is dropped: the jobs then come back when their lease ends.
+            with contextlib.suppress(AccodaError):
+                await self._client.fetch("give_back", taking[0], ids, tokens, repeat=True)
+
+        jobs = sorted(jobs, key=lambda job: job.id)
+        ids, tokens = [job.id for job in jobs], [job.attempts for job in jobs]
+        if ids:
+            self._client.beside(give_back())
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        inputs.check_outcomes(outcomes)
-        self._client.check()
+        checks.check_outcomes(outcomes)
         if not outcomes:
+            self._client.affinity.check()
             return []
-        self._upkeep.note(len(outcomes))
-        if rows.is_plain(outcomes):
-            return await self._client.at_home(self._calls.finish, cast(Sequence[Done], outcomes))
-        args = rows.outcome_columns(outcomes)
-        leases = rows.lease_columns(outcome.lease for outcome in outcomes)
-        verdicts = await self._client.value("settle", self._at(), *leases, *args, repeat=False)
-        self._bell.tell({outcome.lease.queue for outcome in outcomes if type(outcome) is Retry})
-        self._bell.tell(news_of(job for outcome in outcomes for job in follow_ups(outcome)))
-        return rows.refused(outcomes, verdicts)
+        size = _ALONE if any(map(follow_ups, outcomes)) else len(outcomes)
+        return await self._client.run(self._settles.call(None, outcomes, size))
+
+    async def _settle_all(self, _: None, calls: list[Sequence[Outcome]]) -> list[list[Refused]]:
+        outcomes = [outcome for each in calls for outcome in each]
+        leases = [outcome.lease for outcome in outcomes]
+        order = sorted(range(len(leases)), key=[lease.id for lease in leases].__getitem__)  # in which rows are locked
+        thens = [(n, job) for n, outcome in enumerate(outcomes) for job in follow_ups(outcome)]
+        places = {n: place for place, n in enumerate(order, 1)} if thens else {}
+        then_of, then_jobs = [places[n] for n, _ in thens], [_new_job(job) for _, job in thens]
+        args = (
+            *_lease_columns([leases[n] for n in order]),
+            _outcome_rows(outcomes, order),
+            then_of,
+            then_jobs,
+            len(calls) > 1,
+        )
+        verdicts = await self._client.value("settle", self._at(), *args, repeat=False)
+        self._settled += len(outcomes)
+        if self._settled >= vacuum.LOOK_EVERY:
+            self._settled = 0
+            self._vacuum.start()
+        self._client.notify(_news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)]))
+        if verdicts is None:
+            return [[] for _ in calls]
+        refused = {n: Refused(leases[n], "lost" if verdict == 1 else "grown")
+                   for n, verdict in zip(order, verdicts, strict=True) if verdict}  # fmt: skip
+        return [[refused[n] for n in share if n in refused] for share in _shares(range(len(leases)), map(len, calls))]
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        inputs.check_leases(leases, lease)
-        args = (*rows.lease_columns(leases), round(lease * 1000))
-        lost = await self._client.value("extend", self._at(), *args, repeat=True)
-        self._bell.tell({held.queue for held in leases})  # an end may have come nearer
+        checks.check_leases(leases, lease)
+        args = (self._at(), *_lease_columns(leases), round(lease * 1000))
+        lost = await self._client.run(self._client.value("extend", *args, repeat=True))
         return [Refused(leases[place - 1], "lost") for place in lost]
 
-    async def rerank(self, ranks: Sequence[Rank]) -> int:
-        inputs.check_ranks(ranks)
-        held = rows.lease_columns(Lease(rank.queue, rank.id, 0) for rank in ranks)
-        args = (held[0], held[2], [float(rank.rank) for rank in ranks], [rows.counted(rank.waiters) for rank in ranks])
-        return int(await self._client.value("rerank", self._at(), *args, repeat=True))
-
-    async def waiters(self, lease: Lease) -> list[bytes]:
-        inputs.check_leases((lease,), 1.0)
-        ((id,), (token,), (queue,)) = rows.lease_columns((lease,))
-        return list(await self._client.value("waiters", self._at(), id, token, queue, repeat=True))
-
-    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
-        inputs.check_peek(queue, key, after)
-        (found,) = await self._client.fetch("peek", self._at(), queue, key, rows.counted(after), repeat=True)
-        return rows.peek(found)
-
-    async def drop(self, queue: str, id: int, waiters: int) -> bool:
-        inputs.check_drop(queue, id, waiters)
-        args = (queue, rows.storable(id), rows.counted(waiters))
-        return bool(await self._client.value("drop", self._at(), *args, repeat=False))
-
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        inputs.check_wait(queues, timeout)
-        watch = Watch(self._client, self._bell, self._calls, self._timer, queues)
-        return await self._signal.wait(self._timer, queues, timeout, watch.look)
+        checks.check_wait(queues, timeout)
+
+        async def look() -> Seen:
+            await self._wakeups.listen()  # before the look, so that nothing falls between the two
+            (found,) = await self._client.fetch("wait", self._at(), list(queues), repeat=True)
+            return self._unless_in_vain(Seen(*found), queues)
+
+        return await self._client.run(self._wakeups.wait_for_hints(queues, timeout, look))
+
+    def _unless_in_vain(self, seen: Seen, queues: Sequence[str]) -> Seen:
+        """What was seen, or a pause where takes find nothing of it: they pass over jobs that are locked.
+
+        A lock is gone without a word. So it is tried again soon, and then after as long as it has been by now: a job is
+        taken when it has waited twice as long as it was locked, and a lock that stays for hours costs little. One take
+        in vain says nothing: a worker that settles the last job takes in the same moment, and finds nothing.
+        """
+        vain = [self._vain[queue] for queue in queues if queue in self._vain]
+        if seen.takable and self._clock is None:
+            now = asyncio.get_running_loop().time()
+            pause = max((last + max(SOON, last - first) - now for first, last in vain if last > first), default=0.0)
+            return Seen(False, due_in=min(pause * 1000, LOOK_EVERY)) if pause > 0 else seen
+        for queue in queues:
+            self._vain.pop(queue, None)
+        return seen
 
     async def stats(self) -> Stats:
-        return rows.stats(await self._client.fetch("stats", self._at(), repeat=True))
+        return rows.stats(await self._client.run(self._client.fetch("stats", self._at(), repeat=True)))
 
     # -- documents
 
     async def read(self, name: str) -> Document | None:
         check_document_name(name)
-        found = await self._client.fetch("read", self._at(), name, repeat=True)
+        found = await self._client.run(self._client.fetch("read", self._at(), name, repeat=True))
         return Document(name, *found[0]) if found else None
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        inputs.check_write(name, value, version, ttl)
-        args = (self._at(), name, value, version, rows.to_ms(ttl))
-        ((new, found),) = await self._client.fetch("write", *args, repeat=False)
+        checks.check_write(name, value, version, ttl)
+        args = (self._at(), name, value, version, _to_ms(ttl))
+        ((new, found),) = await self._client.run(self._client.fetch("write", *args, repeat=False))
         if new is None:
             raise VersionConflict(name, version or 0, found)
         return int(new)
 
     async def documents(self, prefix: str) -> list[Document]:
-        inputs.check_prefix(prefix)
-        found = await self._client.fetch("documents", self._at(), prefix, prefix + _AFTER_ALL, repeat=True)
-        return [Document(*row) for row in found]
+        checks.check_prefix(prefix)
+        args = (self._at(), prefix, prefix + _AFTER_ALL)
+        return [Document(*row) for row in await self._client.run(self._client.fetch("documents", *args, repeat=True))]
 
-    # -- for people
+    # -- for people, demand and flows
 
-    async def find(self, id: int) -> JobInfo | None:
-        inputs.check_id(id)
-        found = await self._client.fetch("find", self._at(), rows.storable(id), repeat=True)
-        return rows.job_info(found[0]) if found else None
+    async def look(self, target: Target, *, waiters_after: int | None = None, ahead: bool = False) -> Look:
+        checks.check_look(target, waiters_after)
+        match target:
+            case ById(id):
+                which: tuple[int | None, str | None, str | None] = (id, None, None)
+            case ByKey(queue, key):
+                which = (None, queue, key)
+            case _:
+                which = (None, target.queue, None)
+        args = (self._at(), *which, waiters_after, ahead)
+        (found,) = await self._client.run(self._client.fetch("look", *args, repeat=True))
+        return rows.look(found)
 
-    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        inputs.check_browse(queue, state, after, limit)
-        args = (queue, rows.STATE_NUMBERS[state], -1 if after is None else after, limit)
-        return [rows.job_info(row) for row in await self._client.fetch("browse", self._at(), *args, repeat=True)]
+    async def change(self, changes: Sequence[Change]) -> int:
+        checks.check_changes(changes)
+        args = (self._at(), [rows.change_row(change) for change in changes])
+        return int(await self._client.run(self._client.value("change", *args, repeat=False)))
 
-    async def place(self, id: int, most: int = 1000) -> Place | None:
-        inputs.check_place(id, most)
-        (found,) = await self._client.fetch("place", self._at(), rows.storable(id), most, repeat=True)
-        survey = rows.survey(found)
-        if survey is None:
-            return None
+    async def browse(
+        self, queue: str, state: State, *, order: Order = "line", after: Cursor | None = None, limit: int = 100
+    ) -> list[JobInfo]:
+        checks.check_browse(queue, state, order, after, limit)
+        cursor = (None, None) if after is None else (after.sort, after.id)
+        args = (self._at(), queue, rows.STATE_NUMBERS[state], order == "id", *cursor, limit)
+        return [rows.job_info(row) for row in await self._client.run(self._client.fetch("browse", *args, repeat=True))]
 
-        async def look(wanted: list[Look]) -> list[Stretch]:
-            columns = rows.look_columns(wanted)
-            return rows.stretches(await self._client.fetch("stretches", survey.job.queue, *columns, repeat=True))
-
-        return await stand(survey, most, look)
-
-    async def remove(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        wanted = [rows.storable(id) for id in ids]
-        return int(await self._client.value("remove", self._at(), wanted, repeat=False))
-
-    async def revive(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        wanted = [rows.storable(id) for id in ids]
-        queues = await self._client.value("revive", self._at(), wanted, repeat=False)
-        self._bell.tell(set(queues))
-        return len(queues)
-
-    async def start_now(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        wanted = [rows.storable(id) for id in ids]
-        queues = await self._client.value("start_now", self._at(), wanted, repeat=False)
-        self._bell.tell(set(queues))
-        return len(queues)
-
-    async def pause(self, queue: str, until: int | None = None) -> None:
-        inputs.check_pause(queue, until)
-        await self._client.fetch("pause", queue, until, repeat=True)
-        self._bell.tell({queue})  # the end of the pause is a new moment to wake at
-
-    async def resume(self, queue: str) -> None:
-        check_queue(queue)
-        await self._client.fetch("resume", queue, repeat=True)
-        self._bell.tell({queue})
+    async def pause(self, queue: str, until: int | None) -> None:
+        checks.check_pause(queue, until)
+        await self._client.run(self._client.fetch("pause", self._at(), queue, until, repeat=True))
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
-        inputs.check_purge(queue, state, before, limit)
-        args = (queue, rows.STATE_NUMBERS[state], before, limit)
-        return int(await self._client.value("purge", self._at(), *args, repeat=False))
+        checks.check_purge(queue, state, before, limit)
+        args = (self._at(), queue, rows.STATE_NUMBERS[state], before, limit)
+        return int(await self._client.run(self._client.value("purge", *args, repeat=False)))
 
 
-async def _in_task(work: Coroutine[Any, Any, T]) -> T:
-    return await asyncio.ensure_future(work)
+def _new_job(job: NewJob) -> tuple[Any, ...]:
+    """As the type `new_job` in verbs/enqueue.sql."""
+    return (
+        job.queue, job.data, job.rank, _to_ms(job.delay), job.start_at, job.cost, job.keep_for, job.key,
+        _WAYS[job.on_duplicate], job.waiter,
+    )  # fmt: skip
+
+
+def _enqueued(row: Sequence[Any]) -> list[Enqueued]:
+    ids, whats, waiting = row
+    if whats is None:
+        return [Enqueued(id, "created", 0) for id in ids]
+    return [Enqueued(id, _WHATS[what], waiters) for id, what, waiters in zip(ids, whats, waiting, strict=True)]
+
+
+def _lease_columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[str]]:
+    """ids, tokens, queues. A queue name that the server could not read is no queue's."""
+    queues = [lease.queue for lease in leases]
+    names = {queue: queue if queue.isprintable() else "" for queue in set(queues)}
+    return [lease.id for lease in leases], [lease.attempts for lease in leases], [names[queue] for queue in queues]
+
+
+def _outcome_rows(outcomes: Sequence[Outcome], order: list[int]) -> list[tuple[Any, ...]]:
+    """As the type `outcome` in verbs/settle.sql; nothing where each is a Done without result and waiters."""
+    for outcome in outcomes:
+        if type(outcome) is not Done or outcome.result is not None or outcome.waiters is not None:
+            return [_outcome_row(outcomes[n]) for n in order]
+    return []
+
+
+def _outcome_row(outcome: Outcome) -> tuple[Any, ...]:
+    match outcome:
+        case Done():
+            return 0, outcome.waiters, None, None, None, None, None, outcome.result
+        case Retry():
+            reason = clean(outcome.reason)
+            return 1, None, _to_ms(outcome.delay), outcome.at, outcome.rank, outcome.counts, reason, None
+        case _:
+            return 2, None, None, None, None, None, clean(outcome.reason), None
+
+
+def _news_of(returning: Sequence[NewJob | Retry]) -> list[str]:
+    """What to tell of jobs: `+queue` where one is ready now, `queue` where there is a new moment to wake at."""
+    now: set[str] = set()
+    later: set[str] = set()
+    for job in returning:
+        queue, at = (job.lease.queue, job.at) if isinstance(job, Retry) else (job.queue, job.start_at)
+        (later if job.delay or at is not None else now).add(queue)
+    return [*(READY + queue for queue in now), *(later - now)]
+
+
+def _shares(items: Iterable[T], sizes: Iterable[int]) -> list[list[T]]:
+    """The items, divided among several callers."""
+    rest = iter(items)
+    return [list(islice(rest, size)) for size in sizes]
+
+
+def _to_ms(seconds: float | None) -> int | None:
+    return None if seconds is None else round(seconds * 1000)

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 import hiredis
 
 from accoda.errors import StorageError
-from accoda.storage.redis.address import Access, Address, connect
-from accoda.storage.redis.connection import Connection, ConnectionLost, Push
+from accoda.storage.redis.client import Connection, ConnectionLost, Push
 from accoda.storage.redis.keys import SLOTS
-from accoda.storage.redis.topology import Line, Shared
+from accoda.storage.redis.replies import Address
+from accoda.storage.redis.topology import Access, Link, SharedTask, connect
 
 
 class Cluster:
@@ -23,14 +23,9 @@ class Cluster:
         self._seeds = list(seeds)
         self._access = access
         self._owners: list[Address | None] = [None] * SLOTS
-        self._lines: dict[Address, Line] = {}
-        self._learning = Shared(self._learn)
+        self._links: dict[Address, Link] = {}
+        self._learning = SharedTask(self._learn)
         self._wrong = True
-
-    def ready(self, slot: int) -> Connection | None:
-        owner = self._owners[slot]
-        line = self._lines.get(owner) if owner is not None else None
-        return line.ready() if line is not None else None
 
     async def open(self, slot: int) -> Connection:
         if self._wrong:
@@ -46,10 +41,10 @@ class Cluster:
             raise
 
     async def at(self, address: Address) -> Connection:
-        line = self._lines.get(address)
-        if line is None:
-            line = self._lines[address] = Line(lambda: connect(address, self._access))
-        return line.ready() or await line.open()
+        link = self._links.get(address)
+        if link is None:
+            link = self._links[address] = Link(lambda: connect(address, self._access))
+        return await link.open()
 
     async def open_extra(self, on_push: Push) -> Connection:
         """To any node: what is published on one is heard on all."""
@@ -62,12 +57,12 @@ class Cluster:
         raise ConnectionLost("; ".join(troubles))
 
     def moved(self, slot: int, address: Address | None) -> None:
-        self._wrong = True
-        self._owners[slot] = address  # with None, `open` learns first
+        self._owners[slot] = address
+        self._wrong |= address is None  # then `open` learns first
 
     def close(self) -> list[Connection]:
         self._learning.cancel()
-        return [connection for line in self._lines.values() for connection in line.close()]
+        return [connection for link in self._links.values() for connection in link.close()]
 
     def _known(self) -> list[Address]:
         known = list(dict.fromkeys(owner for owner in self._owners if owner is not None))

@@ -7,7 +7,7 @@ from binascii import crc_hqx
 
 from accoda.errors import VersionConflict
 from accoda.model import Document
-from accoda.storage.redis.caller import Caller
+from accoda.storage.redis.client import Client
 from accoda.storage.redis.keys import Keys, Shard
 from accoda.storage.redis.scripts import script
 
@@ -15,9 +15,9 @@ _READ, _WRITE = script("read"), script("write")
 
 
 class Documents:
-    def __init__(self, keys: Keys, caller: Caller) -> None:
-        self._caller = caller
-        self._shards = keys.document_shards(caller.topology.cluster)
+    def __init__(self, keys: Keys, client: Client) -> None:
+        self._client = client
+        self._shards = keys.document_shards(client.topology.cluster)
 
     async def read(self, name: str) -> Document | None:
         found = await self._read(self._shard(name), "one", name)
@@ -27,7 +27,7 @@ class Documents:
         shard = self._shard(name)
         expected = "" if version is None else version
         life = "" if ttl is None else round(ttl * 1000)
-        answer = int(await self._caller.once(_WRITE, shard, _keys(shard), name, value, expected, life))
+        answer = int(await self._client.once(_WRITE, shard, _keys(shard), name, value, expected, life))
         if answer <= 0:
             assert version is not None
             raise VersionConflict(name, version, -answer)
@@ -41,7 +41,7 @@ class Documents:
         return self._shards[crc_hqx(name.encode(), 0) % len(self._shards)]
 
     async def _read(self, shard: Shard, how: str, name: str) -> list[Document]:
-        reply = await self._caller.run(_READ, shard, _keys(shard), how, name)
+        reply = await self._client.run(_READ, shard, _keys(shard), how, name)
         return [
             Document(reply[n].decode(), reply[n + 1], int(reply[n + 2]), int(reply[n + 3]) if reply[n + 3] else None)
             for n in range(0, len(reply), 4)
@@ -50,7 +50,7 @@ class Documents:
 
 
 def _is_text(name: bytes) -> bool:
-    """Whether it is a name that anybody could have written through us."""
+    """Whether it can be a name: others were not written by Accoda."""
     try:
         return bool(name.decode())
     except UnicodeDecodeError:

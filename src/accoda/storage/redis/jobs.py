@@ -1,79 +1,104 @@
-"""The verbs of `Storage` for jobs, over shards."""
+"""The verbs of the hot path, and a job as the text that is stored.
+
+`lua/parts/record.lua` shows a record, `lua/parts/add.lua` the arguments of new jobs, `lua/settle.lua` those of an
+outcome. Nothing else in Python knows them. Verbs and texts are in one module so that a call passes through few files.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Hashable, Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
+from itertools import groupby
+from math import isfinite
 from typing import Any, TypeVar, cast
 
 from accoda.errors import InvalidInput, StorageError
 from accoda.model import (
-    Bury,
     Done,
     Enqueued,
     Job,
+    JobInfo,
     Lease,
     NewJob,
     Outcome,
-    QueueStats,
-    Rank,
     Refused,
-    Stats,
+    Retry,
+    State,
+    What,
     Why,
     clean,
     follow_ups,
 )
-from accoda.storage.redis.apart import Post, cut
-from accoda.storage.redis.caller import Caller
-from accoda.storage.redis.connection import Argument
-from accoda.storage.redis.encode import (
-    alike,
-    all_plain,
-    counted,
-    enqueued,
-    id_text,
-    jobs_arguments,
-    outcome_arguments,
-    rank_text,
-    taken_jobs,
-    unseal,
-)
+from accoda.storage import checks
+from accoda.storage.common.call_batching import CallBatching
+from accoda.storage.common.closing import Closing
+from accoda.storage.common.loop_affinity import LoopAffinity
+from accoda.storage.redis.client import Argument, Client
+from accoda.storage.redis.cross_slot import Places, Post, cut, settle_across
 from accoda.storage.redis.keys import Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
-from accoda.storage.redis.together import SMALL, Kind, Shared
-from accoda.storage.redis.types import WrongType
-from accoda.storage.redis.whole import Wholes
 
+S = TypeVar("S", bound=Sequence[Any])
 _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
-_RERANK, _WAITERS, _RELEASE, _STATS = script("rerank"), script("waiters"), script("release"), script("stats")
-_ASIDE, _LINE_UP = script("aside"), script("line_up")
+_RELEASE, _BURY = script("release"), script("bury")
+_MODES = {"keep": "k", "replace": "r", "attach": "a"}
+_WHATS: dict[str, What] = {"c": "created", "k": "kept", "r": "replaced", "a": "attached"}
 _WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
-Places = list[tuple[int, Why]]  # refused outcomes of a call, by their places in it
-_TakeKey = tuple[Shard, str, float, str]
-T = TypeVar("T")
-_clean = lru_cache(1000)(clean)
+SMALL = 8  # jobs: a call with more of them costs the server more than a script of its own
+MOST_JOBS = 200_000  # in one call: Redis takes a million arguments
 FINISH_WITHIN = 2.0  # seconds
-MOST_JOBS = 200_000  # in one call: Redis takes a million arguments, and a job has up to five
+_DETAILS = re.compile(rb"(\d{1,16}),(\d{0,16}),(-?\d[\d.]*e?[+-]?\d*),(\d{0,16})")
+_PAST = re.compile(rb"(\d{0,15}),(\d{0,15})" + rb",(\d{0,16})" * 4 + rb",(.*)", re.DOTALL)
+_Past = tuple[int, int, int | None, int | None, int | None, int | None, str | None]
+"""tries, crashes, prev_start_time, taken_at, ended_at, size of the result, worker."""
+_NO_PAST: _Past = (0, 0, None, None, None, None, None)
+
+_TakeKey = tuple[Shard, str, float, str]  # shard, queue, lease, worker
 
 
-class Jobs:
-    def __init__(self, keys: Keys, caller: Caller, shards: Shards, outbox: Outbox, together: Shared) -> None:
+class JobVerbs(Closing):
+    """`enqueue`, `take`, `settle` and `extend`, over shards."""
+
+    def __init__(self, keys: Keys, client: Client, shards: Shards) -> None:
         self._keys = keys
-        self._caller = caller
+        self._client = client
         self._shards = shards
-        self._outbox = outbox
-        self._together = together
-        self._enqueues: Kind[Sequence[NewJob], list[Enqueued]] = Kind(self._enqueue_joined)
-        self._settles: Kind[Sequence[Outcome], Places] = Kind(self._settle_joined)
-        self._takes: Kind[int, list[Job]] = Kind(self._take_joined)
-        self.wholes = Wholes(keys, caller, together, self.settle)
+        self._affinity = LoopAffinity()
+        self._outbox = Outbox(client, shards, self._enqueue_in)
+        # Calls go together where it is as if each had been sent right after the others: jobs are stored one after
+        # the other, all or none; takers get the first jobs in their order; the first of two outcomes is applied.
+        self._enqueues = CallBatching(self._enqueue_together)
+        self._takes = CallBatching(self._take_together, late=self._put_back)
+        self._settles = CallBatching(self._settle_together)
         self._releasing: set[asyncio.Task[None]] = set()
 
+    def _is_elsewhere(self) -> bool:
+        """Whether the caller is in another event loop than the connections, or there are none any more."""
+        return self._affinity.closed or asyncio.get_running_loop() is not self._affinity.loop
+
+    async def _finish(self) -> None:
+        """Give what is on its way a moment to arrive."""
+        for batching in (self._enqueues, self._takes, self._settles):
+            await batching.finish(FINISH_WITHIN)
+        if self._releasing:
+            await asyncio.wait(self._releasing, timeout=FINISH_WITHIN)
+
+    def _keys_of(self, shard: Shard, queues: Iterable[str]) -> list[str]:
+        bases = self._keys.bases
+        return [shard.ids, shard.queues, *(bases[queue, shard.partition] for queue in queues)]
+
+    # -- enqueue
+
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
+        if self._is_elsewhere():
+            return await self._affinity.run(self.enqueue(jobs))
+        if not (type(jobs) is list and len(jobs) == 1 and type(jobs[0]) is NewJob):  # the usual call needs no check
+            checks.check_jobs(jobs)
         if not jobs:
             return []
         if len(jobs) > MOST_JOBS:
@@ -84,57 +109,52 @@ class Jobs:
             if len(set(tags)) > 1:
                 return await self._outbox.enqueue(jobs, tags)
             shard = await self._shards.registered(tags[0])
-        place = shard
-        together = self._together.to(place)
-        return await together.call(self._enqueues, place, jobs, len(jobs), lambda: self._enqueue_in(place, jobs))
+        if len(jobs) > SMALL:
+            return await self._enqueue_in(shard, jobs)
+        return [*await self._enqueues.call(shard, jobs, len(jobs))]
 
-    async def _enqueue_joined(
-        self, key: Hashable, calls: list[Sequence[NewJob]], _: list[asyncio.Future[list[Enqueued]]]
-    ) -> list[list[Enqueued]]:
-        # The script stores the jobs of the calls one after the other. All or nothing holds for all of them together,
-        # and so for each.
-        shard = cast(Shard, key)
-        try:
-            answers = await self._enqueue_in(shard, [job for jobs in calls for job in jobs])
-        except WrongType:
-            # Nothing was stored. One of the queues is damaged: the calls for the others need not fail with it.
-            alone = await asyncio.gather(*(self._enqueue_in(shard, jobs) for jobs in calls), return_exceptions=True)
-            return cast(list[list[Enqueued]], alone)
-        return list(_shares(answers, [len(jobs) for jobs in calls]))
+    async def _enqueue_together(self, shard: Shard, calls: list[Sequence[NewJob]]) -> list[Sequence[Enqueued]]:
+        answers = await self._enqueue_in(shard, [job for jobs in calls for job in jobs])
+        return list(shares(answers, [len(jobs) for jobs in calls]))
 
-    async def _enqueue_in(self, shard: Shard, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        place = (shard.step, shard.number, self._outbox.floor)
-        plain = alike(jobs)
-        if plain is not None:
-            keys = self._keys.line(shard, plain.queue)
-            told = (plain.queue, plain.cost, plain.rank)
-            answer = await self._caller.once(_LINE_UP, shard, keys, *place, *told, *plain.args)
+    async def _enqueue_in(self, shard: Shard, jobs: Sequence[NewJob], mark: str | None = None) -> list[Enqueued]:
+        """Store jobs of one shard. With `mark`, once for all clients that try: it is the key of their common memory."""
+        queues: dict[str, int] = {}
+        runs: list[Argument] = []
+        _add_runs(jobs, queues, runs)
+        keys = self._keys_of(shard, queues)
+        args = (shard.step, shard.number, self._outbox.floor, ",".join(queues), *runs)
+        if mark is None:
+            answer = await self._client.once(_ENQUEUE, shard, keys, *args)
         else:
-            names: list[str] = []
-            args: list[Argument] = []
-            jobs_arguments(jobs, names, args)
-            bases = [self._keys.base(name, shard.partition) for name in names]
-            head = (*place, len(jobs), ",".join(names))
-            answer = await self._caller.once(_ENQUEUE, shard, (shard.ids, shard.queues, *bases), *head, *args)
-        answers = enqueued(answer, len(jobs), shard.step)
+            answer = await self._client.once_for(mark, _ENQUEUE, shard, keys, *args)
+        if len(answer) == 16:  # all were created, one after the other
+            first = int(answer)
+            answers = [Enqueued(id, "created", 0) for id in range(first, first + len(jobs) * shard.step, shard.step)]
+        else:
+            said = answer.decode().split(",")
+            answers = [Enqueued(int(each[:16]), _WHATS[each[16]], int(each[17:])) for each in said]
         if self._shards.single is None:
             self._outbox.saw(answers)
         return answers
 
-    def take(
-        self, queue: str, count: int, lease: float, max_cost: int | None, worker: str
-    ) -> Coroutine[Any, Any, list[Job]]:
-        if self._shards.single is not None:
-            return self._take_in(self._shards.single, queue, count, lease, max_cost, worker)
-        return self._take_of_all(queue, count, lease, max_cost, worker)
+    # -- take
 
-    async def _take_of_all(self, queue: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
+    async def take(
+        self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
+    ) -> list[Job]:
+        if self._is_elsewhere():
+            return await self._affinity.run(self.take(queue, count, lease=lease, max_cost=max_cost, worker=worker))
+        checks.check_take(queue, count, lease, max_cost)
+        shard = self._shards.single
+        if shard is not None:
+            return await self._take(shard, queue, count, lease, max_cost, worker)
         self._outbox.tick()
         jobs: list[Job] = []
         for shard in self._shards.in_turn(queue):
             left = None if max_cost is None else max_cost - sum(job.cost for job in jobs)
             try:
-                jobs += await self._take_in(shard, queue, count - len(jobs), lease, left, worker)
+                jobs += await self._take(shard, queue, count - len(jobs), lease, left, worker)
             except StorageError:
                 if not jobs:
                     raise
@@ -144,243 +164,287 @@ class Jobs:
         self._outbox.saw(jobs)
         return jobs
 
-    async def _take_in(
+    async def _take(
         self, shard: Shard, queue: str, count: int, lease: float, max_cost: int | None, worker: str
     ) -> list[Job]:
         key = (shard, queue, lease, worker)
-        if max_cost is not None or count > SMALL:
-            return await self._take(key, count, max_cost)
-        call = self._together.to(shard).call(self._takes, key, count, count, lambda: self._take(key, count, None))
-        try:
-            return await call
-        except asyncio.CancelledError:
-            if isinstance(call, asyncio.Future) and not call.cancelled():  # cancelled with the jobs in its hands
-                self._put_back(shard, queue, "", [id_text(job.id) for job in call.result()])
-            raise
+        if count > SMALL or max_cost is not None:
+            return await self._take_in(key, count, max_cost)
+        return [*await self._takes.call(key, count, count)]
 
-    async def _take(self, key: _TakeKey, count: int, max_cost: int | None, batch: str = "") -> list[Job]:
+    async def _take_together(self, key: _TakeKey, counts: list[int]) -> list[Sequence[Job]]:
+        return list(shares(await self._take_in(key, sum(counts)), counts))
+
+    async def _take_in(self, key: _TakeKey, count: int, max_cost: int | None = None) -> list[Job]:
         shard, queue, lease, worker = key
-        batch = batch or self._caller.new_name()
+        batch = self._client.new_name()
         cost = "" if max_cost is None else max_cost
-        args = (batch, count, round(lease * 1000), cost, _clean(worker))
-        keys = self._keys.line(shard, queue)[1:]
+        keys = self._keys_of(shard, (queue,))
+        args = (batch, count, round(lease * 1000), cost, clean(worker))
         try:
-            reply = await self._caller.run(_TAKE, shard, keys, *args, writes=True)
-            jobs, unreadable = taken_jobs(queue, reply)
-            if unreadable:  # what the script could not see without a look at every digit
-                await self._caller.run(_ASIDE, shard, keys, *unreadable, writes=True)
-            elif all_plain(reply):  # where several takers share the batch, none of them ends it as a whole
-                self.wholes.took(shard, queue, batch, jobs)
-            return jobs
+            reply = await self._client.run(_TAKE, shard, keys[1:], *args, writes=True)
         except asyncio.CancelledError:
-            # Nobody will see what it took. Sent after it on the same connection, this puts it back.
-            self._put_back(shard, queue, batch, ())
+            # What it took is not wanted any more. Sent after it on the same connection, this puts it back.
+            self._release(shard, queue, batch, ())
             raise
+        jobs, unreadable = _taken_jobs(queue, reply)
+        if unreadable:
+            place = (shard.step, shard.number, self._outbox.floor)
+            await self._client.once(_BURY, shard, keys, *place, *unreadable)
+        return jobs
 
-    async def _take_joined(
-        self, key: Hashable, counts: list[int], callers: list[asyncio.Future[list[Job]]]
-    ) -> list[list[Job]]:
-        shard, queue, *_ = take_key = cast(_TakeKey, key)
-        batch = self._caller.new_name()
-        jobs = await self._take(take_key, sum(counts), None, batch)
-        # Those who have gone get nothing, and what would be theirs goes to the others or back.
-        wanted = [0 if caller.cancelled() else count for caller, count in zip(callers, counts, strict=True)]
-        if len(jobs) > sum(wanted):
-            self._put_back(shard, queue, batch, [id_text(job.id) for job in jobs[sum(wanted) :]])
-        return list(_shares(jobs, wanted))
+    def _put_back(self, key: _TakeKey, jobs: Sequence[Job]) -> None:
+        """Jobs that were taken for a caller that is gone."""
+        if jobs:
+            self._release(key[0], key[1], "", [f"{job.id:016d}" for job in jobs])
 
-    def _put_back(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
-        task = asyncio.get_running_loop().create_task(self._release(shard, queue, batch, ids))
+    def _release(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
+        async def release() -> None:
+            with suppress(StorageError):  # the end of the lease brings them back
+                await self._client.run(_RELEASE, shard, self._keys_of(shard, (queue,))[1:], batch, *ids)
+
+        task = asyncio.get_running_loop().create_task(release())
         self._releasing.add(task)
         task.add_done_callback(self._releasing.discard)
-
-    async def _release(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
-        base = self._keys.base(queue, shard.partition)
-        with suppress(StorageError):  # the end of the lease brings them back
-            await self._caller.run(_RELEASE, shard, [shard.queues, base], batch, *ids)
-
-    async def finish(self) -> None:
-        """Give what is on its way a moment to arrive."""
-        tasks = [*self._releasing, *self._together.tasks]
-        if tasks:
-            await asyncio.wait(tasks, timeout=FINISH_WITHIN)
 
     # -- settle
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        if self._is_elsewhere():
+            return await self._affinity.run(self.settle(outcomes))
+        checks.check_outcomes(outcomes)
         if not outcomes:
             return []
         shard = self._shards.single
         if shard is None:
-            sources = [await self._shards.of_lease(outcome.lease) for outcome in outcomes]
-            tags = {
-                tag
-                for outcome, source in zip(outcomes, sources, strict=True)
-                if (then := follow_ups(outcome))
-                for tag in self._shards.tags_of_jobs(then, source)
-            }
+            sources = [await self._shards.of_job(outcome.lease.queue, outcome.lease.id) for outcome in outcomes]
+            pairs = zip(outcomes, sources, strict=True)
+            tags = [self._shards.tags_of_jobs(follow_ups(outcome), source) for outcome, source in pairs]
+            if len({source.tag for source in sources}.union(*tags)) > 1:
+                steps, runs = cut(outcomes, sources, tags, self._client.new_name)
+                return await settle_across(steps, runs, self._settle_in, self._outbox)
             shard = sources[0]
-            if tags:
-                shard = await self._shards.registered(tags.pop())
-            if tags or any(source.root != shard.root for source in sources):
-                return await self._settle_apart(outcomes, sources)
-        if any((type(outcome) is Done or type(outcome) is Bury) and outcome.then for outcome in outcomes):
+        if len(outcomes) > SMALL or any(map(follow_ups, outcomes)):
             places = await self._settle_in(shard, outcomes)
         else:
-            place = shard
-            alone = lambda: self._settle_in(place, outcomes)  # noqa: E731
-            places = await self._together.to(place).call(self._settles, place, outcomes, len(outcomes), alone)
+            places = await self._settles.call(shard, outcomes, len(outcomes))
         return [Refused(outcomes[place].lease, why) for place, why in places]
 
-    async def _settle_joined(
-        self, key: Hashable, calls: list[Sequence[Outcome]], _: list[asyncio.Future[Places]]
-    ) -> list[Places]:
-        # Outcomes without follow-ups touch their own jobs only; of two for the same lease the first is applied.
-        refused = await self._settle_in(cast(Shard, key), [outcome for outcomes in calls for outcome in outcomes])
-        answers: list[Places] = []
-        start = 0
-        for outcomes in calls:
-            end = start + len(outcomes)
-            answers.append([(place - start, why) for place, why in refused if start <= place < end])
-            start = end
-        return answers
+    async def _settle_together(self, shard: Shard, calls: list[Sequence[Outcome]]) -> list[Places]:
+        refused = dict(await self._settle_in(shard, [outcome for outcomes in calls for outcome in outcomes]))
+        places = shares(range(sum(map(len, calls))), [len(outcomes) for outcomes in calls])
+        return [[(place - own[0], refused[place]) for place in own if place in refused] for own in places]
 
     async def _settle_in(self, shard: Shard, outcomes: Sequence[Outcome], posts: Sequence[Post] = ()) -> Places:
         """Outcomes of one shard, with follow-ups that belong to it too; those in `posts` go to its outbox."""
         queues: dict[str, int] = {}
-        names: list[str] = []
+        names: dict[str, int] = {}
         args: list[Argument] = []
-        following: list[NewJob] = []
-        for outcome in outcomes:
-            number = queues.setdefault(outcome.lease.queue, len(queues) + 1)
-            outcome_arguments(outcome, number, args)
-            if (type(outcome) is Done or type(outcome) is Bury) and outcome.then:
-                following += outcome.then
+        following: list[Argument] = []
+        for (queue, kind, attempts), run in groupby(outcomes, _kind_of):
+            number = queues.setdefault(queue, len(queues) + 1)
+            these = list(run)
+            args += (f"{number}{kind}{attempts}", "".join([f"{outcome.lease.id:016d}" for outcome in these]))
+            if kind != "d":
+                for outcome in these:
+                    args += _outcome_arguments(outcome, _add_runs(follow_ups(outcome), names, following))
         for post in posts:
             args += (post.place + 1, post.run.name, post.sealed())
-        if following:
-            jobs_arguments(following, names, args)
-        bases = [self._keys.base(name, shard.partition) for name in (*queues, *names)]
+        if names and self._shards.single is None:  # new ids have the shard's number, which was not needed so far
+            shard = await self._shards.registered(shard.tag)
         head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes), len(posts))
-        keys = [shard.ids, shard.queues, shard.outbox, *bases]
-        answer = await self._caller.once(_SETTLE, shard, keys, *head, *args)
+        ids, known, *bases = self._keys_of(shard, (*queues, *names))
+        answer = await self._client.once(_SETTLE, shard, (ids, known, shard.outbox, *bases), *head, *args, *following)
         if not answer:
             return []
-        return [
-            (int(place), _WHY[why]) for place, _, why in (each.partition(":") for each in answer.decode().split(","))
-        ]
+        refused = (each.partition(":") for each in answer.decode().split(","))
+        return [(int(place), _WHY[why]) for place, _, why in refused]
 
-    async def _settle_apart(self, outcomes: Sequence[Outcome], sources: Sequence[Shard]) -> list[Refused]:
-        """Leases or follow-ups of several shards: one step for each shard with leases, see apart.py."""
-        pairs = zip(outcomes, sources, strict=True)
-        tags = [self._shards.tags_of_jobs(follow_ups(outcome), source) for outcome, source in pairs]
-        steps, runs = cut(outcomes, sources, tags, self._caller.new_name)
-        refused: dict[int, Refused] = {}
-        for step in steps:
-            # New ids have the shard's number, which is not known of a shard that was only looked for.
-            shard = await self._shards.registered(step.shard.tag) if step.stores else step.shard
-            not_applied = dict(await self._settle_in(shard, step.outcomes, step.posts))
-            for at, why in not_applied.items():
-                place = step.places[at]
-                refused[place] = Refused(outcomes[place].lease, why)
-            for post in step.posts:
-                if post.place not in not_applied:
-                    post.run.jobs += post.jobs
-        # After all steps: a node that is away must not keep the other outcomes waiting until their leases end.
-        for run, source in runs:
-            if not run.jobs:
-                continue
-            try:
-                await self._outbox.deliver(run.name, unseal(run.sealed()))
-                await self._outbox.clear(source, [run.name])
-            except StorageError:
-                continue  # it is in the outbox, and will be moved on
-        return [refused[place] for place in sorted(refused)]
-
-    # -- the others
+    # -- extend
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
+        if self._is_elsewhere():
+            return await self._affinity.run(self.extend(leases, lease))
+        checks.check_leases(leases, lease)
+        groups: dict[tuple[Shard, str], list[int]] = {}
+        for place, held in enumerate(leases):
+            groups.setdefault((await self._shards.of_job(held.queue, held.id), held.queue), []).append(place)
         refused: list[int] = []
-        for shard, queue, places in await self._by_queue(leases):
-            args = [text for place in places for text in (id_text(leases[place].id), leases[place].attempts)]
-            base, name = self._keys.base(queue, shard.partition), self._caller.new_name()
-            answer = await self._caller.run(
-                _EXTEND, shard, [shard.queues, base], round(lease * 1000), name, *args, writes=True
-            )
+        for (shard, queue), places in groups.items():
+            args = [text for place in places for text in (f"{leases[place].id:016d}", leases[place].attempts)]
+            head = (round(lease * 1000), self._client.new_name())
+            keys = self._keys_of(shard, (queue,))[1:]
+            answer = await self._client.run(_EXTEND, shard, keys, *head, *args, writes=True)
             refused += [places[int(at)] for at in answer.decode().split(",") if at]
         return [Refused(leases[place], "lost") for place in sorted(refused)]
 
-    async def rerank(self, ranks: Sequence[Rank]) -> int:
-        applied = 0
-        held = [Lease(rank.queue, rank.id, 0) for rank in ranks]
-        for shard, queue, places in await self._by_queue(held):
-            args: list[Argument] = []
-            for rank in (ranks[place] for place in places):
-                args += (id_text(rank.id), rank_text(rank.rank), "" if rank.waiters is None else rank.waiters)
-            base = self._keys.base(queue, shard.partition)
-            applied += await self._caller.run(_RERANK, shard, [shard.queues, base], *args, writes=True)
-        return applied
 
-    async def _by_queue(self, leases: Sequence[Lease]) -> list[tuple[Shard, str, list[int]]]:
-        groups: dict[tuple[str, str], tuple[Shard, str, list[int]]] = {}
-        for place, lease in enumerate(leases):
-            shard = await self._shards.of_lease(lease)
-            groups.setdefault((shard.root, lease.queue), (shard, lease.queue, []))[2].append(place)
-        return list(groups.values())
+# -- texts
 
-    async def waiters(self, lease: Lease) -> list[bytes]:
-        shard = await self._shards.of_lease(lease)
-        base = self._keys.base(lease.queue, shard.partition)
-        found: list[bytes] = await self._caller.run(
-            _WAITERS, shard, [shard.queues, base], id_text(lease.id), lease.attempts
+
+def rank_text(rank: float) -> str:
+    """Exact, and short where it can be: it is stored with every job."""
+    whole = int(rank)
+    return str(whole) if whole == rank and -1_000_000_000 < whole < 1_000_000_000 else repr(float(rank))
+
+
+def _in_common(job: NewJob) -> tuple[object, ...]:
+    """What the jobs of a run share: all but data, key and waiter."""
+    mode = "-" if job.key is None else _MODES[job.on_duplicate]
+    return job.queue, mode, job.delay, job.start_at, job.rank, job.cost, job.keep_for
+
+
+def _add_runs(jobs: Sequence[NewJob], queues: dict[str, int], args: list[Argument]) -> int:
+    """Add the arguments of new jobs (see lua/parts/add.lua) and number their queues; how many runs they are."""
+    number = 0
+    for (_, mode, *_), run in groupby(jobs, _in_common):
+        number += 1
+        place = len(args)
+        args.append("")
+        count = 0
+        for job in run:
+            count += 1
+            if job.key is not None:
+                args += (job.key, b"" if job.waiter is None else b"=" + job.waiter)
+            args.append(job.data)
+        start = ""
+        if job.delay is not None:
+            start = f"+{round(job.delay * 1000)}"
+        elif job.start_at is not None:
+            start = f"@{job.start_at}"
+        keep = repr(float(job.keep_for)) if job.keep_for else ""
+        queue_number = queues.setdefault(job.queue, len(queues) + 1)
+        args[place] = f"{count},{queue_number},{mode},{start},{rank_text(job.rank)},{job.cost or ''},{keep}"
+    return number
+
+
+def _kind_of(outcome: Outcome) -> tuple[str, str, int]:
+    """What the outcomes of a run share (see lua/settle.lua): the queue, the kind and the attempts."""
+    lease = outcome.lease
+    if type(outcome) is Done:
+        is_bare = outcome.result is None and outcome.waiters is None and not outcome.then
+        return lease.queue, "d" if is_bare else "f", lease.attempts
+    return lease.queue, "r" if type(outcome) is Retry else "b", lease.attempts
+
+
+def _outcome_arguments(outcome: Outcome, runs: int) -> tuple[Argument, ...]:
+    """The arguments of an outcome with so many runs of follow-ups."""
+    if isinstance(outcome, Done):
+        result = b"" if outcome.result is None else b"=" + outcome.result
+        return "" if outcome.waiters is None else outcome.waiters, result, runs
+    if isinstance(outcome, Retry):
+        start = f"+{round(outcome.delay * 1000)}" if outcome.at is None else f"@{outcome.at}"
+        rank = "" if outcome.rank is None else rank_text(outcome.rank)
+        return start, clean(outcome.reason), rank, int(outcome.counts)
+    return clean(outcome.reason), runs
+
+
+@lru_cache(1000)
+def _details(text: bytes) -> tuple[int, int, float, int]:
+    """The second text of a record: created_at, start_time, rank, cost.
+
+    Jobs that were stored together have the same one, so it is mostly known already.
+    """
+    found = _DETAILS.fullmatch(text)
+    if found is None:
+        raise ValueError("not the details of a job")
+    created, start, rank, cost = found.groups()
+    return int(created), int(start or created), _number(rank), int(cost or 0)
+
+
+def _past(text: bytes) -> _Past:
+    """The third text of the record of a job that has run."""
+    found = _PAST.fullmatch(text)
+    if found is None:
+        raise ValueError("not the past of a job")
+    tries, crashes, *moments, worker = found.groups()
+    prev, taken_at, ended_at, size = (int(moment) if moment else None for moment in moments)
+    return int(tries or 0), int(crashes or 0), prev, taken_at, ended_at, size, worker.decode()
+
+
+def _number(text: bytes) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError("not a finite number")
+    return number
+
+
+@lru_cache(1000)
+def _head(text: bytes) -> tuple[int, float, str | None]:
+    """What follows the id in the first text of a record: attempts, keep_for, key."""
+    attempts, keep_for, key = text.split(b",", 2)
+    if not attempts.isdigit() or len(attempts) > 15:
+        raise ValueError("not the head of a record")
+    return int(attempts), _number(keep_for) if keep_for else 0.0, key.decode() if key else None
+
+
+def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
+    """What `take` answered: jobs, and the records that cannot be read."""
+    *records, numbers = reply
+    waiters: dict[int, int] = {}
+    for each in numbers.split(b",") if numbers else ():
+        at, _, count = each.partition(b":")
+        waiters[int(at)] = int(count)
+    jobs: list[Job] = []
+    unreadable: list[bytes] = []
+    for place, record in enumerate(records):
+        try:
+            head, details, past, _, data = record.split(b"\0", 4)
+            number, _, rest = head.partition(b",")
+            if len(number) != 16 or not number.isdigit():
+                raise ValueError("not an id")
+            id = int(number)
+            attempts, _, key = _head(rest)
+            created_at, start, rank, cost = _details(details)
+            tries, crashes, prev = _past(past)[:3] if past else (0, 0, None)
+        except ValueError:
+            unreadable.append(record)
+            continue
+        joined = waiters.get(place, 0) if waiters else 0
+        lease = Lease(queue, id, attempts)
+        jobs.append(
+            Job(id, queue, data, rank, cost, key, attempts, created_at, start, prev, joined, lease, tries, crashes)
         )
-        return found
-
-    async def stats(self) -> Stats:
-        if self._shards.single is None:
-            self._outbox.tick()
-        queues: dict[str, QueueStats] = {}
-        for each in await asyncio.gather(*(self._count(shard) for shard in await self._shards.all())):
-            for name, stats in each.items():
-                queues[name] = _sum(queues[name], stats) if name in queues else stats
-        return Stats(queues)
-
-    async def _count(self, shard: Shard) -> dict[str, QueueStats]:
-        names: list[str] = []
-        bases: list[str] = []
-        reply: list[bytes] = []
-        while (known := await self._shards.names(shard)) != names:
-            names = known
-            bases = [self._keys.base(name, shard.partition) for name in names]
-            *reply, count = await self._caller.run(_STATS, shard, [shard.queues, *bases])
-            if int(count) == len(names):
-                break  # else a queue has appeared since: what one of these has lost may be in it
-        broken = [base for base, text in zip(bases, reply, strict=True) if text == b"!"]
-        await self._caller.warn_of_wrong_types(shard, broken)
-        return {name: QueueStats() if text == b"!" else counted(text) for name, text in zip(names, reply, strict=True)}
+    return jobs, unreadable
 
 
-def _shares(items: Sequence[T], sizes: Sequence[int]) -> Iterator[list[T]]:
+def job_info(queue: str, told: list[bytes | int]) -> JobInfo:
+    """What `describe` in lua/parts/job.lua tells. Raises ValueError where the record cannot be read."""
+    state, till, taken_at, worker, waiters, record = cast(list[bytes], told)
+    head, details, past, reason, body = record.split(b"\0", 4)
+    id, _, rest = head.partition(b",")
+    attempts, keep_for, key = _head(rest)
+    created_at, start, rank, cost = _details(details)
+    tries, crashes, prev, last_taken_at, ended_at, size, last_worker = _past(past) if past else _NO_PAST
+    is_taken = state == b"taken"
+    return JobInfo(
+        id=int(id),
+        queue=queue,
+        state=cast(State, state.decode()),
+        data=body[size or 0 :],
+        rank=rank,
+        cost=cost,
+        key=key,
+        attempts=attempts,
+        created_at=created_at,
+        start_time=start,
+        prev_start_time=prev,
+        waiters=int(waiters),
+        keep_for=keep_for,
+        worker=worker.decode() if is_taken else last_worker if last_taken_at is not None else None,
+        taken_at=int(taken_at) if taken_at else last_taken_at,
+        lease_until=int(till) if till else None,
+        ended_at=ended_at,
+        reason=reason[1:].decode() if reason else None,
+        result=None if size is None else body[:size],
+        tries=tries,
+        crashes=crashes,
+    )
+
+
+def shares(items: S, sizes: Sequence[int]) -> Iterator[S]:
     """The items in slices of these sizes; the last ones may be short."""
     start = 0
     for size in sizes:
-        yield list(items[start : start + size])
+        yield cast(S, items[start : start + size])
         start += size
-
-
-def _sum(one: QueueStats, other: QueueStats) -> QueueStats:
-    """Two partitions of a queue as one."""
-    return QueueStats(
-        total=one.total + other.total,
-        ready=one.ready + other.ready,
-        taken=one.taken + other.taken,
-        delayed=one.delayed + other.delayed,
-        dead=one.dead + other.dead,
-        oldest_age=max(one.oldest_age, other.oldest_age),
-        done=one.done + other.done,
-        retried=one.retried + other.retried,
-        buried=one.buried + other.buried,
-        expired=one.expired + other.expired,
-        paused=one.paused or other.paused,
-        paused_until=one.paused_until if one.paused_until is not None else other.paused_until,
-    )

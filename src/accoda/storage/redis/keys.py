@@ -14,13 +14,11 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <root>:moved:<run>                  Cluster: a mark that a run of such jobs has arrived
 
     <base> is <prefix>:{tag}:<queue>; every key of a queue begins with it, but it is no key itself
-    <base>:ready  <base>:delayed        waiting jobs (lua/parts/shelf.lua)
-    <base>:taken  :ends  :batches       running jobs (lua/parts/lease.lua)
-    <base>:dead   :done  :kept          ended jobs (lua/parts/kept.lua)
-    <base>:dead:at  <base>:done:at      the same in the order of their ends
+    <base>:ready :delayed :dead :done   jobs that are not taken, each with its index by id (lua/parts/placed.lua)
+    <base>:taken :ends :batches         running jobs (lua/parts/lease.lua)
+    <base>:kept                         until when done jobs are kept (lua/parts/due.lua)
     <base>:keys                         key -> id of the job that holds it
-    <base>:waiters:<id>                 list of those who wait for a job
-    <base>:notes  :afresh               what is known of jobs that have run (lua/parts/notes.lua)
+    <base>:waiters:<id>                 list of the waiters of a job
     <base>:meta                         counters, and the pause
     <base>:wake                         not a key but a channel: something may be takable
 
@@ -35,7 +33,7 @@ from __future__ import annotations
 
 from binascii import crc_hqx
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 SLOTS = 16384
 CLUSTER_STEP = 1000  # ids of a Cluster are sequence * 1000 + the shard's number
@@ -59,6 +57,9 @@ class Shard(Struct, frozen=True, cache_hash=True):
 
     root: str
     slot: int
+    ids: str
+    queues: str
+    outbox: str
     partition: str = ""
     number: int = 0
     step: int = 1
@@ -69,20 +70,24 @@ class Shard(Struct, frozen=True, cache_hash=True):
         """What is hashed, in a Cluster."""
         return self.root[self.root.rindex("{") + 1 : -1]
 
-    @property
-    def ids(self) -> str:
-        return f"{self.root}:ids"
-
-    @property
-    def queues(self) -> str:
-        return f"{self.root}:queues"
-
-    @property
-    def outbox(self) -> str:
-        return f"{self.root}:outbox"
-
     def moved(self, run: str) -> str:
         return f"{self.root}:moved:{run}"
+
+
+def shard_at(root: str, slot: int) -> Shard:
+    return Shard(root, slot, f"{root}:ids", f"{root}:queues", f"{root}:outbox")
+
+
+class _Bases(dict[tuple[str, str], str]):
+    """The base of each queue and partition, made when it is first asked for."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+
+    def __missing__(self, place: tuple[str, str]) -> str:
+        queue, partition = place
+        base = self[place] = f"{self._prefix}:{{{family(queue)}{partition}}}:{queue}"
+        return base
 
 
 class Keys:
@@ -92,27 +97,14 @@ class Keys:
         self.prefix = prefix
         self.layout = f"{prefix}:layout"
         self.shards = f"{prefix}:shards"
-        self.single = Shard(prefix, slot_of(prefix))
-        self._bases: dict[tuple[str, str], str] = {}
-        self._lines: dict[tuple[str, str], tuple[str, str, str]] = {}
+        self.single = shard_at(prefix, slot_of(prefix))
+        self.bases = _Bases(prefix)
 
-    def base(self, queue: str, partition: str = "") -> str:
-        base = self._bases.get((queue, partition))
-        if base is None:
-            base = self._bases[queue, partition] = f"{self.prefix}:{{{family(queue)}{partition}}}:{queue}"
-        return base
-
-    def line(self, shard: Shard, queue: str) -> tuple[str, str, str]:
-        """What those who line up in a queue need: its shard's `ids` and `queues`, and its base."""
-        line = self._lines.get((shard.root, queue))
-        if line is None:
-            line = self._lines[shard.root, queue] = (shard.ids, shard.queues, self.base(queue, shard.partition))
-        return line
-
-    def cluster_shard(self, tag: str, number: int) -> Shard:
+    def cluster_shard(self, tag: str, number: int = 0) -> Shard:
         _, slash, partition = tag.partition("/")
-        return Shard(f"{self.prefix}:{{{tag}}}", slot_of(tag), slash + partition, number, CLUSTER_STEP, CLUSTER_WIDTH)
+        place = {"partition": slash + partition, "number": number, "step": CLUSTER_STEP, "width": CLUSTER_WIDTH}
+        return structs.replace(shard_at(f"{self.prefix}:{{{tag}}}", slot_of(tag)), **place)
 
     def document_shards(self, cluster: bool) -> list[Shard]:
         tags = [f"docs/{n}" for n in range(DOCUMENT_SHARDS)] if cluster else ["docs"]
-        return [Shard(f"{self.prefix}:{{{tag}}}", slot_of(tag)) for tag in tags]
+        return [shard_at(f"{self.prefix}:{{{tag}}}", slot_of(tag)) for tag in tags]

@@ -18,19 +18,24 @@ from msgspec import Struct
 
 from accoda.clock import Clock
 from accoda.errors import InvalidInput, SchemaMismatch, StorageError
-from accoda.storage.redis.address import Access, Address
-from accoda.storage.redis.caller import Caller, Manner
+from accoda.storage.redis.client import CallPolicy, Client, Topology
 from accoda.storage.redis.cluster import Cluster
 from accoda.storage.redis.keys import Keys, slot_of
+from accoda.storage.redis.replies import Address
 from accoda.storage.redis.storage import RedisStorage
-from accoda.storage.redis.topology import Sentinels, Single, Topology
+from accoda.storage.redis.topology import Access, Sentinels, Single
 
 log = logging.getLogger("accoda.storage.redis")
 LAYOUT = 1
 OLDEST_REDIS = (6, 2)
-MOST_PARTITIONS = 64
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _COMMON = ("prefix", "wait_replicas", "timeout", "ca")
+_NUMBERS: dict[str, tuple[float, float, type]] = {
+    "timeout": (0.1, 3600.0, float),
+    "partitions": (1, 64, int),
+    "wait_replicas": (0, 16, int),
+    "db": (0, 1_000_000, int),
+}
 
 
 class Options(Struct, frozen=True):
@@ -46,17 +51,17 @@ class Options(Struct, frozen=True):
 async def open_redis(parts: SplitResult, clock: Clock | None) -> RedisStorage:
     """Connect, look whether this server can be used, and note the layout there."""
     options = read_options(parts)
-    topology = _topology(parts, options)
-    caller = Caller(topology, clock, Manner(options.timeout, options.wait_replicas))
+    topology = topology_of(parts, options)
+    client = Client(topology, clock, CallPolicy(options.timeout, options.wait_replicas))
     keys = Keys(options.prefix)
     try:
-        _check_server(await caller.command(slot_of(keys.layout), "INFO"), topology.cluster)
-        await _check_layout(caller, keys)
+        _check_server(await client.command(slot_of(keys.layout), "INFO"), topology.cluster)
+        await _check_layout(client, keys)
     except BaseException:
         for connection in topology.close():
             await connection.wait_closed()
         raise
-    return RedisStorage(keys, caller, clock, options.partitions, options.timeout)
+    return RedisStorage(keys, client, clock, options.partitions)
 
 
 def read_options(parts: SplitResult) -> Options:
@@ -76,26 +81,13 @@ def read_options(parts: SplitResult) -> Options:
 
 
 def _option(name: str, value: str) -> Any:
-    match name:
-        case "prefix":
-            if not _PREFIX.match(value):
-                raise InvalidInput(
-                    "url", f"prefix must be 1 to 64 letters, digits, '_', '.', ':' or '-', not {value!r}"
-                )
-            return value
-        case "ca":
-            return value
-        case "tls":
-            if value not in ("true", "false"):
-                raise InvalidInput("url", f"tls must be true or false, not {value!r}")
-            return value == "true"
-        case "timeout":
-            return _number(name, value, 0.1, 3600.0, float)
-        case "partitions":
-            return _number(name, value, 1, MOST_PARTITIONS, int)
-        case "wait_replicas":
-            return _number(name, value, 0, 16, int)
-    return _number(name, value, 0, 1_000_000, int)
+    if name == "prefix" and not _PREFIX.match(value):
+        raise InvalidInput("url", f"prefix must be 1 to 64 letters, digits, '_', '.', ':' or '-', not {value!r}")
+    if name == "tls":
+        if value not in ("true", "false"):
+            raise InvalidInput("url", f"tls must be true or false, not {value!r}")
+        return value == "true"
+    return _number(name, value, *_NUMBERS[name]) if name in _NUMBERS else value
 
 
 def _number(name: str, value: str, least: float, most: float, kind: type) -> Any:
@@ -108,10 +100,10 @@ def _number(name: str, value: str, least: float, most: float, kind: type) -> Any
     return number
 
 
-def _topology(parts: SplitResult, options: Options) -> Topology:
-    credentials, addresses = _place(parts)
+def topology_of(parts: SplitResult, options: Options) -> Topology:
+    credentials, addresses = place_of(parts)
     user, password = credentials
-    tls = _tls(options.ca) if parts.scheme == "rediss" or options.tls else None
+    tls = tls_context(options.ca) if parts.scheme == "rediss" or options.tls else None
     path = unquote(parts.path[1:])
     if parts.scheme == "redis+sentinel":
         if not path or "/" in path:
@@ -128,7 +120,7 @@ def _topology(parts: SplitResult, options: Options) -> Topology:
         raise InvalidInput(
             "url", f"{parts.scheme}:// takes one host; use redis+sentinel:// or redis+cluster:// for more"
         )
-    db = _number("the database", path, 0, 1_000_000, int) if path else 0
+    db = _number("the database", path, *_NUMBERS["db"]) if path else 0
 
     async def here() -> Address:
         return addresses[0]
@@ -136,7 +128,7 @@ def _topology(parts: SplitResult, options: Options) -> Topology:
     return Single(here, Access(user, password, db, tls))
 
 
-def _place(parts: SplitResult) -> tuple[tuple[str | None, str | None], list[Address]]:
+def place_of(parts: SplitResult) -> tuple[tuple[str | None, str | None], list[Address]]:
     login, _, hosts = parts.netloc.rpartition("@")
     user, colon, password = login.partition(":")
     credentials = (unquote(user) or None, unquote(password) if colon else None)
@@ -151,7 +143,7 @@ def _address(text: str, usual: int) -> Address:
     return match[1].strip("[]"), int(match[2] or usual)
 
 
-def _tls(ca: str | None) -> ssl.SSLContext:
+def tls_context(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
@@ -183,12 +175,12 @@ def _check_server(reply: object, cluster: bool) -> None:
         )
 
 
-async def _check_layout(caller: Caller, keys: Keys) -> None:
+async def _check_layout(client: Client, keys: Keys) -> None:
     slot = slot_of(keys.layout)
-    found = await caller.command(slot, "GET", keys.layout)
+    found = await client.command(slot, "GET", keys.layout)
     if found is None:
-        reply = await caller.command(slot, "SET", keys.layout, LAYOUT, "NX")
-        found = str(LAYOUT).encode() if reply is not None else await caller.command(slot, "GET", keys.layout)
+        reply = await client.command(slot, "SET", keys.layout, LAYOUT, "NX")
+        found = str(LAYOUT).encode() if reply is not None else await client.command(slot, "GET", keys.layout)
     if not found.isdigit() or len(found) > 9:
         raise SchemaMismatch(
             f"the Redis key {keys.layout!r} holds {found[:20]!r} where the number of Accoda's layout belongs; choose "

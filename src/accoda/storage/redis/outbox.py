@@ -2,50 +2,70 @@
 
 A script reaches one shard. Jobs for others are written into an outbox in the shard that the script does reach, in the
 same atomic step, and moved on from there: first delivered, then deleted from the outbox. A run that is delivered again
-(its mover died in between, or two moved it at once) finds its mark and changes nothing. Whoever takes, waits or counts
-moves on what others left behind.
+(the client died in between, or two clients moved it at once) finds its mark and changes nothing. Clients that take,
+wait or count move on what others left behind.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from msgspec import MsgspecError
+from msgspec import MsgspecError, Struct, field, msgpack
 
 from accoda.errors import StorageError, StorageUnavailable
 from accoda.model import Enqueued, Job, JobInfo, NewJob
-from accoda.storage.redis.caller import Caller
-from accoda.storage.redis.encode import Sealed, enqueued, seal, sealed_arguments, unseal
-from accoda.storage.redis.keys import CLUSTER_STEP, Keys, Shard
+from accoda.storage.redis.client import Client
+from accoda.storage.redis.keys import CLUSTER_STEP, Shard
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 
-_COLLECT, _DELIVER, _POST = script("collect"), script("deliver"), script("post")
+_COLLECT, _POST = script("collect"), script("post")
 log = logging.getLogger("accoda.storage.redis")
-SWEEP_EACH = 10.0  # seconds between looks for runs that were left behind
+SWEEP_EVERY = 10.0  # seconds between looks for runs that were left behind
 LEFT_AFTER = 30_000  # ms after which a run counts as left behind
-GIVE_UP_AFTER = 300.0  # seconds: half of the time for which a mark stays, see lua/deliver.lua
+GIVE_UP_AFTER = 300.0  # seconds after which a run that was read is not delivered; its mark stays for an hour
+
+Store = Callable[[Shard, Sequence[NewJob], str | None], Awaitable[list[Enqueued]]]
+"""Stores jobs in a shard, once for all clients that give the same mark."""
 
 
-class Run:
-    """Neighbouring jobs of one call that go from one shard to one other."""
+class Run(Struct):
+    """Neighbouring jobs of one call that go from one shard to one other, the one with this tag."""
 
-    def __init__(self, name: str, tag: str) -> None:
-        self.name = name
-        self.tag = tag
-        self.jobs: list[NewJob] = []
+    name: str
+    tag: str
+    jobs: list[NewJob] = field(default_factory=list)
 
-    def sealed(self) -> bytes:
-        return b"".join(seal(self.tag, job) for job in self.jobs)
+
+class _Sealed(Struct, array_like=True, frozen=True):
+    tag: str
+    jobs: list[NewJob]
+
+
+def seal(tag: str, jobs: Sequence[NewJob]) -> bytes:
+    """Jobs as they lie in an outbox. Those of several outcomes that leave with one run are joined by the script."""
+    packed = msgpack.encode(_Sealed(tag, list(jobs)))
+    return b"%d:%b" % (len(packed), packed)
+
+
+def unseal(name: str, text: bytes) -> Run:
+    run = Run(name, "")
+    while text:
+        size, _, rest = text.partition(b":")
+        sealed = msgpack.decode(rest[: int(size)], type=_Sealed)
+        run.tag = sealed.tag
+        run.jobs += sealed.jobs
+        text = rest[int(size) :]
+    return run
 
 
 class Outbox:
-    def __init__(self, keys: Keys, caller: Caller, shards: Shards) -> None:
-        self._keys = keys
-        self._caller = caller
+    def __init__(self, client: Client, shards: Shards, store: Store) -> None:
+        self._client = client
         self._shards = shards
+        self._store = store
         self._sweep_at = 0.0
         self._sweeping: asyncio.Task[None] | None = None
         self._unreadable: set[bytes] = set()
@@ -57,14 +77,14 @@ class Outbox:
         runs: list[Run] = []
         for job, tag in zip(jobs, tags, strict=True):
             if not runs or runs[-1].tag != tag:
-                runs.append(Run(self._caller.new_name(), tag))
+                runs.append(Run(self._client.new_name(), tag))
             runs[-1].jobs.append(job)
-        posted = [text for run in runs for text in (run.name, run.sealed())]
-        await self._caller.once(_POST, home, [home.outbox], *posted)
+        posted = [text for run in runs for text in (run.name, seal(run.tag, run.jobs))]
+        await self._client.once(_POST, home, [home.outbox], *posted)
         answers = []
         try:
             for run in runs:
-                answers += await self.deliver(run.name, unseal(run.sealed()))
+                answers += await self.deliver(run)
             await self.clear(home, [run.name for run in runs])
         except StorageError as error:
             raise StorageUnavailable(
@@ -73,19 +93,12 @@ class Outbox:
             ) from error
         return answers
 
-    async def deliver(self, run: str, jobs: Sequence[Sealed]) -> list[Enqueued]:
-        shard = await self._shards.registered(jobs[0].tag)
-        names, args = sealed_arguments(jobs)
-        bases = [self._keys.base(name, shard.partition) for name in names]
-        keys = [shard.moved(run), shard.ids, shard.queues, *bases]
-        head = (shard.step, shard.number, self.floor, len(jobs), ",".join(names))
-        answer = await self._caller.run(_DELIVER, shard, keys, *head, *args, writes=True)
-        answers = enqueued(answer, len(jobs), shard.step)
-        self.saw(answers)
-        return answers
+    async def deliver(self, run: Run) -> list[Enqueued]:
+        shard = await self._shards.registered(run.tag)
+        return await self._store(shard, run.jobs, shard.moved(run.name))
 
     async def clear(self, home: Shard, runs: Sequence[str]) -> None:
-        await self._caller.command(home.slot, "HDEL", home.outbox, *runs)
+        await self._client.command(home.slot, "HDEL", home.outbox, *runs)
 
     def saw(self, found: Sequence[Enqueued | Job | JobInfo]) -> None:
         """Raise the floor to what came back from a shard: follow-ups, and the jobs of others, are first seen so."""
@@ -97,7 +110,7 @@ class Outbox:
         """Now and then, look in all outboxes, beside whatever goes on."""
         loop = asyncio.get_running_loop()
         if loop.time() >= self._sweep_at and (self._sweeping is None or self._sweeping.done()):
-            self._sweep_at = loop.time() + SWEEP_EACH
+            self._sweep_at = loop.time() + SWEEP_EVERY
             self._sweeping = loop.create_task(self._sweep_quietly())
 
     async def close(self) -> None:
@@ -119,7 +132,7 @@ class Outbox:
             cursor = b"0"
             while True:
                 read_at = loop.time()
-                cursor, *runs = await self._caller.run(_COLLECT, shard, [shard.outbox], left_after, cursor)
+                cursor, *runs = await self._client.run(_COLLECT, shard, [shard.outbox], left_after, cursor)
                 for name, sealed in zip(runs[::2], runs[1::2], strict=True):
                     if loop.time() - read_at > GIVE_UP_AFTER:
                         break
@@ -131,13 +144,13 @@ class Outbox:
     async def _move(self, shard: Shard, name: bytes, sealed: bytes) -> int:
         """Deliver one run that was left behind. One that cannot be read stays where it is, and stops no other."""
         try:
-            jobs, run = unseal(sealed), name.decode()
+            run = unseal(name.decode(), sealed)
         except (ValueError, MsgspecError) as error:
             if name not in self._unreadable:
                 self._unreadable.add(name)
                 log.warning("%s has a run of jobs, %r, that cannot be read (%s): it stays", shard.outbox, name, error)
             return 0
-        if jobs:
-            await self.deliver(run, jobs)
-        await self.clear(shard, [run])
+        if run.jobs:
+            await self.deliver(run)
+        await self.clear(shard, [run.name])
         return 1

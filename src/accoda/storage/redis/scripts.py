@@ -1,10 +1,6 @@
 """The verbs as Lua, one file each, put together with the parts that their headers name.
 
 A header tells what the verb does, its keys, its arguments and its answer; a test holds it to its caller.
-
-A script makes all its functions anew each time it runs, about a quarter of a microsecond for each. So the parts under
-`later`, which a usual run does not need, are made when they are first asked for: `rest()` gives them as a table. In it
-they come after those under `uses`, and see them and each other.
 """
 
 from __future__ import annotations
@@ -16,8 +12,7 @@ from importlib.resources import files
 
 from msgspec import Struct
 
-_FIELD = re.compile(r"^-- (keys|arguments|answer|uses|later): +(.*)$", re.MULTILINE)
-_FUNCTION = re.compile(r"^local function (\w+)", re.MULTILINE)
+_FIELD = re.compile(r"^-- (keys|arguments|answer|uses): +(.*)$", re.MULTILINE)
 
 
 class Script(Struct, frozen=True):
@@ -35,20 +30,8 @@ def script(name: str) -> Script:
     text = _read(f"{name}.lua")
     header = dict(_FIELD.findall(text))
     parts = [_read(f"parts/{part}.lua") for part in header["uses"].split()]
-    later = [_read(f"parts/{part}.lua") for part in header.pop("later", "").split()]
-    before = ["local rest\n"] if later else []
-    after = [_rest("".join(later))] if later else []
-    source = _without_comments("".join([*before, *parts, *after, text])).encode()
+    source = _without_comments("".join([*parts, text])).encode()
     return Script(name, source, sha1(source).hexdigest().encode(), header)
-
-
-def _rest(parts: str) -> str:
-    """A function that makes these parts once, and gives what they define."""
-    names = ", ".join(f"{name} = {name}" for name in _FUNCTION.findall(parts))
-    return (
-        f"local made\nlocal function make()\n{parts}\nreturn {{{names}}}\nend\n"
-        "rest = function()\nmade = made or make()\nreturn made\nend\n"
-    )
 
 
 def all_scripts() -> list[str]:

@@ -7,9 +7,9 @@ from binascii import crc_hqx
 from collections.abc import Sequence
 
 from accoda.errors import StorageError
-from accoda.model import Lease, NewJob
-from accoda.storage.redis.caller import Caller
-from accoda.storage.redis.keys import CLUSTER_STEP, Keys, Shard, family, slot_of
+from accoda.model import NewJob
+from accoda.storage.redis.client import Client
+from accoda.storage.redis.keys import CLUSTER_STEP, LAST_ID, Keys, Shard, family, shard_at, slot_of
 from accoda.storage.redis.scripts import script
 
 _REGISTER = script("register")
@@ -21,14 +21,14 @@ _NUMBER = re.compile(rb"\d{1,3}")
 class Shards:
     """`partitions` is into how many shards a family of queues is split (Cluster only)."""
 
-    def __init__(self, keys: Keys, caller: Caller, partitions: int = 1) -> None:
+    def __init__(self, keys: Keys, client: Client, partitions: int = 1) -> None:
         self._keys = keys
-        self._caller = caller
+        self._client = client
         self._partitions = partitions
         self._known: dict[str, Shard] = {}  # registered shards by tag
         self._turn = 0
-        self._registry = Shard(keys.shards, slot_of(keys.shards))
-        self.single = None if caller.topology.cluster else keys.single
+        self._registry = shard_at(keys.shards, slot_of(keys.shards))
+        self.single = None if client.topology.cluster else keys.single
 
     def of_queue(self, queue: str) -> list[Shard]:
         """Where jobs of a queue may be. Their numbers are not needed to look there."""
@@ -36,8 +36,8 @@ class Shards:
             return [self.single]
         head = family(queue)
         if self._partitions == 1:
-            return [self._keys.cluster_shard(head, 0)]
-        return [self._keys.cluster_shard(f"{head}/{n}", 0) for n in range(self._partitions)]
+            return [self._keys.cluster_shard(head)]
+        return [self._keys.cluster_shard(f"{head}/{n}") for n in range(self._partitions)]
 
     def in_turn(self, queue: str) -> list[Shard]:
         """The same, each time beginning with the next one: so a taker visits all partitions fairly."""
@@ -76,17 +76,20 @@ class Shards:
             for job in jobs
         ]
 
-    async def of_lease(self, lease: Lease) -> Shard:
+    async def of_job(self, queue: str, id: int) -> Shard:
+        """Where a job of this queue is, if there is one."""
         if self.single is not None:
             return self.single
         if self._partitions > 1:
-            shard = await self.of_id(lease.id)
-            if shard is not None and any(shard.root == own.root for own in self.of_queue(lease.queue)):
+            shard = await self.of_id(id)
+            if shard is not None and any(shard.root == own.root for own in self.of_queue(queue)):
                 return shard  # else the id belongs to another queue, and is not found in this one
-        return self.of_queue(lease.queue)[0]
+        return self.of_queue(queue)[0]
 
     async def of_id(self, id: int) -> Shard | None:
         """The shard that gave out this id; None where there is no such shard."""
+        if id > LAST_ID:
+            return None
         if self.single is not None:
             return self.single
         number = id % CLUSTER_STEP
@@ -101,7 +104,7 @@ class Shards:
         """Every shard that ever had a job."""
         if self.single is not None:
             return [self.single]
-        reply = await self._caller.command(self._registry.slot, "HGETALL", self._keys.shards)
+        reply = await self._client.command(self._registry.slot, "HGETALL", self._keys.shards)
         pairs = zip(reply[::2], reply[1::2], strict=True)
         tags = {tag.decode(): int(number) for tag, number in pairs if _NUMBER.fullmatch(number) and _TAG.fullmatch(tag)}
         self._known = {tag: self._keys.cluster_shard(tag, number) for tag, number in tags.items()}
@@ -113,7 +116,7 @@ class Shards:
         if shard is None:
             # The wish follows from the tag: should a fail-over forget the number, the tag most likely gets it again.
             args = (tag, slot_of(tag) % (CLUSTER_STEP - 1) + 1, CLUSTER_STEP - 1)
-            number = await self._caller.run(_REGISTER, self._registry, [self._keys.shards], *args, writes=True)
+            number = await self._client.run(_REGISTER, self._registry, [self._keys.shards], *args, writes=True)
             if not number:
                 raise StorageError(
                     f"this Cluster store has {CLUSTER_STEP - 1} families of queues (with partitions) and takes no "
@@ -124,7 +127,7 @@ class Shards:
 
     async def names(self, shard: Shard) -> list[str]:
         """The queues of a shard."""
-        reply = await self._caller.command(shard.slot, "SMEMBERS", shard.queues)
+        reply = await self._client.command(shard.slot, "SMEMBERS", shard.queues)
         return sorted(name.decode() for name in reply if _NAME.fullmatch(name))  # another name is none of ours
 
 

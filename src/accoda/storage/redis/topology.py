@@ -1,57 +1,75 @@
 """Which connection leads to the server that owns a slot: one server, or the master that the Sentinels name.
 
 `cluster.py` has the third. A topology opens connections when they are asked for and forgets those that are lost; it
-repeats nothing: that is the caller's part (`caller.py`).
+repeats nothing: that is the client's part.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import hiredis
+from msgspec import Struct
 
 from accoda.errors import StorageError
-from accoda.storage.redis.address import Access, Address, connect
-from accoda.storage.redis.connection import Connection, ConnectionLost, Push
+from accoda.storage.redis.client import Connection, ConnectionLost, Push
+from accoda.storage.redis.replies import Address
 
 T = TypeVar("T")
 
 
-class Topology(Protocol):
-    cluster: bool
+class Access(Struct, frozen=True):
+    """What a new connection needs beside an address. `timeout` is for a connect, `silence` for each reply."""
 
-    def ready(self, slot: int) -> Connection | None:
-        """The connection for a slot, if it is open: the fast way."""
-        ...
-
-    async def open(self, slot: int) -> Connection:
-        """The connection for a slot. Raises `ConnectionLost`."""
-        ...
-
-    async def open_extra(self, on_push: Push) -> Connection:
-        """A connection of its own, for subscriptions."""
-        ...
-
-    async def at(self, address: Address) -> Connection:
-        """The connection to a node that another node named."""
-        ...
-
-    def moved(self, slot: int, address: Address | None) -> None:
-        """The owner of a slot is another one now; None: not known which."""
-        ...
-
-    def close(self) -> list[Connection]:
-        """End all connections; they are given back to be waited for."""
-        ...
+    username: str | None = None
+    password: str | None = None
+    db: int = 0
+    tls: ssl.SSLContext | None = None
+    timeout: float = 5.0
+    silence: float = 10.0
 
 
-class Shared(Generic[T]):
-    """Work that many want at the same time: it is done once, and all who came meanwhile get its result or its error.
+async def connect(address: Address, access: Access, on_push: Push | None = None) -> Connection:
+    """A connection that is logged in and at its database. Raises `ConnectionLost`, or `StorageError` if refused."""
+    loop = asyncio.get_running_loop()
+    try:
+        async with asyncio.timeout(access.timeout):
+            _, connection = await loop.create_connection(lambda: Connection(access.silence), *address, ssl=access.tls)
+            try:
+                await _log_in(connection, access)
+            except BaseException:
+                connection.abort("login refused")
+                raise
+    except (OSError, TimeoutError) as error:
+        raise ConnectionLost(f"{address[0]}:{address[1]}: {error or 'no answer'}") from error
+    connection.listen(on_push)
+    return connection
 
-    With a lock instead, each in the line would try for himself when his turn comes: to a server that does not answer,
-    a thousand calls would then wait for a thousand attempts, one after the other.
+
+async def _log_in(connection: Connection, access: Access) -> None:
+    if access.password is not None:
+        user = (access.username,) if access.username else ()
+        _accept(await connection.send("AUTH", *user, access.password), "check user and password in the URL")
+    if access.db:
+        _accept(await connection.send("SELECT", access.db), "check the database number in the URL")
+
+
+def _accept(reply: Any, advice: str) -> None:
+    if isinstance(reply, hiredis.ReplyError):
+        text = str(reply)
+        if text.startswith("LOADING"):
+            raise ConnectionLost(text)
+        raise StorageError(f"Redis refused the login ({text}); {advice}") from reply
+
+
+class SharedTask(Generic[T]):
+    """Work that many callers want at the same time: it is done once, and all of them get its result or its error.
+
+    With a lock instead, each caller would try by itself when its turn comes: to a server that does not answer, a
+    thousand calls would wait for a thousand attempts, one after the other.
     """
 
     def __init__(self, work: Callable[[], Coroutine[Any, Any, T]]) -> None:
@@ -64,7 +82,7 @@ class Shared(Generic[T]):
             self._task.add_done_callback(self._ended)
         task = self._task
         try:
-            return await asyncio.shield(task)  # who is cancelled leaves the work to the others
+            return await asyncio.shield(task)  # a caller that is cancelled leaves the work to the others
         except asyncio.CancelledError:
             if task.cancelled():  # by `cancel`, not our caller
                 raise ConnectionLost("closed") from None
@@ -77,24 +95,22 @@ class Shared(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._task = None
         if not task.cancelled():
-            task.exception()  # if nobody waits any more, it is no news
+            task.exception()  # no caller may be left to see it
 
 
-class Line:
-    """At most one connection to one place; whoever finds it lost opens a new one for all."""
+class Link:
+    """At most one connection to one place; the first call that finds it lost opens a new one for all."""
 
     def __init__(self, dial: Callable[[], Awaitable[Connection]]) -> None:
         self._dial = dial
-        self._opening = Shared(self._open)
+        self._opening = SharedTask(self._open)
         self._closed = False
         self.connection: Connection | None = None
 
-    def ready(self) -> Connection | None:
-        connection = self.connection
-        return connection if connection is not None and connection.lost is None else None
-
     async def open(self) -> Connection:
-        return self.ready() or await self._opening.get()
+        if self.connection is not None and self.connection.lost is None:
+            return self.connection
+        return await self._opening.get()
 
     async def _open(self) -> Connection:
         connection = self.connection = await self._dial()
@@ -123,14 +139,10 @@ class Single:
     def __init__(self, find: Callable[[], Awaitable[Address]], access: Access) -> None:
         self._find = find
         self._access = access
-        self._line = Line(lambda: self._dial(None))
-
-    def ready(self, slot: int) -> Connection | None:
-        connection = self._line.connection  # as `Line.ready`, in one call less for each command
-        return connection if connection is not None and connection.lost is None else None
+        self._link = Link(lambda: self._dial(None))
 
     async def open(self, slot: int) -> Connection:
-        return await self._line.open()
+        return await self._link.open()
 
     async def open_extra(self, on_push: Push) -> Connection:
         return await self._dial(on_push)
@@ -139,11 +151,11 @@ class Single:
         raise StorageError("this server is a node of a Redis Cluster; open it with redis+cluster://")
 
     def moved(self, slot: int, address: Address | None) -> None:
-        # A master that became a replica answers READONLY: ask again who is the master.
-        self._line.hang_up("the server is no master any more")
+        # A master that became a replica answers READONLY: ask again which is the master.
+        self._link.hang_up("the server is no master any more")
 
     def close(self) -> list[Connection]:
-        return self._line.close()
+        return self._link.close()
 
     async def _dial(self, on_push: Push | None) -> Connection:
         return await connect(await self._find(), self._access, on_push)

@@ -1,4 +1,4 @@
-"""Opens the file, brings its layout up to date, and says in Accoda's words what SQLite says in its own."""
+"""Opens the file, makes its tables, and turns SQLite's errors into Accoda's."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 import apsw
@@ -22,10 +23,10 @@ from accoda.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
-from accoda.storage.scripts import load_migrations
 
 APPLICATION_ID = 0x41636364  # "Accd": tells our files from those of other programs
-MIGRATIONS = load_migrations("accoda.storage.sqlite")
+LAYOUT = 1
+SCHEMA = (files("accoda.storage.sqlite") / "schema.sql").read_text(encoding="utf-8")
 SAFE_SQLITE = 3_051_003  # before it, several writers could corrupt a WAL file (the "WAL-reset bug")
 LOCK_PATIENCE = 60.0  # seconds that a transaction waits for other processes before it gives up
 SHORT_NAPS = 200  # of half a millisecond: so many before the longer ones
@@ -48,8 +49,8 @@ def connect(path: Path) -> apsw.Connection:
     try:
         with translated(path):
             connection.set_busy_handler(wait_for_lock())
-            _migrate(connection, path)
-            # A commit does not wait for the disk; whoever acknowledges it does: see `sync.py`.
+            _make_layout(connection, path)
+            # A commit does not wait for the disk; the acknowledgement does: see `log.py`.
             connection.execute("PRAGMA synchronous = NORMAL")
             # The plan of a statement does not depend on its values. Without this SQLite, where it was built to keep
             # samples of columns, makes many statements anew each time that a value is bound: about 10 µs for each.
@@ -87,8 +88,8 @@ def _check_place(path: Path) -> None:
 def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
     """A busy handler: short random naps, so that processes that write all the time take turns.
 
-    Longer ones only for a lock that somebody keeps: eight busy processes wait 10 to 20 ms for their turn, and while all
-    of them slept for long the file would be free and nobody would write.
+    Longer ones only for a lock that is held for long: eight busy processes wait 10 to 20 ms for their turn, and if all
+    of them slept longer, the file would be free and none would write.
     """
     since = 0.0
 
@@ -103,17 +104,17 @@ def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
     return nap
 
 
-def _migrate(connection: apsw.Connection, path: Path) -> None:
+def _make_layout(connection: apsw.Connection, path: Path) -> None:
     _refuse_strangers(connection, path)
     _use_wal(connection)
-    if _version(connection) == len(MIGRATIONS):
+    if _version(connection) == LAYOUT:
         return
-    connection.execute("BEGIN IMMEDIATE")  # of several newcomers one migrates; the others wait here, then see it done
+    connection.execute("BEGIN IMMEDIATE")  # of several newcomers one makes it; the others wait here, then see it done
     try:
         _refuse_strangers(connection, path)
-        for number in range(_version(connection), len(MIGRATIONS)):
-            connection.execute(MIGRATIONS[number])
-        connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}; PRAGMA application_id = {APPLICATION_ID}")
+        if _version(connection) == 0:
+            connection.execute(SCHEMA)
+            connection.execute(f"PRAGMA user_version = {LAYOUT}; PRAGMA application_id = {APPLICATION_ID}")
         connection.execute("COMMIT")
     except BaseException:
         if connection.in_transaction:
@@ -139,14 +140,14 @@ def _version(connection: apsw.Connection) -> int:
 
 
 def _refuse_strangers(connection: apsw.Connection, path: Path) -> None:
-    # In this order: tables and mark of a new store appear in one commit, so who sees the tables then sees the mark.
+    # In this order: a new store gets its tables and its mark in one commit, so after the tables the mark is seen too.
     tables = connection.execute("SELECT count(*) FROM sqlite_schema").get
     owner = connection.pragma("application_id")
     if owner == APPLICATION_ID:
         version = _version(connection)
-        if version > len(MIGRATIONS):
+        if version > LAYOUT:
             raise SchemaMismatch(
-                f"{path} was written by a newer Accoda (layout {version}; this one knows up to {len(MIGRATIONS)}); "
+                f"{path} was written by a newer Accoda (layout {version}; this one knows up to {LAYOUT}); "
                 "upgrade with: pip install --upgrade accoda"
             )
     elif owner or tables:

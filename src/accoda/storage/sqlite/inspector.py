@@ -1,128 +1,224 @@
-"""The verbs of `Inspector` as steps inside a transaction."""
+"""The verbs for people, demand and flows, and the statistics, as steps inside a transaction."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
+from typing import Any
 
-from accoda.model import JobInfo, State
-from accoda.storage.sqlite.aside import NO_QUEUE, set_aside
-from accoda.storage.sqlite.jobs import apply_due, apply_own_due, forget, forget_kept
-from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, FAR, READY, TAKEN, Transaction
+from accoda.model import (
+    AHEAD_AT_MOST,
+    ById,
+    ByKey,
+    Change,
+    Cursor,
+    Head,
+    JobInfo,
+    Look,
+    Order,
+    QueueStats,
+    Remove,
+    Rerank,
+    Revive,
+    StartNow,
+    State,
+    Stats,
+    Target,
+)
+from accoda.storage.protocol import DUE_AT_ONCE
+from accoda.storage.sqlite.jobs import (
+    DEAD,
+    DELAYED,
+    DONE,
+    READY,
+    TAKEN,
+    Transaction,
+    apply_due,
+    apply_own_due,
+    carried,
+    forget,
+    forget_kept,
+)
 
-_NAMES: dict[int, State] = {READY: "ready", DELAYED: "delayed", TAKEN: "taken", DEAD: "dead", DONE: "done"}
-_NUMBERS = {name: number for number, name in _NAMES.items()}
-_BY_MOMENT = {DEAD: "dead_before", DONE: "done_before", TAKEN: "taken_before"}
+_STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done")  # by number
+_LIVE = (READY, DELAYED, TAKEN)
+_LAST_ID = (1 << 63) - 1
+_PURGED_AT_ONCE = 10_000  # jobs whose ids are in memory at the same time
 
 
-def find(tx: Transaction, id: int) -> JobInfo | None:
-    apply_own_due(tx, id)
-    return describe(tx, id)
+def stats(tx: Transaction) -> Stats:
+    left = DUE_AT_ONCE
+    for (queue,) in tx.rows("all_queues"):
+        _, left = apply_due(tx, queue, left)
+        left = forget_kept(tx, queue, left)
+    tx.finish()
+    return Stats({_text(name): _stats_of(tx.now, counts) for name, *counts in tx.rows("stats", tx.now)})
 
 
-def describe(tx: Transaction, id: int) -> JobInfo | None:
-    """All about a job. One that cannot be read is set aside, and then it can."""
-    info = read(tx, id)
-    if info is None and set_aside(tx, [id]):
-        info = read(tx, id)
-    return info
+def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
+    ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest = row
+    return QueueStats(
+        total=ready + taken + delayed + dead,
+        ready=ready,
+        taken=taken,
+        delayed=delayed,
+        dead=dead,
+        oldest_age=0.0 if oldest is None else max(0, now - oldest) / 1000,
+        done=done,
+        retried=retried,
+        buried=buried,
+        expired=expired,
+        paused=bool(paused),
+        paused_until=until if paused else None,
+    )
 
 
-def read(tx: Transaction, id: int) -> JobInfo | None:
-    """All about a job, unless there is none or it cannot be read."""
-    try:
-        row = tx.row("find_job", id)
-    except UnicodeDecodeError:
-        return None
-    if row is None or not row[-1]:
-        return None
-    values = list(row[:-1])  # in the order of JobInfo's fields
-    values[1] = tx.name_of(row[1]) or f"{NO_QUEUE}{row[1]}"
-    values[2] = _NAMES[row[2]]
-    values[15] = int(min(row[15], FAR)) if row[2] == TAKEN else None
-    return JobInfo(*values)
+def _text(value: bytes) -> str:
+    """A text of the file, even of a damaged one."""
+    return value.decode("utf-8", "replace")
 
 
-def browse(tx: Transaction, name: str, state: State, after: int | None, limit: int) -> list[JobInfo]:
+# -- look
+
+
+def look(tx: Transaction, target: Target, waiters_after: int | None, ahead: bool) -> Look | None:
+    """None: something is due, and this transaction only reads.
+
+    Most looks find nothing due and take no write lock, so they wait for no other process's commit.
+    """
+    queue = _queue_of(tx, target)
+    now = None if queue is None else tx.row("queue_now", queue, tx.now)
+    if queue is None or now is None:
+        return Look(tx.now)
+    if any(moment is not None and moment <= tx.now for moment in now[3:]):
+        if not tx.writes:
+            return None
+        apply_due(tx, queue)
+    id = _id_of(tx, target, queue, is_paused=now[0])
+    if id is not None and tx.row("own_due", id, tx.now):
+        if not tx.writes:
+            return None
+        apply_own_due(tx, id)  # however much else is due
+    infos = [] if id is None else _describe(tx, [id])
+    return _answer(tx, queue, infos[0], waiters_after, ahead) if infos else Look(tx.now)
+
+
+def _queue_of(tx: Transaction, target: Target) -> int | None:
+    if not isinstance(target, ById):
+        return tx.number(target.queue)
+    found = tx.row("state_of", target.id)
+    return found[0] if found else None
+
+
+def _id_of(tx: Transaction, target: Target, queue: int, *, is_paused: bool) -> int | None:
+    match target:
+        case ById(id):
+            return id
+        case ByKey(_, key):
+            row = tx.row("key_holder", queue, key)
+        case Head():
+            row = None if is_paused else tx.row("ready_keys", queue, 1)
+    return row[0] if row else None
+
+
+def _answer(tx: Transaction, queue: int, info: JobInfo, waiters_after: int | None, ahead: bool) -> Look:
+    waiters: tuple[bytes, ...] = ()
+    if waiters_after is not None and info.waiters > waiters_after:
+        waiters = tuple(data for (data,) in tx.rows("waiters_after", info.id, waiters_after))
+    if not ahead or info.state not in ("ready", "delayed"):
+        return Look(tx.now, info, waiters)
+    before = [id for (id,) in tx.rows("line_before", queue, info.rank, info.id, AHEAD_AT_MOST + 1)]
+    newer = sum(id > info.id for id in before[:AHEAD_AT_MOST])
+    return Look(tx.now, info, waiters, len(before), newer)
+
+
+def _describe(tx: Transaction, ids: Sequence[int]) -> list[JobInfo]:
+    """All about these jobs, in this order."""
+    infos = {}
+    for row in tx.rows("describe_jobs", carried(ids)):
+        values = list(row)  # in the order of JobInfo's fields
+        for place in (1, 6, 13, 17):  # queue, key, worker, reason
+            values[place] = None if row[place] is None else _text(row[place])
+        values[2] = _STATES[row[2]]
+        values[15] = int(row[15]) if row[2] == TAKEN else None
+        infos[row[0]] = JobInfo(*values)
+    return [infos[id] for id in ids if id in infos]
+
+
+# -- change
+
+
+def change(tx: Transaction, changes: Sequence[Change]) -> int:
+    return sum(_change(tx, each) for each in changes)
+
+
+def _change(tx: Transaction, change: Change) -> bool:
+    """Whether the change was applied."""
+    apply_own_due(tx, change.id)
+    found = tx.row("state_of", change.id)
+    if found is None:
+        return False
+    queue, raw_name, state, waiters, key_is_held = found
+    name = _text(raw_name)
+    if change.queue is not None and change.queue != name:
+        return False
+    # A waiter that attached before this transaction began is counted; one that comes after it finds the key free.
+    if change.waiters is not None and waiters > change.waiters:
+        return False
+    match change:
+        case Remove() if change.waiters is None or state in _LIVE:
+            _delete(tx, queue, state, [(change.id, waiters)])
+        case Revive() if state == DEAD and not key_is_held:
+            tx.run("revive_job", change.id, tx.now)
+        case StartNow() if state == DELAYED:
+            tx.run("start_now", change.id, tx.now)
+        case Rerank() if state in (READY, DELAYED):
+            tx.run("rerank_job", change.id, float(change.rank))
+        case _:
+            return False
+    if isinstance(change, (Revive, StartNow)):
+        tx.count_state(queue, state, -1)
+        tx.count_state(queue, READY, 1)
+        tx.touched.add(name)
+    return True
+
+
+def _delete(tx: Transaction, queue: int, state: int, jobs: Sequence[Sequence[int]]) -> None:
+    """Delete jobs of one queue and state, each given by its id and its number of waiters."""
+    forget(tx, jobs)
+    tx.count_state(queue, state, -len(jobs))
+
+
+# -- browse, pause, purge
+
+
+def browse(tx: Transaction, name: str, state: State, order: Order, after: Cursor | None, limit: int) -> list[JobInfo]:
     queue = tx.number(name)
     if queue is None:
         return []
     _, left = apply_due(tx, queue)
     forget_kept(tx, queue, left)
-    number = _NUMBERS[state]
-    query = "browse_taken" if number == TAKEN else "browse_ids"
-    ids = tx.rows(query, queue, number, -1 if after is None else after, limit)
-    infos = [info for (id,) in ids if (info := describe(tx, id))]
-    return [info for info in infos if info.state == state]
-
-
-def remove(tx: Transaction, ids: Sequence[int]) -> int:
-    removed = 0
-    for id in ids:
-        apply_own_due(tx, id)
-        found = tx.row("state_of", id)
-        if found is not None:
-            removed += delete(tx, found[0], found[1], [(id, found[2])])
-    return removed
-
-
-def delete(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int]]) -> int:
-    """Delete jobs of one queue and state, told by id and number of waiters; tell how many."""
-    forget(tx, jobs)
-    if state in _NAMES:
-        tx.count_state(queue, state, -len(jobs))
+    number = _STATES.index(state)
+    if order == "id":
+        rows = tx.rows(_by_id(number), queue, number, -1 if after is None else after.id, limit)
+    elif number in _LIVE:
+        rows = tx.rows("browse_line", queue, number, *((-inf, -1) if after is None else (after.sort, after.id)), limit)
     else:
-        tx.recount(queue)
-    return len(jobs)
+        place = (inf, _LAST_ID) if after is None else (after.sort, after.id)
+        rows = tx.rows("browse_ended", queue, number, *place, limit)
+    return _describe(tx, [row[0] for row in rows])
 
 
-def revive(tx: Transaction, ids: Sequence[int]) -> int:
-    revived = 0
-    for id in ids:
-        found = tx.row("state_of", id)
-        if found is None or found[1] != DEAD:
-            continue
-        queue, _, _, is_sound, key_is_held = found
-        if not is_sound:
-            set_aside(tx, [id])  # it stays dead, and can be revived the next time
-        if not is_sound or key_is_held:
-            continue
-        tx.run("revive_job", id, tx.now)
-        tx.count(queue, "dead", -1)
-        tx.count(queue, "ready", 1)
-        tx.touched.add(tx.name_of(queue) or "")
-        revived += 1
-    return revived
-
-
-def start_now(tx: Transaction, ids: Sequence[int]) -> int:
-    started = 0
-    for id in ids:
-        apply_own_due(tx, id)
-        found = tx.row("state_of", id)
-        if found is None or found[1] != DELAYED:
-            continue
-        queue, _, _, is_sound, _ = found
-        if not is_sound:
-            set_aside(tx, [id])
-            continue
-        tx.run("start_now", id, tx.now)
-        tx.count(queue, "delayed", -1)
-        tx.count(queue, "ready", 1)
-        tx.touched.add(tx.name_of(queue) or "")
-        started += 1
-    return started
+def _by_id(state: int) -> str:
+    return "taken_by_id" if state == TAKEN else "by_id"
 
 
 def pause(tx: Transaction, name: str, until: int | None) -> None:
-    tx.run("set_pause", tx.make_number(name), 1, until)
-    tx.touched.add(name)  # the end of the pause is a new moment to wake at
-
-
-def resume(tx: Transaction, name: str) -> None:
-    queue = tx.number(name)
+    paused = until is None or until > tx.now
+    queue = tx.make_number(name) if paused else tx.number(name)  # to resume an unknown queue does not make it
     if queue is not None:
-        tx.run("set_pause", queue, 0, None)
-        tx.touched.add(name)
+        tx.run("set_pause", queue, int(paused), until if paused else None)
+        tx.touched.add(name)  # the end of the pause is a new moment to wake at
 
 
 def purge(tx: Transaction, name: str, state: State, before: int | None, limit: int | None) -> int:
@@ -131,14 +227,22 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
         return 0
     _, left = apply_due(tx, queue)
     forget_kept(tx, queue, left)
-    number = _NUMBERS[state]
-    if before is None and limit is None:
-        tx.run("purge_waiters", queue, number)
-        purged = tx.run("purge", queue, number)
-        tx.count_state(queue, number, -purged)
-        return purged
-    until = float("inf") if before is None else before - 1
-    args = (queue, until, -1 if limit is None else limit)
-    if number in _BY_MOMENT:
-        return delete(tx, queue, number, tx.rows(_BY_MOMENT[number], *args))
-    return delete(tx, queue, number, tx.rows("waiting_before", *args, number))
+    number, purged = _STATES.index(state), 0
+    while limit is None or purged < limit:
+        most = _PURGED_AT_ONCE if limit is None else min(_PURGED_AT_ONCE, limit - purged)
+        jobs = _old_jobs(tx, queue, number, before, most)
+        _delete(tx, queue, number, jobs)
+        purged += len(jobs)
+        if len(jobs) < most:
+            break
+    return purged
+
+
+def _old_jobs(tx: Transaction, queue: int, state: int, before: int | None, most: int) -> list[tuple[int, int]]:
+    """Ids and numbers of waiters of the first jobs in a state, of those that are there since before a moment."""
+    if state in (DEAD, DONE):
+        rows = tx.rows("ended_before", queue, state, inf if before is None else before, most)
+        return [(id, waiters) for id, waiters in rows]
+    # Ids grow with time: the first by id are the oldest, so no others need be looked at.
+    rows = tx.rows(_by_id(state), queue, state, -1, most)
+    return [(id, waiters) for id, waiters, created_at in rows if before is None or created_at < before]

@@ -1,27 +1,108 @@
-"""The verbs of `Storage` as steps inside a transaction."""
+"""A transaction, and the verbs of the hot path as steps inside it: enqueue, take, settle, extend, and what is due."""
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from accoda.model import (
-    Bury,
-    Done,
-    Enqueued,
-    Job,
-    Lease,
-    NewJob,
-    Outcome,
-    Rank,
-    Refused,
-    Retry,
-    clean,
-)
+import apsw
+
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, clean
+from accoda.storage.common.scripts import load_queries
 from accoda.storage.protocol import DUE_AT_ONCE
-from accoda.storage.sqlite.aside import set_aside, without_text
-from accoda.storage.sqlite.transaction import DELAYED, DONE, FAR, READY, TAKEN, Transaction, carried
+
+SQL = load_queries("accoda.storage.sqlite", "queries.sql")
+READY, DELAYED, TAKEN, DEAD, DONE = range(5)
+_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired")
+_PLACE = {name: place for place, name in enumerate(_COUNTED)}
+_STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; `done` counts events, not jobs
+
+
+class Transaction:
+    """One transaction, which may serve several callers. `now` is the same for all of them.
+
+    Ids and counters are gathered, and written once by `finish`.
+    """
+
+    def __init__(self, cursor: apsw.Cursor, now: int, numbers: dict[str, int], writes: bool) -> None:
+        self.now = now
+        self.writes = writes
+        self.touched: set[str] = set()  # queues that may have something new to take
+        self.new_numbers: dict[str, int] = {}
+        self._cursor = cursor
+        self._numbers = numbers
+        self._counts: dict[int, list[int]] = {}
+        self._last_id = self._stored_last_id = -1
+
+    def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(SQL[name], values).fetchall()
+
+    def row(self, name: str, *values: Any) -> tuple[Any, ...] | None:
+        return self._cursor.execute(SQL[name], values).fetchone()
+
+    def run(self, name: str, *values: Any) -> int:
+        """Execute and give the number of changed rows."""
+        self._cursor.execute(SQL[name], values)
+        return self._cursor.connection.changes()
+
+    def run_many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
+        self._cursor.executemany(SQL[name], rows)
+
+    def next_id(self) -> int:
+        if self._last_id < 0:
+            found = self.row("last_id")
+            assert found is not None
+            self._last_id = self._stored_last_id = found[0]
+        self._last_id += 1
+        return self._last_id
+
+    def number(self, queue: str) -> int | None:
+        """The queue's number, or None if it was never used."""
+        number = self._numbers.get(queue) or self.new_numbers.get(queue)
+        if number is None:
+            found = self.row("queue_number", queue)
+            if found is not None:
+                number = self.new_numbers[queue] = found[0]
+        return number
+
+    def make_number(self, queue: str) -> int:
+        """The queue's number; it gets one if it has none."""
+        number = self.number(queue)
+        if number is None:
+            found = self.row("new_queue", queue)
+            assert found is not None
+            number = self.new_numbers[queue] = int(found[0])
+        return number
+
+    def count(self, queue: int, counter: str, change: int) -> None:
+        counts = self._counts.get(queue)
+        if counts is None:
+            counts = self._counts[queue] = [0] * len(_COUNTED)
+        counts[_PLACE[counter]] += change
+
+    def count_state(self, queue: int, state: int, change: int) -> None:
+        if state != DONE:
+            self.count(queue, _STATE_COUNTER[state], change)
+
+    def finish(self) -> None:
+        """Write what was gathered: before the commit, and before the counters are read."""
+        if self._last_id != self._stored_last_id:
+            self.run("set_last_id", self._last_id)
+            self._stored_last_id = self._last_id
+        for queue, counts in self._counts.items():
+            if any(counts):
+                self.run("count", queue, *counts)
+        self._counts.clear()
+
+
+def carried(ids: Iterable[int]) -> Any:
+    """A list of ids as one value of a statement. It cannot be empty; no job has the id 0."""
+    return apsw.carray(array("q", ids) or array("q", (0,)))
+
+
+# -- enqueue
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
@@ -31,12 +112,12 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     now = tx.now
     for job in jobs:
         queue = tx.make_number(job.queue)
-        start_time = now if job.delay is None and job.start_at is None else _start(job, now)
+        start_time = now if job.delay is None and job.start_at is None else _start(now, job.delay, job.start_at)
         state = READY if start_time <= now else DELAYED
         if job.key is not None:
             held = _key_holder(tx, queue, job.key)
             if held is not None:
-                answers.append(_join(tx, job, held, state, start_time))
+                answers.append(_join(tx, queue, job, held, start_time))
                 continue
         id = tx.next_id()
         rank = float(job.rank)
@@ -59,10 +140,10 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     return answers
 
 
-def _start(job: NewJob, now: int) -> int:
-    if job.delay is not None:
-        return now + round(job.delay * 1000)
-    return now if job.start_at is None else max(now, job.start_at)
+def _start(now: int, delay: float | None, at: int | None) -> int:
+    if at is not None:
+        return max(now, at)
+    return now + round(delay * 1000) if delay else now
 
 
 def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None:
@@ -70,15 +151,12 @@ def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None
     if held is not None and held[1] == TAKEN:
         apply_own_due(tx, held[0])  # its lease may be over
         held = tx.row("key_holder", queue, key)
-    if held is not None and not held[3]:
-        set_aside(tx, [held[0]])  # who cannot be read holds nothing
-        return None
     return held
 
 
-def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start_time: int) -> Enqueued:
-    """The key is held: what becomes of the newcomer."""
-    id, old_state, waiters, _ = held
+def _join(tx: Transaction, queue: int, job: NewJob, held: tuple[Any, ...], start_time: int) -> Enqueued:
+    """The key of the new job is held by another."""
+    id, old_state, waiters = held
     if job.on_duplicate == "keep":
         return Enqueued(id, "kept", waiters)
     if job.waiter is not None:
@@ -87,8 +165,7 @@ def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start
         tx.run("set_waiters", id, waiters)
     if job.on_duplicate == "attach":
         return Enqueued(id, "attached", waiters)
-    queue = tx.make_number(job.queue)
-    rank = float(job.rank)
+    state, rank = READY if start_time <= tx.now else DELAYED, float(job.rank)
     sort = rank if state == READY else start_time
     tx.run("replace_job", id, state, sort, rank, job.cost, job.keep_for, job.data, int(old_state == TAKEN), start_time)
     tx.count_state(queue, old_state, -1)
@@ -97,42 +174,42 @@ def _join(tx: Transaction, job: NewJob, held: tuple[Any, ...], state: int, start
     return Enqueued(id, "replaced", waiters)
 
 
+# -- what is due
+
+
+def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
+    """For `wait`: is something takable in one of the queues; if not, at which moment? Changes nothing."""
+    soonest: int | None = None
+    for name in queues:
+        queue = tx.number(name)
+        found = None if queue is None else tx.row("queue_now", queue, tx.now)
+        if found is None:
+            continue
+        paused, paused_until, ready, start, lease_end = found
+        if ready and not paused:
+            return True, None
+        for moment in (paused_until,) if paused else (start, lease_end):
+            if moment is not None and (soonest is None or moment < soonest):
+                soonest = int(moment)
+    return soonest is not None and soonest <= tx.now, soonest
+
+
 def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[bool, int]:
-    """Start what is delayed no longer and take back what was leased until now, up to `left` jobs.
+    """Start delayed jobs and take back leases whose moment has come, up to `left` of them, the oldest first.
 
     Tells whether the queue is paused, and how many moves are left.
     """
-    found = tx.row("next_moments", queue, tx.now)
-    if found is None:  # a queue that somebody else deleted
+    found = tx.row("queue_now", queue, tx.now)
+    if found is None:  # deleted by hand
         return True, left
-    start, lease_end, paused = found
+    paused, _, _, start, lease_end = found
     moments = [(moment, state) for moment, state in ((start, DELAYED), (lease_end, TAKEN)) if moment is not None]
     for moment, state in sorted(moments):
         if moment <= tx.now and left:
-            left -= _apply(tx, queue, state, left)
+            ids = [id for id, _ in tx.rows("due", queue, state, tx.now, left)]
+            _make_ready(tx, queue, state, ids)
+            left -= len(ids)
     return bool(paused), left
-
-
-def _apply(tx: Transaction, queue: int, state: int, most: int) -> int:
-    """Make jobs of a state ready whose moment has come, the oldest first; tell how many were dealt with."""
-    due = tx.rows("due", queue, state, tx.now, most)
-    sound = [id for id, is_sound in due if is_sound]
-    _make_ready(tx, queue, state, sound)
-    if len(sound) < len(due):
-        set_aside(tx, [id for id, is_sound in due if not is_sound])
-    return len(due)
-
-
-def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> None:
-    if not ids:
-        return
-    if state == TAKEN:
-        tx.run_on("end_leases", ids, tx.now)
-        tx.count(queue, "expired", len(ids))
-    else:
-        tx.run_on("start_delayed", ids)
-    tx.count_state(queue, state, -len(ids))
-    tx.count(queue, "ready", len(ids))
 
 
 def apply_own_due(tx: Transaction, id: int) -> None:
@@ -140,32 +217,43 @@ def apply_own_due(tx: Transaction, id: int) -> None:
     found = tx.row("own_due", id, tx.now)
     if found is None:
         return
-    queue, state, waiters, is_sound = found
-    if not is_sound:
-        set_aside(tx, [id])
-    elif state == DONE:
+    queue, state, waiters = found
+    if state == DONE:
         forget(tx, [(id, waiters)])
     else:
         _make_ready(tx, queue, state, [id])
 
 
+def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> None:
+    if state == TAKEN:
+        tx.run("end_leases", carried(ids), tx.now)
+        tx.count(queue, "expired", len(ids))
+    else:
+        tx.run("start_delayed", carried(ids))
+    tx.count_state(queue, state, -len(ids))
+    tx.count(queue, "ready", len(ids))
+
+
 def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> int:
     """Delete up to `left` results that were kept until now; tell how many are left of that.
 
-    Nobody but a person could tell, so this is not done by a take.
+    Only people see results, so a take does not do this.
     """
-    over = tx.rows("kept_until_now", queue, tx.now, left) if left else []
+    over = tx.rows("due", queue, DONE, tx.now, left) if left else []
     forget(tx, over)
     return left - len(over)
 
 
-def forget(tx: Transaction, jobs: Sequence[tuple[int, int]]) -> None:
-    """Delete jobs, told by id and number of waiters."""
+def forget(tx: Transaction, jobs: Sequence[Sequence[int]]) -> None:
+    """Delete jobs, each given by its id and its number of waiters."""
     if jobs:
-        tx.run_on("delete_jobs", [id for id, _ in jobs])
+        tx.run("delete_jobs", carried(id for id, _ in jobs))
         shared = [id for id, waiters in jobs if waiters]
         if shared:
-            tx.run("delete_waiters_of_jobs", carried(shared))
+            tx.run("delete_waiters", carried(shared))
+
+
+# -- take, settle, extend
 
 
 def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | None, worker: str) -> list[Job]:
@@ -180,38 +268,40 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
         jobs = _affordable(jobs, max_cost)
     if jobs:
         # No other taker can have them: this transaction holds the file's write lock since before it looked.
-        tx.run_on("lease_jobs", [job.id for job in jobs], tx.now + round(lease * 1000), worker, tx.now)
+        tx.run("lease_jobs", carried([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
         tx.count(queue, "ready", -len(jobs))
         tx.count(queue, "taken", len(jobs))
     return jobs
 
 
 def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]:
-    """The head of the line. What cannot be read is set aside, up to a bound, and the next in line comes up."""
-    left = DUE_AT_ONCE
+    """The head of the line."""
     while True:
         try:
-            rows = tx.rows("ready_jobs", queue, count)
+            return [
+                Job(
+                    id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
+                    Lease(name, id, attempts), tries, crashes,
+                )
+                for (
+                    id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries,
+                    crashes,
+                ) in tx.rows("ready_jobs", queue, count)
+            ]  # fmt: skip
+        except UnicodeDecodeError:  # a damaged file: the next in line comes up
+            _bury_unreadable(tx, queue, count)
+
+
+def _bury_unreadable(tx: Transaction, queue: int, count: int) -> None:
+    """Bury those at the head of the line whose key is no text."""
+    for id, key in tx.rows("ready_keys", queue, count):
+        try:
+            (key or b"").decode()
         except UnicodeDecodeError:
-            ids = [id for (id,) in tx.rows("ready_ids", queue, count)]
-            left -= set_aside(tx, without_text(tx, ids))
-            continue
-        jobs = [
-            Job(
-                id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-                Lease(name, id, attempts), fresh_at, crashes,
-            )
-            for (
-                id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, fresh_at,
-                crashes, is_sound,
-            ) in rows
-            if is_sound
-        ]  # fmt: skip
-        if len(jobs) == len(rows):
-            return jobs
-        left -= set_aside(tx, [row[0] for row in rows if not row[-1]])
-        if left <= 0:
-            return jobs
+            tx.run("bury_unreadable", id, tx.now, f"unreadable record: its key is {key!r:.600}")
+            tx.count(queue, "ready", -1)
+            tx.count(queue, "dead", 1)
+            tx.count(queue, "buried", 1)
 
 
 def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
@@ -223,7 +313,7 @@ def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
 
 
 def give_back_unseen(tx: Transaction, jobs: Sequence[Job]) -> None:
-    """Undo a take whose answer nobody received."""
+    """Undo a take whose answer reached no caller."""
     for job in jobs:
         queue = tx.make_number(job.queue)
         if tx.run("give_back_unseen", job.id, queue, job.attempts):
@@ -233,90 +323,58 @@ def give_back_unseen(tx: Transaction, jobs: Sequence[Job]) -> None:
 
 
 def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
-    if not outcomes or _settle_plain(tx, outcomes):
-        return []
     refused: list[Refused] = []
-    done: list[tuple[int, int]] = []  # queue and id of those that go at once
+    done: list[tuple[int, int, int]] = []  # queue, id and waiters of those that go at once
     follow_ups: list[NewJob] = []
     kept: set[int] = set()  # queues of jobs that are kept
-    held = {row[0]: row for row in tx.rows_of("held_jobs", [o.lease.id for o in outcomes], tx.now)}
+    held = {row[0]: row for row in tx.rows("held_jobs", carried([o.lease.id for o in outcomes]), tx.now)}
     name, number = "", None
     for outcome in outcomes:
         lease = outcome.lease
         if lease.queue != name:
             name, number = lease.queue, tx.number(lease.queue)
         # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
-        row = held.pop(lease.id, None)
+        row = held.get(lease.id)
         if row is None or row[2] != lease.attempts or row[1] != number:
-            if row is not None:
-                held[lease.id] = row
             refused.append(Refused(lease, "lost"))
-        elif isinstance(outcome, Done):
+            continue
+        if isinstance(outcome, Done):
             if outcome.waiters is not None and row[3] > outcome.waiters:
-                held[lease.id] = row
                 refused.append(Refused(lease, "grown"))
                 continue
-            if outcome.then:
-                follow_ups.extend(outcome.then)
-            if row[3] or row[4]:
-                kept |= _finish(tx, row, outcome.result)
+            if row[4]:
+                _keep(tx, row, outcome.result)
+                kept.add(row[1])
             else:
-                done.append((row[1], lease.id))
+                done.append((row[1], lease.id, row[3]))
         else:
             _put_back(tx, row[1], outcome)
-            if isinstance(outcome, Bury) and outcome.then:
-                follow_ups.extend(outcome.then)
-    if done:
-        tx.run_on("delete_jobs", [id for _, id in done])
-        for queue, count in Counter([queue for queue, _ in done]).items():
-            tx.count(queue, "done", count)
-            tx.count(queue, "taken", -count)
+        del held[lease.id]
+        if not isinstance(outcome, Retry) and outcome.then:
+            follow_ups.extend(outcome.then)
+    _finish(tx, done)
     if follow_ups:
         enqueue(tx, follow_ups)
     left = DUE_AT_ONCE
-    for queue in kept:  # who keeps more makes room
+    for queue in kept:  # a queue that keeps one more result makes room for it
         left = forget_kept(tx, queue, left)
     return refused
 
 
-def _settle_plain(tx: Transaction, outcomes: Sequence[Outcome]) -> bool:
-    """The usual batch in two statements: jobs of one queue, all done, nothing to follow, nobody waits, none is kept.
-
-    False: it is not that, or not all leases are current, and nothing was changed.
-    """
-    first = outcomes[0].lease
-    queue, attempts = first.queue, first.attempts
-    ids = []
-    for outcome in outcomes:
-        lease = outcome.lease
-        if (
-            type(outcome) is not Done
-            or outcome.then
-            or outcome.waiters is not None
-            or lease.attempts != attempts
-            or lease.queue != queue
-        ):
-            return False
-        ids.append(lease.id)
-    number = tx.number(queue)
-    if number is None or tx.rows_of("count_plain", ids, number, attempts, tx.now) != [(len(ids),)]:
-        return False  # a lease is lost, or named twice
-    tx.run_on("delete_jobs", ids)
-    tx.count(number, "done", len(ids))
-    tx.count(number, "taken", -len(ids))
-    return True
+def _finish(tx: Transaction, done: Sequence[tuple[int, int, int]]) -> None:
+    """Done jobs go: all of them in one statement."""
+    forget(tx, [(id, waiters) for _, id, waiters in done])
+    for queue, count in Counter([queue for queue, _, _ in done]).items():
+        tx.count(queue, "done", count)
+        tx.count(queue, "taken", -count)
 
 
-def _finish(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> set[int]:
-    """A done job that has waiters or is kept for a while. Gives its queue if it is kept."""
-    id, queue, _, waiters, keep_for = row
+def _keep(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
+    """A done job stays for a while."""
+    id, queue, _, _, keep_for = row
+    tx.run("keep_done", id, tx.now + round(keep_for * 1000), result, tx.now)
     tx.count(queue, "done", 1)
     tx.count(queue, "taken", -1)
-    if keep_for:
-        tx.run("keep_done", id, tx.now + round(max(0, min(keep_for * 1000, FAR))), result, tx.now)
-        return {queue}
-    forget(tx, [(id, waiters)])
-    return set()
 
 
 def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
@@ -328,9 +386,10 @@ def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
         tx.count(queue, "dead", 1)
         tx.count(queue, "buried", 1)
         return
-    start_time = now + round(outcome.delay * 1000) if outcome.at is None else max(now, outcome.at)
+    start_time = _start(now, outcome.delay, outcome.at)
     state = READY if start_time <= now else DELAYED
-    tx.run("retry_job", lease.id, state, start_time, clean(outcome.reason))
+    rank = None if outcome.rank is None else float(outcome.rank)
+    tx.run("retry_job", lease.id, state, start_time, clean(outcome.reason), int(outcome.counts), rank)
     tx.count_state(queue, state, 1)
     tx.count(queue, "retried", 1)
     tx.touched.add(lease.queue)
@@ -345,34 +404,3 @@ def extend(tx: Transaction, leases: Sequence[Lease], lease: float) -> list[Refus
         else:
             refused.append(Refused(held, "lost"))
     return refused
-
-
-def rerank(tx: Transaction, ranks: Sequence[Rank]) -> int:
-    for new in ranks:
-        apply_own_due(tx, new.id)
-    return sum(tx.run("rerank_job", new.id, tx.number(new.queue), float(new.rank), new.waiters) for new in ranks)
-
-
-def waiters(tx: Transaction, lease: Lease) -> list[bytes]:
-    rows = tx.rows("read_waiters", lease.id, tx.number(lease.queue), lease.attempts, tx.now)
-    return [data for (data,) in rows]
-
-
-def look(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
-    """Is something takable in one of the queues; if not, when is the next moment to look again? Changes nothing."""
-    soonest: int | None = None
-    for name in queues:
-        queue = tx.number(name)
-        if queue is None:
-            continue
-        found = tx.row("look", queue, tx.now)
-        if found is None:  # a queue that somebody else deleted
-            continue
-        paused, paused_until, ready, start, lease_end = found
-        moments = [paused_until] if paused else [start, lease_end]
-        if ready and not paused:
-            return True, None
-        for moment in moments:
-            if moment is not None and (soonest is None or moment < soonest):
-                soonest = int(max(0, min(moment, FAR)))
-    return soonest is not None and soonest <= tx.now, soonest

@@ -8,9 +8,9 @@ from urllib.parse import SplitResult, unquote
 
 from accoda.clock import Clock
 from accoda.errors import InvalidInput
+from accoda.storage.common.urls import options
 from accoda.storage.sqlite.connection import DURABILITY, connect
 from accoda.storage.sqlite.storage import SqliteStorage
-from accoda.storage.urls import options
 
 
 async def open_sqlite(parts: SplitResult, clock: Clock) -> SqliteStorage:

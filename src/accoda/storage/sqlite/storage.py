@@ -9,32 +9,32 @@ import apsw
 
 from accoda.clock import Clock
 from accoda.model import (
+    Change,
+    Cursor,
     Document,
     Enqueued,
     Job,
     JobInfo,
     Lease,
+    Look,
     NewJob,
+    Order,
     Outcome,
-    Peek,
-    Place,
-    Rank,
     Refused,
     State,
     Stats,
+    Target,
     check_document_name,
-    check_queue,
     clean,
 )
-from accoda.storage import inputs
-from accoda.storage.closing import Closing
-from accoda.storage.holding import is_held_here
-from accoda.storage.sqlite import counts, inspector
-from accoda.storage.sqlite import documents as papers
-from accoda.storage.sqlite import jobs as steps
-from accoda.storage.sqlite import peek as looks
-from accoda.storage.sqlite import place as places
-from accoda.storage.sqlite.lookout import Lookout
+from accoda.storage import checks
+from accoda.storage.common.closing import Closing
+from accoda.storage.common.lease_durability import is_held_here
+from accoda.storage.common.wakeups import WakeUps
+from accoda.storage.sqlite import documents as document_steps
+from accoda.storage.sqlite import inspector
+from accoda.storage.sqlite import jobs as job_steps
+from accoda.storage.sqlite.watch import Watch
 from accoda.storage.sqlite.writer import Writer
 
 
@@ -43,120 +43,90 @@ class SqliteStorage(Closing):
 
     def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, *, durable: bool = True) -> None:
         self._clock = clock
-        self._writer = Writer(connection, path, clock, durable)
+        self._wakeups = WakeUps()
+        self._watch = Watch(path, self._wakeups.wake)
+        self._writer = Writer(connection, path, clock, self._wakeups, durable=durable)
+        self._run = self._writer.run
 
     async def close(self) -> None:
         await self._writer.close()
+        self._watch.close()
+        self._wakeups.wake()  # those that sleep look, and hear that it is closed
 
     # -- the hot path
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        inputs.check_jobs(jobs)
-        return await self._writer.run(steps.enqueue, jobs)
+        checks.check_jobs(jobs)
+        return await self._run(job_steps.enqueue, jobs)
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        inputs.check_take(queue, count, lease, max_cost)
-        return await self._writer.run(
-            steps.take, queue, count, lease, max_cost, clean(worker),
-            lasts=not is_held_here(), undo=steps.give_back_unseen,
+        checks.check_take(queue, count, lease, max_cost)
+        return await self._run(
+            job_steps.take, queue, count, lease, max_cost, clean(worker),
+            lasts=not is_held_here(), undo=job_steps.give_back_unseen,
         )  # fmt: skip
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        inputs.check_outcomes(outcomes)
-        return await self._writer.run(steps.settle, outcomes)
+        checks.check_outcomes(outcomes)
+        return await self._run(job_steps.settle, outcomes)
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        inputs.check_leases(leases, lease)
-        return await self._writer.run(steps.extend, leases, lease, lasts=not is_held_here())
-
-    async def rerank(self, ranks: Sequence[Rank]) -> int:
-        inputs.check_ranks(ranks)
-        return await self._writer.run(steps.rerank, ranks)
-
-    async def waiters(self, lease: Lease) -> list[bytes]:
-        inputs.check_leases((lease,), 1.0)
-        return await self._writer.run(steps.waiters, lease, writes=False)
-
-    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
-        inputs.check_peek(queue, key, after)
-        seen = await self._writer.run(looks.peek_only, queue, key, after, writes=False)
-        return await self._writer.run(looks.peek, queue, key, after, lasts=False) if seen is None else seen
-
-    async def drop(self, queue: str, id: int, waiters: int) -> bool:
-        inputs.check_drop(queue, id, waiters)
-        return await self._writer.run(looks.drop, queue, id, waiters)
+        checks.check_leases(leases, lease)
+        return await self._run(job_steps.extend, leases, lease, lasts=not is_held_here())
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        inputs.check_wait(queues, timeout)
-        deadline = self._clock.now() + round(timeout * 1000)
-        lookout = Lookout(queues)
-        try:
-            if await self._writer.look_out(lookout):
-                return True
-            if self._clock.now() >= deadline:
-                return False
-            cancel = self._clock.call_at(deadline, lambda: lookout.end(False))
-            try:
-                return await lookout.future
-            finally:
-                cancel()
-        finally:
-            lookout.leave()
+        checks.check_wait(queues, timeout)
+        self._writer.check_open()
+
+        async def check() -> tuple[bool, int | None]:
+            return await self._run(job_steps.takable, queues, writes=False)
+
+        with self._watch.listening():
+            return await self._wakeups.wait(self._clock, queues, timeout, check)
 
     async def stats(self) -> Stats:
-        return await self._writer.run(counts.stats, lasts=False)
+        return await self._run(inspector.stats, lasts=False)
 
     # -- documents
 
     async def read(self, name: str) -> Document | None:
         check_document_name(name)
-        return await self._writer.run(papers.read, name, writes=False)
+        return await self._run(document_steps.read, name, writes=False)
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        inputs.check_write(name, value, version, ttl)
-        return await self._writer.run(papers.write, name, value, version, ttl)
+        checks.check_write(name, value, version, ttl)
+        return await self._run(document_steps.write, name, value, version, ttl)
 
     async def documents(self, prefix: str) -> list[Document]:
-        inputs.check_prefix(prefix)
-        return await self._writer.run(papers.documents, prefix, writes=False)
+        checks.check_prefix(prefix)
+        return await self._run(document_steps.documents, prefix, writes=False)
 
     # -- for people
 
-    async def find(self, id: int) -> JobInfo | None:
-        inputs.check_id(id)
-        return await self._writer.run(inspector.find, id, lasts=False)
+    async def look(self, target: Target, *, waiters_after: int | None = None, ahead: bool = False) -> Look:
+        checks.check_look(target, waiters_after)
+        seen = await self._run(inspector.look, target, waiters_after, ahead, writes=False)
+        if seen is None:  # something is due, and to apply it is to write
+            seen = await self._run(inspector.look, target, waiters_after, ahead, lasts=False)
+        assert seen is not None
+        return seen
 
-    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        inputs.check_browse(queue, state, after, limit)
-        return await self._writer.run(inspector.browse, queue, state, after, limit, lasts=False)
+    async def change(self, changes: Sequence[Change]) -> int:
+        checks.check_changes(changes)
+        return await self._run(inspector.change, changes)
 
-    async def place(self, id: int, most: int = 1000) -> Place | None:
-        inputs.check_place(id, most)
-        done, seen = await self._writer.run(places.place_only, id, most, writes=False)
-        return seen if done else await self._writer.run(places.place, id, most, lasts=False)
+    async def browse(
+        self, queue: str, state: State, *, order: Order = "line", after: Cursor | None = None, limit: int = 100
+    ) -> list[JobInfo]:
+        checks.check_browse(queue, state, order, after, limit)
+        return await self._run(inspector.browse, queue, state, order, after, limit, lasts=False)
 
-    async def remove(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        return await self._writer.run(inspector.remove, ids)
-
-    async def revive(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        return await self._writer.run(inspector.revive, ids)
-
-    async def start_now(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        return await self._writer.run(inspector.start_now, ids)
-
-    async def pause(self, queue: str, until: int | None = None) -> None:
-        inputs.check_pause(queue, until)
-        await self._writer.run(inspector.pause, queue, until)
-
-    async def resume(self, queue: str) -> None:
-        check_queue(queue)
-        await self._writer.run(inspector.resume, queue)
+    async def pause(self, queue: str, until: int | None) -> None:
+        checks.check_pause(queue, until)
+        await self._run(inspector.pause, queue, until)
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
-        inputs.check_purge(queue, state, before, limit)
-        return await self._writer.run(inspector.purge, queue, state, before, limit)
+        checks.check_purge(queue, state, before, limit)
+        return await self._run(inspector.purge, queue, state, before, limit)

@@ -1,71 +1,128 @@
 """Tells the processes that share a database when one of them has committed something new.
 
 After its commit a process touches the `-shm` file that SQLite keeps beside the database, and on Linux the kernel tells
-those who watch it (inotify): a sleeping worker costs nothing and wakes in a fraction of a millisecond. Watching the log
-itself would be too early: it is written before the commit can be seen. Elsewhere we look every 10 ms while somebody
-waits. Both are hints: who waits looks by himself once a second, for the process that was killed before it could touch.
+those that watch it (inotify): a sleeping worker costs nothing and wakes in a fraction of a millisecond. Watching the
+log itself would be too early: it is written before the commit can be seen. Other systems look every 10 ms. Both are
+hints: each sleeper looks once a second too, in case a process was killed before it could touch the file.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import ctypes
 import os
-import select
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_POLL = 0.01
+POLL, SLOW_POLL = 0.01, 1.0  # seconds, without and with the kernel's help
+PAUSE = 0.001  # seconds between two calls: a process that commits all the time must not keep the others awake
 _IN_ATTRIB = 0x4
 _IN_NONBLOCK = os.O_NONBLOCK
 _IN_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
 
-class Watch:
-    """Where one thread sleeps until the database may have changed, or somebody calls it."""
-
-    def __init__(self, database: Path) -> None:
-        self._inotify = _watch(shared_file(database))
-        self._bell_read, self._bell_write = os.pipe()
-        os.set_blocking(self._bell_read, False)
-        os.set_blocking(self._bell_write, False)  # a bell that rings already need not be rung again
-        self._poll = select.poll()
-        self._poll.register(self._bell_read, select.POLLIN)
-        if self._inotify is not None:
-            self._poll.register(self._inotify, select.POLLIN)
-
-    def call(self) -> None:
-        """Wake the thread. Callable from any thread."""
-        with contextlib.suppress(BlockingIOError):
-            os.write(self._bell_write, b"x")
-
-    def sleep(self, seconds: float) -> bool:
-        """Until the file was touched (True), or it was called, or the time is over (never after it: rounded down)."""
-        if self._inotify is None:
-            seconds = min(seconds, _POLL)
-        touched = False
-        for descriptor, _ in self._poll.poll(int(seconds * 1000)):
-            # Emptied before the look that follows: what is committed after this line makes it readable again.
-            with contextlib.suppress(BlockingIOError):
-                os.read(descriptor, 65536)
-            touched |= descriptor == self._inotify
-        return touched
-
-    def close(self) -> None:
-        for descriptor in (self._bell_read, self._bell_write, self._inotify):
-            if descriptor is not None:
-                os.close(descriptor)
-
-
 def shared_file(database: Path) -> Path:
-    """SQLite's index of the log: there as long as anybody has the database open."""
+    """SQLite's index of the log: there as long as a process has the database open.
+
+    It is touched by its name: to open the file and close it again would drop SQLite's locks.
+    """
     return database.with_name(database.name + "-shm")
 
 
-def touch(shared: str) -> None:
-    """Tell the others. By its name: to open the file and close it again would drop SQLite's locks."""
-    with contextlib.suppress(OSError):  # a hint, no more
-        os.utime(shared)
+class Watch:
+    """Calls `changed` in each event loop that listens, when another process may have committed something."""
+
+    def __init__(self, database: Path, changed: Callable[[], None]) -> None:
+        self._file = shared_file(database)
+        self._changed = changed
+        self._listeners: dict[asyncio.AbstractEventLoop, _Listener] = {}
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen in the running event loop: from here on no change is missed."""
+        listener = self._listeners.get(asyncio.get_running_loop()) or self._add_listener()
+        listener.enter()
+        try:
+            yield
+        finally:
+            listener.leave()
+
+    def _add_listener(self) -> _Listener:
+        for loop in list(self._listeners):
+            if loop.is_closed():
+                self._listeners.pop(loop).close()
+        loop = asyncio.get_running_loop()
+        self._listeners[loop] = listener = _Listener(loop, self._file, self._changed)
+        return listener
+
+    def close(self) -> None:
+        """Stop listening. Where a wait still sleeps, its descriptor is closed when it wakes."""
+        while self._listeners:
+            _, listener = self._listeners.popitem()
+            listener.close()
+
+
+class _Listener:
+    """Listens in one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, file: Path, changed: Callable[[], None]) -> None:
+        self._loop = loop
+        self._changed = changed
+        self._inotify = _watch(file)
+        self._poll = POLL if self._inotify is None else SLOW_POLL
+        self._inside = 0
+        self._called_at = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    def enter(self) -> None:
+        self._inside += 1
+        if self._inside == 1:
+            if self._inotify is not None:
+                self._empty()  # what was changed before is seen by the look that follows
+                self._loop.add_reader(self._inotify, self._heard)
+            self._timer = self._loop.call_later(self._poll, self._call)
+
+    def leave(self) -> None:
+        self._inside -= 1
+        if self._inside == 0:
+            assert self._timer is not None
+            self._timer.cancel()
+            if self._inotify is not None:
+                self._loop.remove_reader(self._inotify)
+            if self._closed:
+                self.close()
+
+    def close(self) -> None:
+        self._closed = True
+        if not self._inside and self._inotify is not None:
+            os.close(self._inotify)
+            self._inotify = None
+
+    def _heard(self) -> None:
+        self._empty()
+        left = self._called_at + PAUSE - self._loop.time()
+        if left > 0:
+            self._call_in(left)
+        else:
+            self._call()
+
+    def _call(self) -> None:
+        self._called_at = self._loop.time()
+        self._call_in(self._poll)
+        self._changed()
+
+    def _call_in(self, seconds: float) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = self._loop.call_later(seconds, self._call)
+
+    def _empty(self) -> None:
+        assert self._inotify is not None
+        with contextlib.suppress(BlockingIOError):
+            os.read(self._inotify, 65536)
 
 
 def _watch(file: Path) -> int | None:

@@ -37,36 +37,43 @@ class ConnectionLost(Exception):
     """The connection ended before the answer came: the request may or may not have been carried out."""
 
 
+class Undecodable(Exception):
+    """An answer that is not what it should be: the client that asked looks at it piece by piece."""
+
+    def __init__(self, answer: bytes) -> None:
+        super().__init__("the server's answer does not decode")
+        self.answer = answer
+
+
+_WORDS: dict[int, tuple[type[StorageError], str]] = {
+    NO_SUCH_USER: (StorageError, "refused user {user!r}: {error}; correct the user or password in the URL"),
+    PASSWORD_MISMATCH: (StorageError, "refused user {user!r}: {error}; correct the user or password in the URL"),
+    ACCESS_DENIED: (
+        StorageError,
+        "does not let user {user!r} call Accoda's functions ({error}): either the application is not installed, or "
+        "the user lacks its role; run `accoda migrate URL` with an account that may install, then in the server "
+        "box.schema.user.grant('{user}', 'execute', 'role', 'accoda'); see docs/tarantool.md",
+    ),
+    NO_SUCH_PROC: (SchemaMismatch, "has no (complete) Accoda application: {error}; open it again to install it"),
+    READ_ONLY: (StorageReadOnly, "is read-only, perhaps a replica: {error}; connect to the master"),
+    MEMORY_ISSUE: (
+        StorageFull,
+        "is out of memory: {error}; nothing was changed. Raise memtx_memory (box.cfg can, while it runs), let the "
+        "workers catch up, or purge dead and done jobs; then try again",
+    ),
+    WAL_IO: (StorageFull, "cannot write its log: {error}; look at free space and health of its disk"),
+    TUPLE_TOO_LARGE: (StorageFull, "takes no record as large as this: {error}; raise memtx_max_tuple_size"),
+    LOADING: (StorageUnavailable, "is not ready: {error}; try again"),
+    TRANSACTION_CONFLICT: (StorageUnavailable, "is not ready: {error}; try again"),
+}
+
+
 def translate(error: ServerError, address: Address) -> StorageError:
     """The error to raise for an answer of the server; the call changed nothing."""
-    match error.code:
-        case code if code in (NO_SUCH_USER, PASSWORD_MISMATCH):
-            return StorageError(
-                f"{address} refused user {address.user!r}: {error}; correct the user or password in the URL"
-            )
-        case code if code == ACCESS_DENIED:
-            return StorageError(
-                f"{address}: user {address.user!r} may not call Accoda's functions ({error}): either the application "
-                "is not installed there, or the user lacks its role; run `accoda migrate URL` with an account that may "
-                "install, then in the server "
-                f"box.schema.user.grant('{address.user}', 'execute', 'role', 'accoda'); see docs/tarantool.md"
-            )
-        case code if code == NO_SUCH_PROC:
-            return SchemaMismatch(
-                f"{address} has no (complete) Accoda application: {error}; open it again to install it"
-            )
-        case code if code == READ_ONLY:
-            return StorageReadOnly(f"{address} is read-only, perhaps a replica: {error}; connect to the master")
-        case code if code == MEMORY_ISSUE:
-            return StorageFull(
-                f"{address} is out of memory: {error}; nothing was changed. Raise memtx_memory (box.cfg can, while it "
-                "runs), let the workers catch up, or purge dead and done jobs; then try again"
-            )
-        case code if code == WAL_IO:
-            return StorageFull(f"{address} cannot write its log: {error}; look at free space and health of its disk")
-        case code if code == TUPLE_TOO_LARGE:
-            return StorageFull(f"{address} takes no record as large as this: {error}; raise memtx_max_tuple_size")
-        case code if code in (LOADING, TRANSACTION_CONFLICT):
-            return StorageUnavailable(f"{address}: {error}; try again")
-        case _:
-            return StorageError(f"{address} answered with an error: {error}")
+    kind, words = _WORDS.get(error.code, (StorageError, "answered with an error: {error}"))
+    return kind(f"{address} {words.format(error=error, user=address.user)}")
+
+
+def unreachable(address: Address, problem: Exception) -> StorageUnavailable:
+    what = str(problem) or type(problem).__name__
+    return StorageUnavailable(f"{address} cannot be reached: {what}; look whether the server runs and listens there")

@@ -1,232 +1,219 @@
-"""`Store` on a Tarantool server. Each verb is one call of one stored function, which is one transaction there."""
+"""`Store` on a Tarantool server. Each verb is one call of one stored function, which is one transaction there.
+
+Small calls of many tasks go together (`accoda.storage.common.call_batching`). The server carries out one call after the
+other, none of them waits for another, and a call is one transaction. So these can be one call:
+- enqueue: jobs of several callers are stored in one step as if one call after the other had come.
+- take: from one queue, for the same worker and the same time, without `max_cost`. The first caller gets the first jobs.
+- settle: outcomes without follow-ups. Follow-ups are enqueued when all outcomes of a call are applied, so those of one
+  caller would find keys free that another caller's outcome has freed.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Iterable, Sequence
+from itertools import islice
+from typing import Any
 
-from accoda.clock import Cancel, Clock
-from accoda.errors import VersionConflict
-from accoda.model import (
-    Document,
-    Enqueued,
-    Job,
-    JobInfo,
-    Lease,
-    NewJob,
-    Outcome,
-    Peek,
-    Place,
-    Rank,
-    Refused,
-    State,
-    Stats,
-    check_document_name,
-    check_queue,
-    clean,
-)
-from accoda.storage import inputs
-from accoda.storage.closing import Closing
-from accoda.storage.density import Look, Stretch
-from accoda.storage.signal import Signal
-from accoda.storage.standing import stand
-from accoda.storage.tarantool import rows
-from accoda.storage.tarantool.calls import Calls
-from accoda.storage.tarantool.client import Client
-from accoda.storage.tarantool.listener import Listener
-from accoda.storage.tarantool.watch import Watch
+from msgspec.msgpack import Decoder
 
-_PURGE_AT_ONCE = 1000
-_PAGE = 1000  # jobs of one answer to browse
+from accoda.clock import Clock
+from accoda.errors import StorageError, StorageFull
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, What, clean, follow_ups
+from accoda.storage import checks
+from accoda.storage.common.call_batching import SMALL, CallBatching
+from accoda.storage.common.closing import Closing
+from accoda.storage.tarantool import records
+from accoda.storage.tarantool.client import Client, bytes_of
+from accoda.storage.tarantool.errors import Undecodable
+from accoda.storage.tarantool.inspector import TarantoolInspector
+from accoda.storage.tarantool.wakeups import LongPoll
+
+MOST_JOBS = 1_000_000  # in one take
+_ALONE = SMALL + 1  # the size of a call that goes by itself
+_MODES = {"keep": 0, "replace": 1, "attach": 2}
+_WHAT: tuple[What, ...] = ("kept", "replaced", "attached")
+_DONE, _RETRY, _BURY = 0, 1, 2
+
+_ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])
+_TAKEN: Decoder[Any] = Decoder(tuple[list[records.JobRow]])
+_REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
+_LOST: Decoder[Any] = Decoder(tuple[list[int]])
+
+Row = tuple[Any, ...]
+Taking = tuple[str, int, int | None, str]
+"""The queue, the ms of the lease, max_cost, and the worker."""
 
 
-class TarantoolStorage(Closing):
+class TarantoolStorage(TarantoolInspector, Closing):
     """Safe to share between threads and event loops, as long as the loop that opened it runs.
 
     When an answer is lost with its connection, the call is sent again. Verbs that go by `once` (enqueue, take, settle,
-    drop, write, remove, revive, start_now, purge) carry a receipt, by which the server gives the first answer again.
-    The others only read, or set something to a value (extend, rerank, pause, resume, give_back): twice is as once.
+    write, change, purge) carry a receipt, by which the server gives the first answer again. The others only read, or
+    set something to a value (extend, pause): twice is as once.
     """
 
     def __init__(self, client: Client, clock: Clock | None) -> None:
         self._client = client
-        self._signal = Signal()
-        self._listener = Listener(client, self._signal)
-        self._timers: Clock = clock or LocalTimers()
-        self._calls = Calls(client)
+        self._wakeups = LongPoll(client, clock)
+        home = client.home
+        self._enqueues: CallBatching[None, Sequence[NewJob], list[Enqueued]] = CallBatching(self._enqueue, home=home)
+        self._takes: CallBatching[Taking, int, list[Job]] = CallBatching(self._take, self._give_back, home)
+        self._settles: CallBatching[None, Sequence[Outcome], list[Refused]] = CallBatching(self._settle, home=home)
+        self._giving_back: set[asyncio.Task[None]] = set()
 
     async def close(self) -> None:
         await self._client.close()
-        self._signal.ring()
+        self._wakeups.wake()  # every `wait` finds it closed
 
-    # -- the hot path
+    # -- enqueue
 
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        inputs.check_jobs(jobs)
-        self._client.check()
-        return await self._client.at_home(self._calls.enqueue(jobs))
+        if type(jobs) is not list or len(jobs) != 1 or type(jobs[0]) is not NewJob:  # one job checked itself
+            checks.check_jobs(jobs)
+        return await self._enqueues.call(None, jobs, len(jobs))
+
+    async def _enqueue(self, _: None, calls: list[Sequence[NewJob]]) -> list[list[Enqueued]]:
+        jobs = [job for call in calls for job in call]
+        names: dict[str, int] = {}
+        rows = _rows_of_jobs(names, jobs)
+        first, joined = await self._client.once("enqueue", (list(names), rows), _ENQUEUED)
+        others = {position: Enqueued(id, _WHAT[mode], waiters) for position, id, mode, waiters in joined}
+        answers: list[Enqueued] = []
+        for position, job in enumerate(jobs, 1):
+            answer = others.get(position) if others else None
+            if answer is None:  # created: such jobs got the next ids
+                answer = Enqueued(first, "created", 0 if job.waiter is None else 1)
+                first += 1
+            answers.append(answer)
+        return _shares(answers, [len(call) for call in calls])
+
+    # -- take
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        inputs.check_take(queue, count, lease, max_cost)
-        share = queue, rows.milliseconds(lease), clean(worker)
-        self._client.check()
-        return await self._client.at_home(self._calls.take(share, count, max_cost))
+        checks.check_take(queue, count, lease, max_cost)
+        taking = queue, round(lease * 1000), max_cost, clean(worker)
+        return await self._takes.call(taking, count, count if max_cost is None else _ALONE)
+
+    async def _take(self, taking: Taking, counts: list[int]) -> list[list[Job]]:
+        queue, *rest = taking
+        count = min(sum(counts), MOST_JOBS)
+        bad: list[tuple[int, int]] = []
+        while True:
+            try:
+                rows = await self._client.once("take", (queue, count, *rest), _TAKEN)
+                break
+            except Undecodable as error:
+                rows, bad = records.undecodable(error.answer)
+                break
+            except StorageFull:
+                if count <= 1:
+                    raise
+                count //= 2  # fewer may fit, and when they are done there is more memory
+        jobs = []
+        for row in rows:
+            try:
+                data = bytes_of(row.data)
+            except ValueError:
+                bad.append((row.id, row.attempts))
+                continue
+            jobs.append(Job(
+                row.id, queue, data, row.rank, row.cost, row.key, row.attempts, row.created_at, row.start_time,
+                row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts), row.tries, row.crashes,
+            ))  # fmt: skip
+        if bad:
+            buried = [(1, id, attempts, _BURY, records.UNREADABLE) for id, attempts in bad]
+            await self._client.once("settle", ([queue], buried, []), _REFUSED)
+        return _shares(jobs, counts)
+
+    def _give_back(self, taking: Taking, jobs: list[Job]) -> None:
+        """A take was cancelled, and then its answer came: no caller is left to run these jobs."""
+        if jobs and not self._client.home.closed:
+            task = asyncio.get_running_loop().create_task(self._return(jobs))
+            self._giving_back.add(task)  # so that it is not garbage-collected while it runs
+            task.add_done_callback(self._giving_back.discard)
+
+    async def _return(self, jobs: list[Job]) -> None:
+        with contextlib.suppress(StorageError):  # they come back when their lease ends
+            await self.settle([Retry(job.lease, reason="its take was cancelled", counts=False) for job in jobs])
+
+    # -- settle, extend, wait
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
-        inputs.check_outcomes(outcomes)
-        self._client.check()
-        return await self._client.at_home(self._calls.settle(outcomes))
+        checks.check_outcomes(outcomes)
+        alone = any(follow_ups(outcome) for outcome in outcomes)
+        return await self._settles.call(None, outcomes, _ALONE if alone else len(outcomes))
+
+    async def _settle(self, _: None, calls: list[Sequence[Outcome]]) -> list[list[Refused]]:
+        names: dict[str, int] = {}
+        rows: list[Row] = []
+        then: list[Row] = []
+        for outcome in (outcome for call in calls for outcome in call):
+            rows.append(_row_of_outcome(names, outcome))
+            if jobs := follow_ups(outcome):
+                then.append((len(rows), _rows_of_jobs(names, jobs)))
+        answer = await self._client.once("settle", (list(names), rows, then), _REFUSED)
+        if not answer:
+            return [[] for _ in calls]
+        grown = dict(answer)
+        refused: list[list[Refused]] = []
+        position = 0
+        for call in calls:
+            refused.append([])
+            for outcome in call:
+                position += 1
+                if position in grown:
+                    refused[-1].append(Refused(outcome.lease, "grown" if grown[position] else "lost"))
+        return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        inputs.check_leases(leases, lease)
-        names = rows.Names()
-        lease_rows = rows.rows_of_leases(names, leases)
-        lost = await self._client.call("extend", (names.list(), lease_rows, rows.milliseconds(lease)), rows.INTS)
+        checks.check_leases(leases, lease)
+        names: dict[str, int] = {}
+        rows = [(_place(names, held.queue), held.id, held.attempts) for held in leases]
+        lost = await self._call("extend", (list(names), rows, round(lease * 1000)), _LOST)
         return [Refused(leases[position - 1], "lost") for position in lost]
 
-    async def rerank(self, ranks: Sequence[Rank]) -> int:
-        inputs.check_ranks(ranks)
-        names = rows.Names()
-        new = [(names.place(rank.queue), rank.id, float(rank.rank), rank.waiters) for rank in ranks]
-        applied: int = await self._client.call("rerank", (names.list(), new), rows.INT)
-        return applied
-
-    async def waiters(self, lease: Lease) -> list[bytes]:
-        inputs.check_leases((lease,), 1.0)
-        found = await self._client.call("waiters", (lease.queue, lease.id, lease.attempts, True), rows.ANY)
-        return rows.waiters(lease.id, found)
-
-    async def peek(self, queue: str, key: str | None = None, *, after: int | None = None) -> Peek:
-        inputs.check_peek(queue, key, after)
-        while True:
-            found, damaged = rows.peeked(queue, await self._client.call("peek", (queue, key, after), rows.FOUND))
-            if damaged is None:
-                return found
-            await self._calls.set_aside([damaged])  # each time one less
-
-    async def drop(self, queue: str, id: int, waiters: int) -> bool:
-        inputs.check_drop(queue, id, waiters)
-        dropped: bool = await self._client.once("drop", (queue, id, waiters), rows.FLAG)
-        return dropped
-
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
-        inputs.check_wait(queues, timeout)
-        watch = Watch(self._client, self._listener, self._timers, queues)
-        try:
-            return await self._signal.wait(self._timers, queues, timeout, watch.look)
-        finally:
-            watch.end()
-
-    async def stats(self) -> Stats:
-        found: rows.Found = await self._client.call("stats", (), rows.STATS)
-        return Stats({row.name: rows.stats(row) for row in found.rows})
-
-    # -- documents
-
-    async def read(self, name: str) -> Document | None:
-        check_document_name(name)
-        found = rows.documents(await self._client.call("read", (name,), rows.DOCUMENTS))
-        return found[0] if found else None
-
-    async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
-        inputs.check_write(name, value, version, ttl)
-        args = (name, value, version, None if ttl is None else rows.milliseconds(ttl))
-        written, found = await self._client.once("write", args, rows.PAIR)
-        if not written:
-            assert version is not None
-            raise VersionConflict(name, version, found)
-        return int(found)
-
-    async def documents(self, prefix: str) -> list[Document]:
-        inputs.check_prefix(prefix)
-        return rows.documents(await self._client.call("documents", (prefix,), rows.DOCUMENTS))
-
-    # -- for people
-
-    async def find(self, id: int) -> JobInfo | None:
-        inputs.check_id(id)
-        job, damaged = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
-        if damaged:
-            await self._calls.set_aside([id])
-            job, _ = rows.job_found(await self._client.call("find", (id,), rows.FOUND))
-        return job
-
-    async def browse(self, queue: str, state: State, after: int | None = None, limit: int = 100) -> list[JobInfo]:
-        inputs.check_browse(queue, state, after, limit)
-        page: list[JobInfo] = []
-        while len(page) < limit:
-            args = (queue, rows.STATE_NUMBERS[state], after, min(_PAGE, limit - len(page)))
-            found: rows.Found = await self._client.call("browse", args, rows.JOBS)
-            jobs, damaged = rows.infos(queue, found)
-            if damaged:  # a dead one is found again, and can be read then
-                await self._calls.set_aside(damaged)
-                jobs, _ = rows.infos(queue, await self._client.call("browse", args, rows.JOBS))
-            page += jobs
-            if not jobs:
-                break
-            after = page[-1].id
-        return page
-
-    async def place(self, id: int, most: int = 1000) -> Place | None:
-        inputs.check_place(id, most)
-        survey, damaged = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
-        if damaged:
-            await self._calls.set_aside([id])
-            survey, _ = rows.surveyed(await self._client.call("place", (id, most), rows.FOUND))
-        if survey is None:
-            return None
-        queue = survey.job.queue
-
-        async def look(wanted: list[Look]) -> list[Stretch]:
-            return rows.stretches(await self._client.call("stretches", (queue, wanted), rows.STRETCHES))
-
-        return await stand(survey, most, look)
-
-    async def remove(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        removed: int = await self._client.once("remove", (ids,), rows.INT)
-        return removed
-
-    async def revive(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        revived: int = await self._client.once("revive", (ids,), rows.INT)
-        return revived
-
-    async def start_now(self, ids: Sequence[int]) -> int:
-        inputs.check_ids(ids)
-        started: int = await self._client.once("start_now", (ids,), rows.INT)
-        return started
-
-    async def pause(self, queue: str, until: int | None = None) -> None:
-        inputs.check_pause(queue, until)
-        await self._client.call("pause", (queue, until), rows.FLAG)
-
-    async def resume(self, queue: str) -> None:
-        check_queue(queue)
-        await self._client.call("resume", (queue,), rows.FLAG)
-
-    async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
-        inputs.check_purge(queue, state, before, limit)
-        purged, last, more = 0, None, True
-        ordered = before is not None or limit is not None
-        while more and (limit is None or purged < limit):
-            # In pieces: each is one transaction, and between them others have their turn.
-            most = _PURGE_AT_ONCE if limit is None else min(_PURGE_AT_ONCE, limit - purged)
-            args = (queue, rows.STATE_NUMBERS[state], last, most, ordered, before)
-            count, last, more = await self._client.once("purge", args, rows.PURGED)
-            purged += count
-        return purged
+        checks.check_wait(queues, timeout)
+        return await self._client.home.run(self._wakeups.wait_for(queues, timeout))
 
 
-class LocalTimers:
-    """How long something takes here, in ms. The server tells lengths of time, so no wall clock matters."""
+def _place(names: dict[str, int], name: str) -> int:
+    """The queues that a call names are sent once; rows hold their positions."""
+    return names.setdefault(name, len(names) + 1)
 
-    def now(self) -> int:
-        return time.monotonic_ns() // 1_000_000
 
-    def call_at(self, moment: int, wake: Callable[[], None]) -> Cancel:
-        delay = max(0, moment - time.monotonic_ns() / 1_000_000) / 1000
-        return asyncio.get_running_loop().call_later(delay, wake).cancel
+def _rows_of_jobs(names: dict[str, int], jobs: Iterable[NewJob]) -> list[Row]:
+    rows: list[Row] = []
+    for job in jobs:
+        row: Row = (_place(names, job.queue), job.data, float(job.rank))
+        if job.key is not None or job.delay is not None or job.start_at is not None or job.cost or job.keep_for:
+            delay = None if job.delay is None else round(job.delay * 1000)
+            row += (job.cost, delay, job.start_at, job.keep_for, job.key, _MODES[job.on_duplicate], job.waiter)
+        rows.append(row)
+    return rows
+
+
+def _row_of_outcome(names: dict[str, int], outcome: Outcome) -> Row:
+    lease = outcome.lease
+    head = (_place(names, lease.queue), lease.id, lease.attempts)
+    match outcome:
+        case Done(waiters=None, result=None):
+            return head
+        case Done():
+            return (*head, _DONE, outcome.waiters, outcome.result)
+        case Retry():
+            rank = None if outcome.rank is None else float(outcome.rank)
+            delay = round(outcome.delay * 1000)
+            return (*head, _RETRY, delay, outcome.at, clean(outcome.reason), rank, outcome.counts)
+        case Bury():
+            return (*head, _BURY, clean(outcome.reason))
+
+
+def _shares(items: Iterable[Any], sizes: Iterable[int]) -> list[list[Any]]:
+    """The items in slices of these sizes; the last ones may be short."""
+    rest = iter(items)
+    return [list(islice(rest, size)) for size in sizes]

@@ -1,67 +1,31 @@
-"""The suite that every storage passes. A storage author gives a fixture `world` and imports everything:
+"""The suite that every storage passes. A storage author writes a pytest fixture `fixture` that
+gives a `StoreFixture`, and imports everything:
 
     from accoda.testing.conformance import *
 
-Each test class becomes a part of the importing test file; the fixture `store` is a handle on that world's store.
+Each test class becomes a part of the importing test file; the fixture `store` is a handle on the store under test.
 """
 
+from accoda.testing.conformance.ahead import TestAhead, TestAheadAndWhatIsDue, TestAheadInALongLine
 from accoda.testing.conformance.base import store
-from accoda.testing.conformance.combined import (
-    TestCombined,
-)
-from accoda.testing.conformance.content import (
-    TestContent,
-)
-from accoda.testing.conformance.documents import (
-    TestDocuments,
-    TestPrefix,
-    TestTimeToLive,
-)
-from accoda.testing.conformance.enqueue import (
-    TestEnqueue,
-    TestOrder,
-    TestStartTime,
-)
-from accoda.testing.conformance.fresh import (
-    TestCrashes,
-    TestFreshStart,
-)
-from accoda.testing.conformance.inspector import (
-    TestBrowse,
-    TestFind,
-    TestPurge,
+from accoda.testing.conformance.browse import TestBrowse, TestBrowseById, TestBrowseInLine
+from accoda.testing.conformance.change import (
+    TestChange,
     TestRemove,
+    TestRemoveRaces,
+    TestRerank,
     TestRevive,
 )
-from accoda.testing.conformance.keys import (
-    TestKeys,
-)
-from accoda.testing.conformance.leases import (
-    TestExtend,
-    TestRerank,
-    TestWaiters,
-)
-from accoda.testing.conformance.life import (
-    TestClose,
-    TestInvalidInput,
-)
+from accoda.testing.conformance.combined import TestCombined
+from accoda.testing.conformance.content import TestContent
+from accoda.testing.conformance.documents import TestDocuments, TestPrefix, TestTimeToLive
+from accoda.testing.conformance.enqueue import TestEnqueue, TestOrder, TestStartTime
+from accoda.testing.conformance.extend import TestExtend
+from accoda.testing.conformance.keys import TestKeys
+from accoda.testing.conformance.life import TestClose, TestInvalidInput
+from accoda.testing.conformance.look import TestLook, TestLookAtAKey, TestLookAtTheHead, TestLookAtWaiters
 from accoda.testing.conformance.outcomes import TestBury, TestDone, TestKeptResults, TestRetry
-from accoda.testing.conformance.pause import (
-    TestPause,
-)
-from accoda.testing.conformance.peek import (
-    TestDrop,
-    TestDropRaces,
-    TestPeek,
-    TestPeekAtAKey,
-    TestPeekAtWaiters,
-)
-from accoda.testing.conformance.place import (
-    TestPlace,
-    TestPlaceAndWhatIsDue,
-    TestPlaceInALongLine,
-    TestPlaceNearTheEnds,
-)
+from accoda.testing.conformance.pause import TestPause
 from accoda.testing.conformance.promises import (
     TestPromise01AJobIsNeverLeasedToTwoTakers,
     TestPromise02NothingIsLost,
@@ -74,40 +38,26 @@ from accoda.testing.conformance.promises import (
     TestPromise09StatisticsAreNoScan,
     TestPromise10OneOperationCostsAtMostLogN,
 )
-from accoda.testing.conformance.races import (
-    TestHandlesRace,
-    TestProcessesRace,
-    TestTasksRace,
-    TestThreadsRace,
-)
-from accoda.testing.conformance.retention import (
-    TestGrowth,
-    TestRetention,
-)
+from accoda.testing.conformance.purge import TestGrowth, TestPurge, TestRetention
+from accoda.testing.conformance.races import TestHandlesRace, TestProcessesRace, TestTasksRace, TestThreadsRace
 from accoda.testing.conformance.settle import TestGrown, TestSettle
 from accoda.testing.conformance.start_now import TestStartNow, TestStartNowRaces
-from accoda.testing.conformance.stats import (
-    TestOldestAge,
-    TestStats,
-)
-from accoda.testing.conformance.storms import (
-    TestStorm,
-    TestStormOfAPausedQueue,
-)
-from accoda.testing.conformance.take import (
-    TestCost,
-    TestLeaseEnd,
-    TestTake,
-)
-from accoda.testing.conformance.wait import (
-    TestWait,
-    TestWaitOfAnotherHandle,
-    TestWaitOfAPausedQueue,
-)
+from accoda.testing.conformance.stats import TestOldestAge, TestStats
+from accoda.testing.conformance.storms import TestStorm, TestStormOfAPausedQueue
+from accoda.testing.conformance.take import TestCost, TestLeaseEnd, TestTake
+from accoda.testing.conformance.tries import TestBeginningAgain, TestCrashes, TestTries
+from accoda.testing.conformance.wait import TestWait, TestWaitOfAnotherHandle, TestWaitOfAPausedQueue
 
 __all__ = [
+    "TestAhead",
+    "TestAheadAndWhatIsDue",
+    "TestAheadInALongLine",
+    "TestBeginningAgain",
     "TestBrowse",
+    "TestBrowseById",
+    "TestBrowseInLine",
     "TestBury",
+    "TestChange",
     "TestClose",
     "TestCombined",
     "TestContent",
@@ -115,12 +65,8 @@ __all__ = [
     "TestCrashes",
     "TestDocuments",
     "TestDone",
-    "TestDrop",
-    "TestDropRaces",
     "TestEnqueue",
     "TestExtend",
-    "TestFind",
-    "TestFreshStart",
     "TestGrown",
     "TestGrowth",
     "TestHandlesRace",
@@ -128,16 +74,13 @@ __all__ = [
     "TestKeptResults",
     "TestKeys",
     "TestLeaseEnd",
+    "TestLook",
+    "TestLookAtAKey",
+    "TestLookAtTheHead",
+    "TestLookAtWaiters",
     "TestOldestAge",
     "TestOrder",
     "TestPause",
-    "TestPeek",
-    "TestPeekAtAKey",
-    "TestPeekAtWaiters",
-    "TestPlace",
-    "TestPlaceAndWhatIsDue",
-    "TestPlaceInALongLine",
-    "TestPlaceNearTheEnds",
     "TestPrefix",
     "TestProcessesRace",
     "TestPromise01AJobIsNeverLeasedToTwoTakers",
@@ -152,6 +95,7 @@ __all__ = [
     "TestPromise10OneOperationCostsAtMostLogN",
     "TestPurge",
     "TestRemove",
+    "TestRemoveRaces",
     "TestRerank",
     "TestRetention",
     "TestRetry",
@@ -167,9 +111,9 @@ __all__ = [
     "TestTasksRace",
     "TestThreadsRace",
     "TestTimeToLive",
+    "TestTries",
     "TestWait",
     "TestWaitOfAPausedQueue",
     "TestWaitOfAnotherHandle",
-    "TestWaiters",
     "store",
 ]

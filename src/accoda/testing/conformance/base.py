@@ -1,4 +1,4 @@
-"""What all parts of the suite share: the base class, the `store` fixture, and short words for common steps."""
+"""What all parts of the suite share: the base class, the `store` fixture, and helpers for common steps."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from accoda.model import Bury, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused
+from accoda.model import Bury, ById, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused, State
 from accoda.storage.protocol import Store
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 Q = "q"
 HOUR = 3600.0
 
 
 @pytest_asyncio.fixture
-async def store(world: World) -> AsyncIterator[Store]:
-    """A handle on the store of this test's world."""
-    handle = await world.open()
+async def store(fixture: StoreFixture) -> AsyncIterator[Store]:
+    """A handle on the store of this test's fixture."""
+    handle = await fixture.open()
     yield handle
     await handle.close()
 
@@ -52,21 +52,21 @@ def _limited(test: Callable[..., Awaitable[None]], seconds: float) -> Callable[.
     return run
 
 
-def need_exact(world: World) -> None:
+def need_exact(fixture: StoreFixture) -> None:
     """For tests of a single millisecond."""
-    if not world.exact:
-        pytest.skip("time does not stand still in this world")
+    if not fixture.exact:
+        pytest.skip("time does not stand still in this fixture")
 
 
-def need_shared(world: World) -> None:
+def need_shared(fixture: StoreFixture) -> None:
     """For tests with several handles or processes."""
-    if not world.shared:
+    if not fixture.shared:
         pytest.skip("this store has one handle only")
 
 
-def close_to(world: World, moment: int | None, expected: int) -> bool:
-    """Whether a moment is the expected one, as exactly as this world can tell."""
-    return moment is not None and abs(moment - expected) <= (0 if world.exact else 2_000)
+def close_to(fixture: StoreFixture, moment: int | None, expected: int) -> bool:
+    """Whether a moment is the expected one, as exactly as this fixture can tell."""
+    return moment is not None and abs(moment - expected) <= (0 if fixture.exact else 2_000)
 
 
 async def add(store: Store, *jobs: NewJob) -> list[int]:
@@ -90,16 +90,29 @@ async def take_ids(store: Store, queue: str = Q, count: int = 100, *, max_cost: 
     return [job.id for job in await store.take(queue, count, lease=HOUR, max_cost=max_cost)]
 
 
+async def find(store: Store, id: int) -> JobInfo | None:
+    return (await store.look(ById(id))).job
+
+
 async def info_of(store: Store, id: int) -> JobInfo:
     """All about a job, which must exist."""
-    info = await store.find(id)
+    info = await find(store, id)
     assert info is not None, f"job {id} is gone"
     return info
 
 
 async def state_of(store: Store, id: int) -> str:
-    info = await store.find(id)
+    info = await find(store, id)
     return "gone" if info is None else info.state
+
+
+async def waiters_of(store: Store, lease: Lease) -> list[bytes]:
+    """What the holder of a lease reads before it settles; nothing if the lease is lost."""
+    seen = await store.look(ById(lease.id), waiters_after=0)
+    job = seen.job
+    if job is None or (job.state, job.queue, job.attempts) != ("taken", lease.queue, lease.attempts):
+        return []
+    return list(seen.waiters)
 
 
 async def stats_of(store: Store, queue: str = Q) -> QueueStats:
@@ -121,6 +134,17 @@ def lost(*leases: Lease) -> list[Refused]:
 
 async def finish(store: Store, job: Job) -> None:
     assert await store.settle([Done(job.lease)]) == []
+
+
+async def one_in_each(store: Store) -> dict[State, int]:
+    """A job in each state, in the queue Q."""
+    done = await add_one(store, NewJob(Q, b"done", keep_for=HOUR))
+    await finish(store, await take_one(store))
+    dead = await bury_one(store, NewJob(Q, b"dead"))
+    taken = await add_one(store, NewJob(Q, b"taken"))
+    await take_one(store, lease=HOUR)
+    ready, delayed = await add(store, NewJob(Q, b"ready"), NewJob(Q, b"delayed", delay=HOUR))
+    return {"done": done, "dead": dead, "taken": taken, "ready": ready, "delayed": delayed}
 
 
 async def bury_one(store: Store, new: NewJob, reason: str = "broken") -> int:

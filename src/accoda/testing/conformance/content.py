@@ -6,7 +6,7 @@ import pytest
 
 from accoda.model import Bury, Done, NewJob, Retry, clean
 from accoda.storage.protocol import Store
-from accoda.testing.conformance.base import Q, Suite, add, add_one, info_of, take_one
+from accoda.testing.conformance.base import Q, Suite, add, add_one, info_of, take_one, waiters_of
 
 EVERY_BYTE = bytes(range(256))
 PAYLOADS = [b"", b"\x00", b"\x00\x00end", EVERY_BYTE, b"\xff" * 1000, EVERY_BYTE * 800, "größer 🎺".encode(), b"'\";--"]
@@ -44,7 +44,7 @@ class TestContent(Suite):
         id = await add_one(store, NewJob(Q, data, key="k", waiter=data[:MOST_WAITER], keep_for=60))
         job = await take_one(store)
         assert job.data == data
-        assert await store.waiters(job.lease) == [data[:MOST_WAITER]]
+        assert await waiters_of(store, job.lease) == [data[:MOST_WAITER]]
         assert await store.settle([Done(job.lease, result=data)]) == []
         info = await info_of(store, id)
         assert (info.data, info.result) == (data, data)

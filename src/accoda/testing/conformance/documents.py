@@ -8,7 +8,7 @@ from accoda.errors import VersionConflict
 from accoda.model import Document
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import Suite, close_to, need_exact
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 NAMES = [
     "a",
@@ -98,28 +98,28 @@ class TestDocuments(Suite):
 
 
 class TestTimeToLive(Suite):
-    async def test_a_document_is_gone_when_its_time_is_over(self, store: Store, world: World) -> None:
+    async def test_a_document_is_gone_when_its_time_is_over(self, store: Store, fixture: StoreFixture) -> None:
         await store.write("doc", b"1", ttl=10)
         document = await store.read("doc")
         assert document is not None
-        assert close_to(world, document.expires_at, await world.now() + 10_000)
-        await world.advance(9)
+        assert close_to(fixture, document.expires_at, await fixture.now() + 10_000)
+        await fixture.advance(9)
         assert await store.read("doc") == document
-        await world.advance(1)
+        await fixture.advance(1)
         assert await store.read("doc") is None
         assert await store.documents("") == []
 
-    async def test_it_is_gone_at_the_exact_millisecond(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_it_is_gone_at_the_exact_millisecond(self, store: Store, fixture: StoreFixture) -> None:
+        need_exact(fixture)
         await store.write("doc", b"1", ttl=1.001)
-        await world.advance(1)
+        await fixture.advance(1)
         assert await store.read("doc") is not None
-        await world.advance(0.001)
+        await fixture.advance(0.001)
         assert await store.read("doc") is None
 
-    async def test_versions_go_on_after_it(self, store: Store, world: World) -> None:
+    async def test_versions_go_on_after_it(self, store: Store, fixture: StoreFixture) -> None:
         old = await store.write("doc", b"1", ttl=10)
-        await world.advance(10)
+        await fixture.advance(10)
         with pytest.raises(VersionConflict) as caught:
             await store.write("doc", b"2", version=old)
         assert caught.value.found == 0
@@ -128,11 +128,11 @@ class TestTimeToLive(Suite):
         with pytest.raises(VersionConflict):
             await store.write("doc", b"3", version=old)
 
-    async def test_versions_go_on_for_a_day_after_its_end(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_versions_go_on_for_a_day_after_its_end(self, store: Store, fixture: StoreFixture) -> None:
+        need_exact(fixture)
         old = await store.write("doc", b"1", ttl=10)
         for _ in range(3):
-            await world.advance(8 * 3600)
+            await fixture.advance(8 * 3600)
             await store.write("other", b"", ttl=10)
         assert await store.write("doc", b"2", version=0) > old
 
@@ -149,23 +149,23 @@ class TestTimeToLive(Suite):
             await store.write("doc", b"", version=5, ttl=0)
         assert await store.read("doc") == Document("doc", b"1", 1)
 
-    async def test_each_write_sets_it_anew(self, store: Store, world: World) -> None:
+    async def test_each_write_sets_it_anew(self, store: Store, fixture: StoreFixture) -> None:
         await store.write("doc", b"1", ttl=10)
-        await world.advance(8)
+        await fixture.advance(8)
         await store.write("doc", b"2", ttl=10)
-        await world.advance(8)
+        await fixture.advance(8)
         assert await store.read("doc") is not None
         await store.write("doc", b"3")
-        await world.advance(1_000)
+        await fixture.advance(1_000)
         document = await store.read("doc")
         assert document is not None
         assert (document.value, document.expires_at) == (b"3", None)
 
-    async def test_only_that_document_is_gone(self, store: Store, world: World) -> None:
+    async def test_only_that_document_is_gone(self, store: Store, fixture: StoreFixture) -> None:
         await store.write("short", b"1", ttl=10)
         await store.write("long", b"2", ttl=20)
         await store.write("lasting", b"3")
-        await world.advance(10)
+        await fixture.advance(10)
         assert [document.name for document in await store.documents("")] == ["lasting", "long"]
 
 

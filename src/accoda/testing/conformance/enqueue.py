@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from accoda.errors import InvalidInput
-from accoda.model import NewJob
+from accoda.model import NewJob, Remove
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     Q,
@@ -22,7 +22,7 @@ from accoda.testing.conformance.base import (
     take_ids,
     take_one,
 )
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 RANKS = [-1e300, -1e17, -2.5, -0.0, 0.0, 5e-324, 0.1, 1, 2**31, 2**53, 2**63, 1e300, 10**300]
 
@@ -38,26 +38,26 @@ class TestEnqueue(Suite):
 
     async def test_gives_ids_that_grow_and_are_never_given_again(self, store: Store) -> None:
         ids = await add(store, NewJob(Q), NewJob("other"), NewJob(Q))
-        await store.remove(ids)
+        await store.change([Remove(id) for id in ids])
         ids += await add(store, NewJob(Q), NewJob("other"))
         assert ids == sorted(set(ids))
         assert ids[0] > 0
 
-    async def test_keeps_every_field(self, store: Store, world: World) -> None:
+    async def test_keeps_every_field(self, store: Store, fixture: StoreFixture) -> None:
         new = NewJob(Q, b"data", rank=2.5, delay=90, cost=7, key="k", waiter=b"w", keep_for=30)
         info = await info_of(store, await add_one(store, new))
-        now = await world.now()
+        now = await fixture.now()
         assert (info.queue, info.state, info.data, info.rank, info.cost) == (Q, "delayed", b"data", 2.5, 7)
         assert (info.key, info.waiters, info.keep_for, info.attempts) == ("k", 1, 30, 0)
-        assert close_to(world, info.created_at, now)
-        assert close_to(world, info.start_time, now + 90_000)
+        assert close_to(fixture, info.created_at, now)
+        assert close_to(fixture, info.start_time, now + 90_000)
         assert (info.prev_start_time, info.lease_until, info.ended_at, info.result) == (None, None, None, None)
 
-    async def test_makes_a_job_ready_at_once(self, store: Store, world: World) -> None:
+    async def test_makes_a_job_ready_at_once(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q))
         info = await info_of(store, id)
         assert info.state == "ready"
-        assert close_to(world, info.start_time, await world.now())
+        assert close_to(fixture, info.start_time, await fixture.now())
         assert await take_ids(store) == [id]
 
     @pytest.mark.parametrize("bad", [None, "q", {"queue": "q"}, 7])
@@ -83,63 +83,63 @@ class TestEnqueue(Suite):
 
 
 class TestStartTime(Suite):
-    async def test_a_delayed_job_is_not_handed_out_before_its_time(self, store: Store, world: World) -> None:
+    async def test_a_delayed_job_is_not_handed_out_before_its_time(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q, delay=30))
         assert await take_ids(store) == []
-        await world.advance(29)
+        await fixture.advance(29)
         assert await state_of(store, id) == "delayed"
         assert await take_ids(store) == []
-        await world.advance(1)
+        await fixture.advance(1)
         assert await take_ids(store) == [id]
 
-    async def test_a_delay_ends_to_the_millisecond(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_a_delay_ends_to_the_millisecond(self, store: Store, fixture: StoreFixture) -> None:
+        need_exact(fixture)
         id = await add_one(store, NewJob(Q, delay=1.001))  # as a product of floats this is a little less than 1001 ms
-        await world.advance(1)
+        await fixture.advance(1)
         assert await state_of(store, id) == "delayed"
         assert await take_ids(store) == []
-        await world.advance(0.001)
+        await fixture.advance(0.001)
         assert await state_of(store, id) == "ready"
         assert await take_ids(store) == [id]
 
-    async def test_a_start_moment_is_kept(self, store: Store, world: World) -> None:
-        start = await world.now() + 45_000
+    async def test_a_start_moment_is_kept(self, store: Store, fixture: StoreFixture) -> None:
+        start = await fixture.now() + 45_000
         id = await add_one(store, NewJob(Q, start_at=start))
         assert (await info_of(store, id)).start_time == start
         assert await take_ids(store) == []
-        await world.advance(45)
+        await fixture.advance(45)
         assert (await take_one(store)).start_time == start
 
     @pytest.mark.parametrize("back", [0, 1, 10_000_000])
-    async def test_a_start_moment_in_the_past_is_now(self, store: Store, world: World, back: int) -> None:
-        now = await world.now()
+    async def test_a_start_moment_in_the_past_is_now(self, store: Store, fixture: StoreFixture, back: int) -> None:
+        now = await fixture.now()
         id = await add_one(store, NewJob(Q, start_at=now - back))
         info = await info_of(store, id)
         assert info.state == "ready"
-        assert close_to(world, info.start_time, now)
+        assert close_to(fixture, info.start_time, now)
 
-    async def test_a_start_moment_at_the_epoch_is_now(self, store: Store, world: World) -> None:
+    async def test_a_start_moment_at_the_epoch_is_now(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q, start_at=0))
-        assert close_to(world, (await info_of(store, id)).start_time, await world.now())
+        assert close_to(fixture, (await info_of(store, id)).start_time, await fixture.now())
         assert await take_ids(store) == [id]
 
     async def test_a_delay_of_zero_is_no_delay(self, store: Store) -> None:
         id = await add_one(store, NewJob(Q, delay=0))
         assert await take_ids(store) == [id]
 
-    async def test_the_farthest_moment_can_be_stored(self, store: Store, world: World) -> None:
+    async def test_the_farthest_moment_can_be_stored(self, store: Store, fixture: StoreFixture) -> None:
         far = await add_one(store, NewJob(Q, start_at=1 << 53))
         farther = await add_one(store, NewJob(Q, delay=(1 << 53) / 1000))
-        await world.advance(1_000)
+        await fixture.advance(1_000)
         assert (await info_of(store, far)).start_time == 1 << 53
         assert await state_of(store, farther) == "delayed"
         assert await take_ids(store) == []
 
-    async def test_jobs_that_come_due_together_go_by_rank_then_id(self, store: Store, world: World) -> None:
+    async def test_jobs_that_come_due_together_go_by_rank_then_id(self, store: Store, fixture: StoreFixture) -> None:
         late, first, second = await add(
-            store, NewJob(Q, rank=1, delay=1), NewJob(Q, delay=30), NewJob(Q, start_at=await world.now() + 10_000)
+            store, NewJob(Q, rank=1, delay=1), NewJob(Q, delay=30), NewJob(Q, start_at=await fixture.now() + 10_000)
         )
-        await world.advance(60)
+        await fixture.advance(60)
         assert await take_ids(store) == [first, second, late]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import Bury, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Retry
+from accoda.model import Bury, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Remove, Retry, Revive
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -21,8 +21,9 @@ from accoda.testing.conformance.base import (
     stats_of,
     take_ids,
     take_one,
+    waiters_of,
 )
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 WAYS: list[OnDuplicate] = ["keep", "replace", "attach"]
 HOLDING = ["ready", "delayed", "taken"]
@@ -37,7 +38,7 @@ async def holder_in(store: Store, state: str) -> JobInfo:
     """A job under the key "k" in that state."""
     id = await add_one(store, NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10, delay=30))
     if state != "delayed":
-        await store.remove([id])
+        await store.change([Remove(id)])
         id = await add_one(store, OLD)
     if state == "taken":
         await take_one(store, lease=HOUR)
@@ -52,7 +53,7 @@ async def ended_in(store: Store, state: str) -> int:
         return await bury_one(store, OLD)
     id = await add_one(store, OLD if state == "done" else NewJob(Q, b"old", key="k"))
     if state == "removed":
-        await store.remove([id])
+        await store.change([Remove(id)])
     else:
         await finish(store, await take_one(store))
     return id
@@ -77,23 +78,25 @@ class TestKeys(Suite):
         assert after.lease_until == before.lease_until
 
     @pytest.mark.parametrize("state", ["ready", "delayed"])
-    async def test_replace_gives_a_waiting_job_new_content(self, store: Store, world: World, state: str) -> None:
+    async def test_replace_gives_a_waiting_job_new_content(
+        self, store: Store, fixture: StoreFixture, state: str
+    ) -> None:
         before = await holder_in(store, state)
         assert await store.enqueue([new("replace")]) == [Enqueued(before.id, "replaced", 2)]
         after = await info_of(store, before.id)
         assert (after.state, after.data, after.rank, after.cost, after.keep_for) == ("ready", b"new", 1, 9, 20)
         assert (after.attempts, after.key, after.created_at) == (0, "k", before.created_at)
-        assert close_to(world, after.start_time, await world.now())
+        assert close_to(fixture, after.start_time, await fixture.now())
         assert await take_ids(store) == [before.id]
 
     @pytest.mark.parametrize("state", ["ready", "delayed"])
-    async def test_replace_moves_the_start_time(self, store: Store, world: World, state: str) -> None:
+    async def test_replace_moves_the_start_time(self, store: Store, fixture: StoreFixture, state: str) -> None:
         before = await holder_in(store, state)
         await store.enqueue([new("replace", delay=60)])
         assert await state_of(store, before.id) == "delayed"
-        await world.advance(59)
+        await fixture.advance(59)
         assert await take_ids(store) == []
-        await world.advance(1)
+        await fixture.advance(1)
         assert await take_ids(store) == [before.id]
 
     async def test_replace_keeps_the_attempts_of_a_job_that_waits(self, store: Store) -> None:
@@ -110,26 +113,28 @@ class TestKeys(Suite):
         assert (after.state, after.data, after.attempts) == ("ready", b"new", 1)
         assert await store.settle([Done(run.lease)]) == lost(run.lease)
         assert await store.extend([run.lease], 60) == lost(run.lease)
-        assert await store.waiters(run.lease) == []
+        assert await waiters_of(store, run.lease) == []
         again = await take_one(store)
         assert (again.id, again.data, again.attempts) == (id, b"new", 1)
-        assert await store.waiters(again.lease) == [b"first", b"second"]
+        assert await waiters_of(store, again.lease) == [b"first", b"second"]
 
-    async def test_replace_can_delay_a_running_job(self, store: Store, world: World) -> None:
+    async def test_replace_can_delay_a_running_job(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, OLD)
         run = await take_one(store, lease=30)
         await store.enqueue([new("replace", delay=60)])
-        await world.advance(40)
+        await fixture.advance(40)
         assert await state_of(store, id) == "delayed", "the end of the old lease means nothing now"
         assert await store.settle([Done(run.lease)]) == lost(run.lease)
-        await world.advance(20)
+        await fixture.advance(20)
         assert (await take_one(store)).attempts == 1
         assert (await stats_of(store)).expired == 0
 
-    async def test_replace_of_an_overdue_run_counts_it_as_expired_once(self, store: Store, world: World) -> None:
+    async def test_replace_of_an_overdue_run_counts_it_as_expired_once(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
         id = await add_one(store, OLD)
         await take_one(store, lease=10)
-        await world.advance(10)
+        await fixture.advance(10)
         await store.enqueue([new("replace")])
         assert (await info_of(store, id)).attempts == 1
         assert (await stats_of(store)).expired == 1
@@ -143,10 +148,12 @@ class TestKeys(Suite):
         assert answer.id > old
         assert [job.data for job in await store.take(Q, 9)] == [b"new"]
 
-    async def test_a_job_whose_lease_ended_or_that_is_retried_holds_its_key(self, store: Store, world: World) -> None:
+    async def test_a_job_whose_lease_ended_or_that_is_retried_holds_its_key(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
         id = await add_one(store, NewJob(Q, key="k"))
         await take_one(store, lease=10)
-        await world.advance(10)
+        await fixture.advance(10)
         assert await store.enqueue([NewJob(Q, key="k")]) == [Enqueued(id, "kept", 0)]
         await store.settle([Retry((await take_one(store)).lease)])
         assert await store.enqueue([NewJob(Q, key="k")]) == [Enqueued(id, "kept", 0)]
@@ -175,7 +182,7 @@ class TestKeys(Suite):
         assert {kept.id, attached.id, replaced.id} == {first.id}
         job = await take_one(store)
         assert (job.id, job.data, job.waiters) == (first.id, b"4", 3)
-        assert await store.waiters(job.lease) == [b"a", b"c", b"d"]
+        assert await waiters_of(store, job.lease) == [b"a", b"c", b"d"]
 
     async def test_attach_and_replace_without_a_waiter_add_none(self, store: Store) -> None:
         await add_one(store, NewJob(Q, key="k"))
@@ -187,10 +194,10 @@ class TestKeys(Suite):
     async def test_equal_waiters_are_different_waiters(self, store: Store) -> None:
         await add_one(store, NewJob(Q, key="k", waiter=b"same"))
         await store.enqueue([NewJob(Q, key="k", waiter=b"same", on_duplicate="attach")])
-        assert await store.waiters((await take_one(store)).lease) == [b"same", b"same"]
+        assert await waiters_of(store, (await take_one(store)).lease) == [b"same", b"same"]
 
     async def test_a_buried_job_keeps_its_waiters_for_its_revival(self, store: Store) -> None:
         id = await add_one(store, NewJob(Q, key="k", waiter=b"w"))
         await store.settle([Bury((await take_one(store)).lease, "broken")])
-        assert await store.revive([id]) == 1
-        assert await store.waiters((await take_one(store)).lease) == [b"w"]
+        assert await store.change([Revive(id)]) == 1
+        assert await waiters_of(store, (await take_one(store)).lease) == [b"w"]

@@ -10,7 +10,7 @@ from functools import partial
 import pytest
 
 from accoda.errors import InvalidInput
-from accoda.model import Bury, Done, NewJob, Outcome, Refused, Retry
+from accoda.model import Bury, Done, NewJob, Outcome, Refused, Retry, Revive
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -26,8 +26,9 @@ from accoda.testing.conformance.base import (
     stats_of,
     take_ids,
     take_one,
+    waiters_of,
 )
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 FEW, MANY = 400, 16_000
 
@@ -38,32 +39,34 @@ class TestPromise01AJobIsNeverLeasedToTwoTakers(Suite):
         batches = await asyncio.gather(*(store.take(Q, 7, lease=HOUR) for _ in range(12)))
         assert sorted(job.id for batch in batches for job in batch) == ids
 
-    async def test_a_job_is_leased_anew_only_when_the_old_lease_is_over(self, store: Store, world: World) -> None:
+    async def test_a_job_is_leased_anew_only_when_the_old_lease_is_over(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
         id = await add_one(store, NewJob(Q))
         first = await take_one(store, lease=30)
-        await world.advance(29)
+        await fixture.advance(29)
         assert await take_ids(store) == []
-        await world.advance(1)
+        await fixture.advance(1)
         second = await take_one(store)
         assert (second.id, second.lease != first.lease) == (id, True)
 
 
 class TestPromise02NothingIsLost(Suite):
-    async def test_a_worker_that_vanishes_gives_its_whole_batch_back(self, store: Store, world: World) -> None:
+    async def test_a_worker_that_vanishes_gives_its_whole_batch_back(self, store: Store, fixture: StoreFixture) -> None:
         ids = await add(store, *(NewJob(Q, rank=-n) for n in range(10)))
         vanished = await store.take(Q, 10, lease=30)
-        await world.advance(30)
+        await fixture.advance(30)
         again = await store.take(Q, 100)
         assert sorted(job.id for job in again) == ids
         assert [job.attempts for job in again] == [1] * 10
         assert [job.prev_start_time for job in again] == [job.start_time for job in vanished]
-        assert all(close_to(world, job.start_time, vanished[0].start_time + 30_000) for job in again)
+        assert all(close_to(fixture, job.start_time, vanished[0].start_time + 30_000) for job in again)
 
     @pytest.mark.parametrize("look", ["take", "wait", "stats"])
-    async def test_whoever_looks_first_sees_it_back(self, store: Store, world: World, look: str) -> None:
+    async def test_the_first_call_sees_it_back(self, store: Store, fixture: StoreFixture, look: str) -> None:
         await add_one(store, NewJob(Q))
         await take_one(store, lease=30)
-        await world.advance(30)
+        await fixture.advance(30)
         if look == "take":
             assert (await take_one(store)).attempts == 1
         elif look == "wait":
@@ -74,13 +77,13 @@ class TestPromise02NothingIsLost(Suite):
 
 class TestPromise03ALateHolderChangesNothing(Suite):
     async def test_neither_after_the_job_came_back_nor_while_another_runs_it_nor_after_it_is_done(
-        self, store: Store, world: World
+        self, store: Store, fixture: StoreFixture
     ) -> None:
         id = await add_one(store, NewJob(Q, b"x", keep_for=HOUR))
         late = (await take_one(store, lease=30)).lease
         next = [NewJob("next")]
         outcomes: list[Outcome] = [Done(late, result=b"late", then=next), Retry(late), Bury(late, "late", next)]
-        await world.advance(30)
+        await fixture.advance(30)
         for step in ("back", "running", "done"):
             if step == "running":
                 current = await take_one(store, lease=HOUR)
@@ -92,7 +95,7 @@ class TestPromise03ALateHolderChangesNothing(Suite):
             assert (await info_of(store, id), await store.stats()) == (before, stats)
         assert before.result == b"right"
 
-    async def test_attempts_never_go_down(self, store: Store, world: World) -> None:
+    async def test_attempts_never_go_down(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q, key="k"))
         seen = []
         for step in ("retry", "expire", "bury", "replace", "stop"):
@@ -101,50 +104,52 @@ class TestPromise03ALateHolderChangesNothing(Suite):
             if step == "retry":
                 await store.settle([Retry(job.lease)])
             elif step == "expire":
-                await world.advance(30)
+                await fixture.advance(30)
             elif step == "bury":
                 await store.settle([Bury(job.lease, "x")])
-                await store.revive([id])
+                await store.change([Revive(id)])
             elif step == "replace":
                 await store.enqueue([NewJob(Q, key="k", on_duplicate="replace")])
         assert seen == [0, 1, 2, 3, 4]
 
 
 class TestPromise04JobsGoByRankThenId(Suite):
-    async def test_however_they_came_into_the_line(self, store: Store, world: World) -> None:
+    async def test_however_they_came_into_the_line(self, store: Store, fixture: StoreFixture) -> None:
         retried, expired, delayed, plain, urgent = await add(
             store, NewJob(Q), NewJob(Q), NewJob(Q, delay=20), NewJob(Q, rank=3), NewJob(Q, rank=2)
         )
         first, _ = await store.take(Q, 2, lease=20)
         await store.settle([Retry(first.lease, delay=15)])
-        await world.advance(20)
+        await fixture.advance(20)
         assert await take_ids(store) == [retried, expired, delayed, urgent, plain]
 
-    async def test_a_sleeper_wakes_at_the_start_time_and_not_at_a_poll(self, store: Store, world: World) -> None:
+    async def test_a_sleeper_wakes_at_the_start_time_and_not_at_a_poll(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
         await add(store, NewJob(Q, delay=500), NewJob(Q, delay=40))
         waiting = await begin_wait(store, Q)
-        await world.advance(40)
+        await fixture.advance(40)
         assert await waiting
         assert len(await take_ids(store)) == 1
 
 
 class TestPromise05TheStoresClockDecides(Suite):
-    async def test_every_moment_is_the_stores(self, store: Store, world: World) -> None:
-        await world.advance(86_400)
-        now = await world.now()
+    async def test_every_moment_is_the_stores(self, store: Store, fixture: StoreFixture) -> None:
+        await fixture.advance(86_400)
+        now = await fixture.now()
         id = await add_one(store, NewJob(Q, keep_for=60))
         job = await take_one(store, lease=60)
         info = await info_of(store, id)
-        assert all(close_to(world, moment, now) for moment in (job.created_at, job.start_time, info.taken_at))
+        assert all(close_to(fixture, moment, now) for moment in (job.created_at, job.start_time, info.taken_at))
         await store.settle([Done(job.lease)])
-        assert close_to(world, (await info_of(store, id)).ended_at, now)
+        assert close_to(fixture, (await info_of(store, id)).ended_at, now)
 
-    async def test_a_lease_lasts_as_long_as_the_stores_clock_says(self, store: Store, world: World) -> None:
+    async def test_a_lease_lasts_as_long_as_the_stores_clock_says(self, store: Store, fixture: StoreFixture) -> None:
         await add_one(store, NewJob(Q))
         job = await take_one(store, lease=7_200)
-        await world.advance(7_100)
+        await fixture.advance(7_100)
         assert await store.extend([job.lease], 7_200) == []
-        await world.advance(7_200)
+        await fixture.advance(7_200)
         assert await store.extend([job.lease], 7_200) == lost(job.lease)
 
 
@@ -188,11 +193,11 @@ class TestPromise08OneJobForAKeyAndNoWaiterIsForgotten(Suite):
 
         await store.enqueue([request(b"1"), request(b"2")])
         job = await take_one(store)
-        seen = await store.waiters(job.lease)
+        seen = await waiters_of(store, job.lease)
         await store.enqueue([request(b"3")])
         deliveries = [NewJob("deliver", name) for name in seen]
         assert await store.settle([Done(job.lease, deliveries, waiters=len(seen))]) == [Refused(job.lease, "grown")]
-        seen = await store.waiters(job.lease)
+        seen = await waiters_of(store, job.lease)
         deliveries = [NewJob("deliver", name) for name in seen]
         assert await store.settle([Done(job.lease, deliveries, waiters=len(seen))]) == []
         assert [each.data for each in await store.take("deliver", 9)] == [b"1", b"2", b"3"]

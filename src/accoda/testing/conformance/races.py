@@ -14,9 +14,20 @@ import pytest
 
 from accoda.model import Done, NewJob
 from accoda.storage.protocol import Store
-from accoda.testing.child import attach, count_up, drain
-from accoda.testing.conformance.base import Q, Suite, add, let_run, need_shared, stats_of, take_ids, take_one
-from accoda.testing.world import World
+from accoda.testing.conformance.base import (
+    Q,
+    Suite,
+    add,
+    find,
+    let_run,
+    need_shared,
+    stats_of,
+    take_ids,
+    take_one,
+    waiters_of,
+)
+from accoda.testing.other_process import attach, count_up, drain
+from accoda.testing.store_fixture import StoreFixture
 
 T = TypeVar("T")
 JOBS = 150
@@ -40,17 +51,19 @@ async def in_threads(work: Callable[[int], Coroutine[Any, Any, T]], count: int =
         return await asyncio.gather(*(loop.run_in_executor(pool, run, n) for n in range(count)))
 
 
-async def in_processes(world: World, do: str, *orders: dict[str, Any]) -> list[Any]:
+async def in_processes(fixture: StoreFixture, do: str, *orders: dict[str, Any]) -> list[Any]:
     """Let each order be carried out by a process of its own, on the same store."""
-    now = await world.now() if world.exact else None  # a clock that stands still must show the same in every process
+    now = (
+        await fixture.now() if fixture.exact else None
+    )  # a clock that stands still must show the same in every process
     return list(
-        await asyncio.gather(*(_in_process({"url": world.url, "now": now, "do": do, "with": o}) for o in orders))
+        await asyncio.gather(*(_in_process({"url": fixture.url, "now": now, "do": do, "with": o}) for o in orders))
     )
 
 
 async def _in_process(order: dict[str, Any]) -> Any:
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "accoda.testing.child", json.dumps(order), stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", "accoda.testing.other_process", json.dumps(order), stdout=asyncio.subprocess.PIPE
     )
     try:
         out, _ = await process.communicate()
@@ -70,13 +83,13 @@ async def all_were_run_once(store: Store, ids: list[int], finished: list[list[in
 
 
 async def deliver_all(store: Store, expected: int) -> list[bytes]:
-    """Run the shared job again and again until everybody who joined was served."""
+    """Run the shared job again and again until every waiter was served."""
     served: list[bytes] = []
     while len(served) < expected:
         for job in await store.take(Q, 1, lease=3600):
-            seen = await store.waiters(job.lease)
+            seen = await waiters_of(store, job.lease)
             while await store.settle([Done(job.lease, waiters=len(seen))]):
-                seen = await store.waiters(job.lease)
+                seen = await waiters_of(store, job.lease)
             served += seen
         await asyncio.sleep(0)
     return served
@@ -101,7 +114,7 @@ class TestTasksRace(Suite):
         assert sorted(answer.what for (answer,) in answers) == ["created"] + ["kept"] * 19
         assert len({answer.id for (answer,) in answers}) == 1
 
-    async def test_a_take_that_is_cancelled_loses_no_job(self, store: Store, world: World) -> None:
+    async def test_a_take_that_is_cancelled_loses_no_job(self, store: Store, fixture: StoreFixture) -> None:
         ids = await add(store, *(NewJob(Q) for _ in range(20)))
         for steps in range(5):
             taking = asyncio.create_task(store.take(Q, 3, lease=60))
@@ -110,7 +123,7 @@ class TestTasksRace(Suite):
             taking.cancel()
             await asyncio.gather(taking, return_exceptions=True)
         await store.stats()  # a take that is still under way is over before the clock moves, and its lease ends with it
-        await world.advance(60)
+        await fixture.advance(60)
         assert await take_ids(store) == ids
 
 
@@ -164,41 +177,41 @@ class TestThreadsRace(Suite):
 class TestHandlesRace(Suite):
     limit = 60.0
 
-    async def test_every_job_is_run_once(self, store: Store, world: World) -> None:
-        need_shared(world)
+    async def test_every_job_is_run_once(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
         ids = await add(store, *(NewJob(Q) for _ in range(JOBS)))
-        handles = [store, *[await world.open() for _ in range(RACERS - 1)]]
+        handles = [store, *[await fixture.open() for _ in range(RACERS - 1)]]
         try:
             await all_were_run_once(store, ids, await asyncio.gather(*(drain(handle, Q) for handle in handles)))
         finally:
             for handle in handles[1:]:
                 await handle.close()
 
-    async def test_a_handle_sees_at_once_what_another_did(self, store: Store, world: World) -> None:
-        need_shared(world)
-        async with await world.open() as other:
+    async def test_a_handle_sees_at_once_what_another_did(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
+        async with await fixture.open() as other:
             (id,) = await add(store, NewJob(Q))
             job = await take_one(other)
             assert job.id == id
             assert await take_ids(store) == []
             assert await store.settle([Done(job.lease)]) == []
-            assert await other.find(id) is None
+            assert await find(other, id) is None
 
-    async def test_handles_opened_in_threads_share_the_work(self, store: Store, world: World) -> None:
-        need_shared(world)
+    async def test_handles_opened_in_threads_share_the_work(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
         ids = await add(store, *(NewJob(Q) for _ in range(JOBS)))
 
         async def work(_: int) -> list[int]:
-            async with await world.open() as handle:
+            async with await fixture.open() as handle:
                 return await drain(handle, Q)
 
         await all_were_run_once(store, ids, await in_threads(work))
 
-    async def test_stores_opened_for_the_first_time_at_once_agree(self, world: World) -> None:
-        need_shared(world)
+    async def test_stores_opened_for_the_first_time_at_once_agree(self, fixture: StoreFixture) -> None:
+        need_shared(fixture)
 
         async def work(n: int) -> list[str]:
-            async with await world.open() as handle:
+            async with await fixture.open() as handle:
                 return await attach(handle, Q, str(n), 1)
 
         said = [what for each in await in_threads(work) for what in each]
@@ -208,45 +221,47 @@ class TestHandlesRace(Suite):
 class TestProcessesRace(Suite):
     limit = 60.0
 
-    async def test_every_job_is_run_once(self, store: Store, world: World) -> None:
-        need_shared(world)
+    async def test_every_job_is_run_once(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
         ids = await add(store, *(NewJob(Q) for _ in range(JOBS)))
-        finished = await in_processes(world, "drain", *({"queue": Q} for _ in range(3)))
+        finished = await in_processes(fixture, "drain", *({"queue": Q} for _ in range(3)))
         await all_were_run_once(store, ids, finished)
 
-    async def test_no_waiter_is_forgotten_or_served_twice(self, store: Store, world: World) -> None:
-        need_shared(world)
+    async def test_no_waiter_is_forgotten_or_served_twice(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
         orders = [{"queue": Q, "name": str(n), "count": 20} for n in range(2)]
         serving = asyncio.create_task(deliver_all(store, 40))
         try:
-            said = await in_processes(world, "attach", *orders)
+            said = await in_processes(fixture, "attach", *orders)
             assert sorted(await serving) == sorted(f"{n}-{i}".encode() for n in range(2) for i in range(20))
             assert all(len(each) == 20 for each in said)
         finally:
             serving.cancel()
 
-    async def test_a_document_counts_every_step(self, store: Store, world: World) -> None:
-        need_shared(world)
-        await in_processes(world, "count_up", *({"name": "n", "count": 25} for _ in range(2)))
+    async def test_a_document_counts_every_step(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
+        await in_processes(fixture, "count_up", *({"name": "n", "count": 25} for _ in range(2)))
         document = await store.read("n")
         assert document is not None
         assert (document.value, document.version) == (b"50", 50)
 
-    async def test_an_enqueue_wakes_a_wait_in_another_process(self, store: Store, world: World) -> None:
-        need_shared(world)
+    async def test_an_enqueue_wakes_a_wait_in_another_process(self, store: Store, fixture: StoreFixture) -> None:
+        need_shared(fixture)
         waiting = asyncio.create_task(store.wait([Q], 3600))
         await let_run(store)
         assert not waiting.done()
-        ((id,),) = await in_processes(world, "enqueue", {"queue": Q})
+        ((id,),) = await in_processes(fixture, "enqueue", {"queue": Q})
         assert await waiting
         assert await take_ids(store) == [id]
 
     @pytest.mark.parametrize("count", [1, 5])
-    async def test_the_jobs_of_a_process_that_vanished_come_back(self, store: Store, world: World, count: int) -> None:
-        need_shared(world)
+    async def test_the_jobs_of_a_process_that_vanished_come_back(
+        self, store: Store, fixture: StoreFixture, count: int
+    ) -> None:
+        need_shared(fixture)
         ids = await add(store, *(NewJob(Q) for _ in range(5)))
-        (taken,) = await in_processes(world, "vanish", {"queue": Q, "count": count})
+        (taken,) = await in_processes(fixture, "vanish", {"queue": Q, "count": count})
         assert taken == ids[:count]
         assert await take_ids(store) == ids[count:]
-        await world.advance(60)
+        await fixture.advance(60)
         assert [(job.id, job.attempts) for job in await store.take(Q, 9)] == [(id, 1) for id in taken]

@@ -15,6 +15,7 @@ from accoda.testing.conformance.base import (
     Suite,
     add,
     add_one,
+    find,
     finish,
     info_of,
     lost,
@@ -22,8 +23,9 @@ from accoda.testing.conformance.base import (
     stats_of,
     take_one,
     taken,
+    waiters_of,
 )
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 
 class TestSettle(Suite):
@@ -91,10 +93,12 @@ class TestSettle(Suite):
         assert (await stats_of(store, "next")).total == 0
 
     @pytest.mark.parametrize("after", [Done, Retry])
-    async def test_refuses_an_old_lease_while_a_new_one_runs(self, store: Store, world: World, after: Any) -> None:
+    async def test_refuses_an_old_lease_while_a_new_one_runs(
+        self, store: Store, fixture: StoreFixture, after: Any
+    ) -> None:
         id = await add_one(store, NewJob(Q, b"x"))
         late = await take_one(store, lease=10)
-        await world.advance(10)
+        await fixture.advance(10)
         current = await take_one(store, lease=HOUR)
         before = await info_of(store, id)
         assert await store.settle([after(late.lease)]) == lost(late.lease)
@@ -120,12 +124,12 @@ class TestGrown(Suite):
         assert refused == [Refused(job.lease, "grown")]
         assert await state_of(store, id) == "taken"
         assert (await stats_of(store, "deliver")).total == 0
-        assert await store.waiters(job.lease) == [b"1", b"2"]
+        assert await waiters_of(store, job.lease) == [b"1", b"2"]
         assert await store.settle([Done(job.lease, then=[NewJob("deliver")] * 2, waiters=2)]) == []
         stats = await stats_of(store)
         assert (stats.done, stats.total, (await stats_of(store, "deliver")).ready) == (1, 0, 2)
 
-    async def test_done_that_saw_nobody_is_refused_when_somebody_waits(self, store: Store) -> None:
+    async def test_done_that_saw_no_waiter_is_refused_when_there_is_one(self, store: Store) -> None:
         await add_one(store, NewJob(Q, key="k"))
         job = await take_one(store)
         await store.enqueue([NewJob(Q, key="k", waiter=b"1", on_duplicate="attach")])
@@ -141,10 +145,10 @@ class TestGrown(Suite):
         job = await take_one(store)
         assert await store.settle([Done(job.lease)]) == []
 
-    async def test_a_lost_lease_is_lost_and_not_grown(self, store: Store, world: World) -> None:
+    async def test_a_lost_lease_is_lost_and_not_grown(self, store: Store, fixture: StoreFixture) -> None:
         await add_one(store, NewJob(Q, key="k", waiter=b"1"))
         job = await take_one(store, lease=10)
-        await world.advance(10)
+        await fixture.advance(10)
         assert await store.settle([Done(job.lease, waiters=0)]) == lost(job.lease)
 
     async def test_the_rest_of_the_batch_is_applied(self, store: Store) -> None:
@@ -152,10 +156,10 @@ class TestGrown(Suite):
         grown, plain = await store.take(Q, 2)
         refused = await store.settle([Done(grown.lease, waiters=0), Done(plain.lease)])
         assert refused == [Refused(grown.lease, "grown")]
-        assert await store.find(plain.id) is None
+        assert await find(store, plain.id) is None
 
     async def test_a_new_job_under_the_key_starts_with_its_own_waiters(self, store: Store) -> None:
         await add_one(store, NewJob(Q, key="k", waiter=b"old"))
         await finish(store, await take_one(store))
         await add_one(store, NewJob(Q, key="k", waiter=b"new"))
-        assert await store.waiters((await take_one(store)).lease) == [b"new"]
+        assert await waiters_of(store, (await take_one(store)).lease) == [b"new"]

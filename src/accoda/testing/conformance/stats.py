@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.model import Bury, Done, NewJob, Outcome, QueueStats, Retry
+from accoda.model import Bury, Done, NewJob, Outcome, QueueStats, Remove, Retry, Revive
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -16,7 +16,7 @@ from accoda.testing.conformance.base import (
     take_ids,
     take_one,
 )
-from accoda.testing.world import World
+from accoda.testing.store_fixture import StoreFixture
 
 
 async def conserved(store: Store, created: int) -> None:
@@ -45,7 +45,7 @@ class TestStats(Suite):
         await finish(store, await take_one(store))
         assert (await store.stats()).queues[Q] == QueueStats(done=1)
 
-    async def test_conserve_every_job_through_all_moves(self, store: Store, world: World) -> None:
+    async def test_conserve_every_job_through_all_moves(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, *(NewJob(Q, rank=n % 3, delay=5 * (n % 2)) for n in range(20)))
         await conserved(store, 20)
         for round_ in range(6):
@@ -58,11 +58,11 @@ class TestStats(Suite):
             ]
             assert await store.settle(outcomes[: 2 + round_ % 3]) == []
             await conserved(store, 20)
-            await world.advance(10)
+            await fixture.advance(10)
             await conserved(store, 20)
         stats = await stats_of(store)
         assert (stats.done, stats.retried, stats.buried, stats.expired) == (6, 8, 4, 12)
-        assert await store.revive([info.id for info in await store.browse(Q, "dead")]) == 4
+        assert await store.change([Revive(info.id) for info in await store.browse(Q, "dead")]) == 4
         await conserved(store, 20)
         assert (await stats_of(store)).dead == 0
 
@@ -88,57 +88,61 @@ class TestStats(Suite):
     async def test_follow_removed_and_purged_jobs(self, store: Store) -> None:
         ready, delayed, _ = await add(store, NewJob(Q, rank=9), NewJob(Q, delay=60), NewJob(Q))
         await take_one(store)
-        await store.remove([ready, delayed])
+        await store.change([Remove(ready), Remove(delayed)])
         stats = await stats_of(store)
         assert (stats.total, stats.ready, stats.delayed, stats.taken) == (1, 0, 0, 1)
         await store.purge(Q, "taken")
         assert await stats_of(store) == QueueStats()
 
-    async def test_move_with_time_without_any_other_call(self, store: Store, world: World) -> None:
+    async def test_move_with_time_without_any_other_call(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, NewJob(Q), NewJob(Q, delay=10))
         await take_one(store, lease=20)
-        await world.advance(10)
+        await fixture.advance(10)
         stats = await stats_of(store)
         assert (stats.ready, stats.delayed, stats.taken) == (1, 0, 1)
-        await world.advance(10)
+        await fixture.advance(10)
         stats = await stats_of(store)
         assert (stats.ready, stats.delayed, stats.taken, stats.expired) == (2, 0, 0, 1)
 
 
 class TestOldestAge(Suite):
-    async def test_is_zero_where_nothing_is_ready(self, store: Store, world: World) -> None:
+    async def test_is_zero_where_nothing_is_ready(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, NewJob(Q), NewJob(Q, delay=HOUR))
         await take_one(store, lease=HOUR)
-        await world.advance(60)
+        await fixture.advance(60)
         assert (await stats_of(store)).oldest_age == 0
 
-    async def test_is_the_age_of_the_ready_job_that_was_created_first(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_is_the_age_of_the_ready_job_that_was_created_first(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        need_exact(fixture)
         await add_one(store, NewJob(Q, rank=9))
-        await world.advance(5)
+        await fixture.advance(5)
         await add_one(store, NewJob(Q, rank=1))
-        await world.advance(2.5)
+        await fixture.advance(2.5)
         assert (await stats_of(store)).oldest_age == 7.5
         assert len(await take_ids(store, count=1)) == 1, "the younger goes first"
         assert (await stats_of(store)).oldest_age == 7.5
         assert len(await take_ids(store, count=1)) == 1
         assert (await stats_of(store)).oldest_age == 0
 
-    async def test_counts_a_delayed_job_from_its_creation_once_it_is_ready(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_counts_a_delayed_job_from_its_creation_once_it_is_ready(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        need_exact(fixture)
         await add_one(store, NewJob(Q, delay=10))
-        await world.advance(10)
+        await fixture.advance(10)
         assert (await stats_of(store)).oldest_age == 10
 
-    async def test_counts_a_job_that_came_back_from_its_creation(self, store: Store, world: World) -> None:
-        need_exact(world)
+    async def test_counts_a_job_that_came_back_from_its_creation(self, store: Store, fixture: StoreFixture) -> None:
+        need_exact(fixture)
         await add_one(store, NewJob(Q))
-        await world.advance(1)
+        await fixture.advance(1)
         await add_one(store, NewJob(Q))
         await take_one(store, lease=10)
-        await world.advance(10)
+        await fixture.advance(10)
         assert (await stats_of(store)).oldest_age == 11
         await store.settle([Retry((await take_one(store)).lease, delay=4)])
         assert (await stats_of(store)).oldest_age == 10
-        await world.advance(4)
+        await fixture.advance(4)
         assert (await stats_of(store)).oldest_age == 15

@@ -1,80 +1,84 @@
--- A page of the jobs of a queue in one state, by id.
+-- A page of the jobs of a queue in one state.
 --
 -- keys:      queues, base
--- arguments: now, call, forget, width, state, after (an id; empty: from the first), limit
--- answer:    the id after which the next page begins (empty: there is none), then for each job what parts/locate.lua
---            describes; a page may be short, because what cannot be read is set aside
--- uses:      time record leave bucket shelf notes lease kept due
--- later:     ids aside moves locate
-local base, state, after, limit = KEYS[2], ARGV[5], ARGV[6], tonumber(ARGV[7])
-apply_due(base)
-local locate, describe, split_ended = rest().locate, rest().describe, rest().split_ended
-
-local function shelf_page()
-  local shelf, ids = base .. ':' .. state, {}
-  local from = after == '' and '-inf' or sub(after, 1, width)
-  for _, bucket in ipairs(call('ZRANGEBYSCORE', shelf .. ':ids', from, '+inf', 'LIMIT', 0, limit + 1)) do
-    local key = shelf .. ':ids:' .. bucket
-    local here = call('TYPE', key).ok == 'hash' and call('HKEYS', key) or {}
-    table.sort(here)
-    for _, digits in ipairs(here) do
-      if bucket .. digits > after then
-        ids[#ids + 1] = bucket .. digits
-      end
-    end
-    if #ids >= limit then
-      break
-    end
-  end
-  return ids
-end
-
-local function taken_page()
-  local ids = {}
-  for _, id in ipairs(call('HKEYS', base .. ':taken')) do
-    if id > after then
-      ids[#ids + 1] = id
-    end
-  end
-  table.sort(ids)
-  return ids
-end
-
--- What is set aside is among the dead then, under its id or a new one, so the page is read again.
-local function ended_page()
-  local from, page, whole_page = after == '' and '-inf' or '(' .. after, nil, nil
-  repeat
-    page, whole_page = {''}, true
-    local members = call('ZRANGEBYSCORE', base .. ':' .. state, from, '+inf', 'WITHSCORES', 'LIMIT', 0, limit)
-    for n = 1, #members, 2 do
-      local rank, record = split_ended(base, state, members[n], members[n + 1])
-      if record then
-        page[#page + 1] = describe(base, state, record, rank)
-        page[1] = #page > limit and sub(record, 1, 16) or ''
-      else
-        whole_page = false
-      end
-    end
-  until whole_page
-  return page
-end
-
-local function living_page()
-  local ids, page = state == 'taken' and taken_page() or shelf_page(), {''}
-  for n = 1, math.min(limit, #ids) do
-    local found, record, rank, batch
-    if match(ids[n], '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') then
-      found, record, rank, batch = locate(base, ids[n])
-    end
-    if found == state then
-      page[#page + 1] = describe(base, found, record, rank, batch)
-    end
-  end
-  page[1] = #ids >= limit and ids[limit] or ''
-  return page
-end
-
+-- arguments: now, call, forget, width, state, order ("line" or "id"), sort, id, limit
+--   sort, id  those of the last job before the page; both empty: from the first
+-- answer:    sort and id of the last job of the page (both empty: it was the last page), then for each job what
+--            `Job.describe` in parts/job.lua tells. What cannot be read is passed over
+-- uses:      server record placed lease due job
+local base, state, by_id, sort, after, limit = KEYS[2], ARGV[5], ARGV[6] == 'id', ARGV[7], ARGV[8], tonumber(ARGV[9])
+local set = base .. ':' .. state
+local page = {'', ''}
 if limit == 0 then
-  return {''}
+  return page
 end
-return (state == 'dead' or state == 'done') and ended_page() or living_page()
+Due.apply(base)
+
+-- Add a job to the page. With the last one it may hold, its place is noted for the next page.
+local function add(at, id, record, batch)
+  if Record.parse(record) then
+    page[#page + 1] = Job.describe(base, state, record, batch)
+  end
+  page[1], page[2] = at, id
+end
+
+-- In the order of the scores; the dead and the done from the end, latest first.
+local function by_score()
+  local reverse = state == 'dead' or state == 'done'
+  local size, at = call('ZCARD', set), 0
+  if after ~= '' then
+    at = Placed.count_before(set, sort, after)
+    local here = call('ZRANGE', set, at, at)[1]
+    at = reverse and size - at or at + (here and Record.head_of(here) == after and 1 or 0)
+  end
+  local found = call(reverse and 'ZREVRANGE' or 'ZRANGE', set, at, at + limit - 1, 'WITHSCORES')
+  for n = 1, #found, 2 do
+    add(found[n + 1], Record.head_of(found[n]) or '', found[n])
+  end
+  return #found == 2 * limit
+end
+
+local function by_ids()
+  local ids = Placed.ids_from(base, state, after, limit + 1)
+  local from = ids[1] == after and 2 or 1
+  for n = from, math.min(#ids, from + limit - 1) do
+    add('0', ids[n], Placed.find(base, state, ids[n]) or '')
+  end
+  return #ids >= from + limit
+end
+
+-- Taken jobs: all of them are put in order, by the ends of their leases or by id.
+local function taken()
+  local jobs, ends = {}, {}
+  for _, id in ipairs(call('HKEYS', base .. ':taken')) do
+    local batch, record = Lease.split(call('HGET', base .. ':taken', id))
+    if batch and Record.head_of(record) == id then
+      ends[batch] = ends[batch] or Lease.end_of(base, batch)
+      local job = {till = by_id and 0 or ends[batch], id = id, batch = batch}
+      if after == '' or job.till > tonumber(sort) or (job.till == tonumber(sort) and id > after) then
+        jobs[#jobs + 1] = job
+      end
+    end
+  end
+  table.sort(jobs, function(one, other)
+    return one.till < other.till or (one.till == other.till and one.id < other.id)
+  end)
+  for n = 1, math.min(#jobs, limit) do
+    local job = jobs[n]
+    add(format('%d', job.till), job.id, select(2, Lease.split(call('HGET', base .. ':taken', job.id))), job.batch)
+  end
+  return #jobs > limit
+end
+
+local more
+if state == 'taken' then
+  more = taken()
+elseif by_id then
+  more = by_ids()
+else
+  more = by_score()
+end
+if not more then
+  page[1], page[2] = '', ''
+end
+return page

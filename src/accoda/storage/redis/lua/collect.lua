@@ -2,8 +2,9 @@
 --
 -- keys:      outbox
 -- arguments: now, call, forget, width, the age in ms from which on it counts, where to go on ("0": the beginning)
--- answer:    where to go on ("0": that was all), then run, sealed jobs, and so on; what is no run of jobs is passed over
--- uses:      time
+-- answer:    where to go on ("0": that was all), then run, sealed jobs, and so on; what is no run of jobs is
+--            passed over
+-- uses:      server
 local AT_ONCE = 100
 local page = call('HSCAN', KEYS[1], ARGV[6], 'COUNT', AT_ONCE)
 local answer = {page[1]}

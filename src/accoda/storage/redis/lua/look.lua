@@ -1,58 +1,101 @@
--- Is something takable? If not, when is the next moment to look again? Moves no job; but results that were kept until now
--- go, so that they go where nobody takes or counts, and what has an endless lease or start is given an end.
+-- Looks at jobs without taking them.
 --
--- keys:      queues, then the base of each queue
--- arguments: now, call, forget, width
--- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction: a sleeper should not
---            be late by what `now` is rounded down; after an 's' where a job starts then), or empty if there is none; then
---            the shard's last sequence number (empty: not known); then the places of queues that could not be looked at,
---            counted from 0
--- uses:      time record leave bucket shelf notes lease kept due
--- later:     ids aside moves
-local AGAIN = 10 -- ms until more results go
-local soonest, kind, takable, broken = nil, '', false, {}
-local function sooner(moment, what)
-  if moment and (not soonest or moment < soonest) then
-    soonest, kind = moment, what or ''
+-- keys:      queues, then the base of each queue to look in
+-- arguments: now, call, forget, width, then for each look what, after, ahead
+--   what   "#id", "=key", "^" (the job that the next take would give first), or "<rank,id": no job, but how many are
+--          ahead of one of another partition that has this rank and id
+--   after  how many waiters to pass over; empty: tell none
+--   ahead  "1" to count the jobs ahead
+-- answer:    the present moment, then for each look nothing, or ahead (-1: not counted), newer, waiters, place of the
+--            queue (from 0), and what `Job.describe` in parts/job.lua tells
+-- uses:      server record placed lease due job
+local AHEAD_AT_MOST = 10000 -- as in accoda/model.py
+local PIECE = 100
+
+-- How many of the first `count` ready jobs have a higher id. Where a rank has many, halving counts them.
+local function newer_among(set, count, id)
+  local newer, at = 0, 0
+  while at < count do
+    local found = call('ZRANGE', set, at, math.min(at + PIECE, count) - 1, 'WITHSCORES')
+    local score = found[2]
+    if #found == 2 * PIECE and score == found[#found] then
+      local after = math.min(call('ZCOUNT', set, '-inf', score), count)
+      local last = math.min(Placed.count_before(set, score, id), after)
+      newer, at = newer + after - math.max(at, last), after
+    else
+      for n = 1, #found, 2 do
+        newer = newer + (sub(found[n], 1, #id) > id and 1 or 0)
+      end
+      at = at + #found / 2
+    end
+  end
+  return newer
+end
+
+-- How many ready jobs would be given before one with this rank and id, and how many of them are newer. Of its own rank
+-- none is: those come before it because of their lower ids.
+local function count_ahead(base, rank, id)
+  local set = base .. ':ready'
+  local ahead = math.min(Placed.count_before(set, rank, id), AHEAD_AT_MOST + 1)
+  local of_lower_rank = call('ZCOUNT', set, '-inf', '(' .. rank)
+  return ahead, newer_among(set, math.min(ahead, of_lower_rank, AHEAD_AT_MOST), id)
+end
+
+-- The first ready job that can be read: others are buried by the next taker.
+local function head(base)
+  Due.apply(base)
+  for _, record in ipairs(Due.paused(base) and {} or call('ZRANGE', base .. ':ready', 0, PIECE - 1)) do
+    if Record.parse(record) then
+      return 'ready', record
+    end
   end
 end
 
-local function look(base)
-  local till = paused(base)
-  if till then
-    sooner(tonumber(till))
-    return
+local function holder(base, key)
+  local id = call('HGET', base .. ':keys', key)
+  if id then
+    local state, record, batch = Job.locate_now(base, id)
+    if WAITING[state] then
+      return state, record, batch
+    end
   end
-  if call('EXISTS', base .. ':ready') == 1 then
-    call('ZCARD', base .. ':ready')
-    takable = true
-    return
-  end
-  rest().end_the_endless(base)
-  local kept = first_moment(base .. ':kept')
-  if kept and kept <= now and may_move > 0 then
-    rest().forget_kept(base, whole(now))
-    sooner(now + AGAIN)
-  end
-  sooner(first_moment(base .. ':delayed'), 's')
-  sooner(first_moment(base .. ':ends'))
 end
 
-for n = 2, #KEYS do
-  local ok = attempt(look, KEYS[n])
-  if not ok then
-    broken[#broken + 1] = n - 2
-  end
-  if takable then
-    return {'now', ''}
+local function find(base, what)
+  local kind, name = sub(what, 1, 1), sub(what, 2)
+  if kind == '^' then
+    return head(base)
+  elseif kind == '=' then
+    return holder(base, name)
+  elseif Job.locate(base, name) then
+    return Job.locate_now(base, name) -- a kept job may be gone by now
   end
 end
-local answer = ''
-if soonest and soonest <= now then
-  answer = 'now'
-elseif soonest and soonest - now < 1e15 then
-  local fraction = ARGV[1] == '' and call('TIME')[2] % 1000 / 1000 or 0
-  answer = kind .. format('%.3f', soonest - now - fraction)
+
+local function look(what, after, with_ahead)
+  local rank, id = match(what, '^<([^,]*),(%d+)$')
+  if rank then
+    Due.apply(KEYS[2])
+    return {count_ahead(KEYS[2], rank, id)}
+  end
+  for n = 2, #KEYS do
+    local base = KEYS[n]
+    local state, record, batch = find(base, what)
+    local job = state and Record.parse(record)
+    if job then
+      local ahead, newer = -1, 0
+      if with_ahead == '1' and (state == 'ready' or state == 'delayed') then
+        ahead, newer = count_ahead(base, job.rank, job.id)
+      end
+      local waiters = after == '' and {} or call('LRANGE', base .. ':waiters:' .. job.id, after, -1)
+      return {ahead, newer, waiters, n - 2, unpack(Job.describe(base, state, record, batch))}
+    end
+  end
+  return {}
 end
-local last = redis.pcall('HGET', (string.gsub(KEYS[1], ':queues$', ':ids')), 'last')
-return {answer, not last and '0' or type(last) == 'string' and match(last, '^%d+$') or '', unpack(broken)}
+
+local answer = {moment}
+for at = 5, #ARGV, 3 do
+  answer[#answer + 1] = look(ARGV[at], ARGV[at + 1], ARGV[at + 2])
+end
+return answer

@@ -3,7 +3,7 @@
 -- keys:      values, names, ends
 -- arguments: now, call, forget, width, "one" or "prefix", the name or the prefix
 -- answer:    name, value, version, expires_at (or empty), and so on
--- uses:      time document
+-- uses:      server document
 local names = {ARGV[6]}
 if ARGV[5] == 'prefix' then
   if ARGV[6] == '' then

@@ -3,207 +3,178 @@
 -- keys:      calls, ids, queues, outbox, then the base of each queue (those of leases first, then those of follow-ups)
 -- arguments: now, call, forget, width, step, number, floor, names, count, posts, then outcomes, posts, follow-ups
 --
--- An outcome is: "<queue><kind>", id, attempts, and by its kind
---   d          done, and nothing else to say
---   f          done: the number of waiters seen (or empty), result ('=' and bytes, or empty), number of follow-ups
---   r          retry: start ("+ms" or "@moment"), reason
---   b          bury: reason
---   p          bury, with follow-ups: reason, number of follow-ups
--- Follow-ups are those that are stored here, in the queues `names` (with commas): each is the arguments of a job (see
--- parts/add.lua). A post is those of one outcome for another shard: the outcome's place (from 1), a run, the sealed
--- jobs. Runs go to the outbox, to be moved on from there.
+-- Outcomes are runs of neighbours with the same queue, kind and attempts: "<queue><kind><attempts>", their ids in one
+-- text, then for each, by the kind
+--   d  done, and nothing else to say
+--   f  done: the number of waiters seen (or empty), result ('=' and bytes, or empty), runs of follow-ups
+--   r  retry: start ("+ms" or "@moment"), reason, rank (or empty: the old one), 1 if it counts as a try
+--   b  bury: reason, runs of follow-ups
+-- Follow-ups are those that are stored here, in the queues `names` (with commas): runs of jobs (see parts/add.lua),
+-- those of each outcome together. A post is those of one outcome for another shard: the outcome's place (from 1), the
+-- name of a run, the sealed jobs. They go to the outbox, and are moved on from there.
 -- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
--- uses:      time once leave bucket lease due
--- later:     record shelf notes kept ids aside moves locate add settle
-local names, count, posts = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10])
-local outcomes, at, follow_ups = {}, 11, 0
-local wanted = {}
-for n = 1, count do
-  local queue, kind = match(ARGV[at], '^(%d+)(%a)$')
-  local id = ARGV[at + 1]
-  local outcome = {base = KEYS[4 + queue], kind = kind, id = id, attempts = ARGV[at + 2], at = at + 3, follow_ups = 0}
-  outcomes[n] = outcome
-  local ids = wanted[outcome.base]
-  if not ids then
-    ids = {}
-    wanted[outcome.base] = ids
-  end
-  ids[#ids + 1] = id
-  if kind == 'd' then
-    at = at + 3
-  elseif kind == 'f' then
-    outcome.follow_ups = tonumber(ARGV[at + 5])
-    follow_ups = follow_ups + outcome.follow_ups
-    at = at + 6
-  elseif kind == 'r' then
-    at = at + 5
-  elseif kind == 'b' then
-    at = at + 4
-  else
-    outcome.follow_ups = tonumber(ARGV[at + 4])
-    follow_ups = follow_ups + outcome.follow_ups
-    at = at + 5
-  end
-end
+-- uses:      server once record placed lease due job add
+local count, posts, at = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
+local EXTRA = {d = 0, f = 3, r = 4, b = 2} -- arguments of an outcome beside its id
 
+-- The runs of outcomes, and for the places of those that have some, how many runs of follow-ups.
+local outcomes, follow_ups, any_follow_ups, place = {}, {}, false, 0
+while place < count do
+  local queue, kind, attempts = match(ARGV[at], '^(%d+)(%a)(%d+)$')
+  local ids = Lease.ids_in(ARGV[at + 1])
+  at = at + 2
+  local run = {base = KEYS[4 + queue], kind = kind, attempts = attempts, ids = ids, at = at, place = place}
+  outcomes[#outcomes + 1] = run
+  for n = place + 1, place + (EXTRA[kind] > 0 and #ids or 0) do
+    at = at + EXTRA[kind]
+    follow_ups[n] = kind ~= 'r' and tonumber(ARGV[at - 1]) or 0
+    any_follow_ups = any_follow_ups or follow_ups[n] > 0
+  end
+  place = place + #ids
+end
 local posted_at = at
 at = at + 3 * posts
 
-local earlier = once(follow_ups + posts > 0)
+local earlier = once(any_follow_ups or posts > 0)
 if earlier then
   return earlier
 end
 
-if posts > 0 then
-  call('HLEN', KEYS[4]) -- a key of another type shows here, before anything is changed
-end
-local bases = names ~= '' and rest().bases_of(names)
-local lines = {}
-for base, ids in pairs(wanted) do
-  local line = {held = {}, gone = {}, batches = {}, ends = {}, done = 0, retried = 0, buried = 0}
-  local ok, values = attempt(values_of, base .. ':taken', ids) -- else all of this queue are lost, but not the others
-  for n = 1, ok and #ids or 0 do
-    line.held[ids[n]] = values[n]
+-- Done, and there is more about the job than its record: a key, or it is kept. Why it is refused; nil where it is done.
+local function end_kept(base, job, batch, seen, result)
+  if seen and Job.waiters_of(base, job.id) > seen then
+    return 'g'
   end
-  lines[base] = line
-end
-
--- Outcomes that do more than make a plain job go. Why it is refused; nil where it was applied.
-local function change(outcome, base, line, value, batch)
-  local _, rank, record = split_taken(value)
-  local job = rest().parse(record)
-  if not job then
-    return 'l' -- it is set aside when the lease ends
+  Job.free_key(base, job)
+  if job.keep == '' then
+    call('DEL', base .. ':waiters:' .. job.id)
+    return
   end
-  rank = rest().good_number(rank) and rank or '0'
-  if outcome.kind == 'f' then
-    local seen = tonumber(ARGV[outcome.at])
-    if seen and rest().waiters_of(base, job.id) > seen then
-      return 'g'
-    end
-    rest().finish(base, job, rank, batch, ARGV[outcome.at + 1])
-  elseif outcome.kind == 'd' then
-    rest().finish(base, job, rank, batch, '')
-  elseif outcome.kind == 'r' then
-    rest().put_back(base, job, rank, batch, ARGV[outcome.at], ARGV[outcome.at + 1])
-    line.retried = line.retried + 1
-  else
-    rest().bury(base, job, rank, batch, ARGV[outcome.at])
-    line.buried = line.buried + 1
+  Lease.note_run(base, job, batch)
+  if result ~= '' then
+    job.size, job.data = format('%d', #result - 1), sub(result, 2) .. job.data
   end
+  Job.finish(base, 'done', job)
+  call('ZADD', base .. ':kept', format('%d', now + math.floor(job.keep * 1000 + 0.5)), job.id)
 end
 
--- Why an outcome is refused; nil where it was applied. Nothing is removed before the end of the script but from
--- `held`, so a second outcome for the same lease is lost.
-local function apply(outcome, base, line)
-  local value = line.held[outcome.id]
-  if not value then
+local function retry(base, job, batch, from)
+  Lease.note_run(base, job, batch)
+  Record.give_back(job, Record.start_of(ARGV[from]))
+  job.reason = '=' .. ARGV[from + 1]
+  if ARGV[from + 2] ~= '' then
+    job.rank = ARGV[from + 2]
+  end
+  if ARGV[from + 3] == '1' then
+    job.tries = Record.plus_one(job.tries)
+  end
+  Job.line_up(base, job)
+end
+
+local function bury(base, job, batch, reason)
+  Lease.note_run(base, job, batch)
+  job.reason = '=' .. reason
+  Job.free_key(base, job)
+  Job.finish(base, 'dead', job)
+end
+
+-- Of the run that is being settled: its jobs that were settled, how many of each batch, the ends of their leases, and
+-- how many were done, retried or buried.
+local gone, batches, ends, counts
+
+-- Why an outcome is refused; nil where it was applied. `from` is where its arguments begin.
+local function apply(run, id, value, from)
+  local base, kind, counter = run.base, run.kind, 'done'
+  if not value or gone[id] then -- the second of two outcomes for one lease
     return 'l'
   end
-  local batch, flag, attempts = match(value, '^([^,]*),[^,]*,%d+(%a)(%d+)')
-  if attempts ~= outcome.attempts then -- nil where it cannot be read
+  local batch, attempts, keep, key = Record.head_of_taken(value)
+  if attempts ~= run.attempts then -- nil where it cannot be read
     return 'l'
   end
-  local till = line.ends[batch]
+  local till = ends[batch]
   if not till then
-    local ok, found = attempt(end_of, base, batch)
-    till = ok and found or 0
-    line.ends[batch] = till
+    till = Lease.end_of(base, batch)
+    ends[batch], batches[batch] = till, 0
   end
   if till <= now then
     return 'l'
   end
-  if flag ~= 'p' or (outcome.kind ~= 'd' and outcome.kind ~= 'f') then
-    local ok, why = attempt(change, outcome, base, line, value, batch)
-    if not ok or why then
-      return why == 'g' and why or 'l'
+  if kind == 'r' or kind == 'b' or keep ~= '' or key ~= '' then
+    local job, why = Record.parse(select(2, Lease.split(value))), nil
+    if not job then
+      return 'l' -- the next taker buries it
+    elseif kind == 'r' then
+      counter = 'retried'
+      retry(base, job, batch, from)
+    elseif kind == 'b' then
+      counter = 'buried'
+      bury(base, job, batch, ARGV[from])
+    else
+      why = end_kept(base, job, batch, kind == 'f' and tonumber(ARGV[from]), kind == 'f' and ARGV[from + 1] or '')
+    end
+    if why then
+      return why
     end
   end
-  if outcome.kind == 'd' or outcome.kind == 'f' then
-    line.done = line.done + 1
-  end
-  line.held[outcome.id] = nil
-  line.gone[#line.gone + 1] = outcome.id
-  line.batches[batch] = (line.batches[batch] or 0) + 1
+  gone[id] = true
+  batches[batch] = batches[batch] + 1
+  counts[counter] = (counts[counter] or 0) + 1
 end
 
-local refused = {}
-for n = 1, count do
-  local outcome = outcomes[n]
-  outcome.why = apply(outcome, outcome.base, lines[outcome.base])
-  if outcome.why then
-    refused[#refused + 1] = (n - 1) .. ':' .. outcome.why
-  end
-end
-local function close_line(base, line)
-  many('HDEL', base .. ':taken', line.gone)
-  for batch, number in pairs(line.batches) do
-    release(base, batch, number)
-  end
-  for _, counter in ipairs({'done', 'retried', 'buried'}) do
-    if line[counter] > 0 then
-      add_to(base .. ':meta', counter, line[counter])
+local refused, is_refused = {}, {}
+for _, run in ipairs(outcomes) do
+  local values, settled = values_of(run.base .. ':taken', run.ids), {}
+  gone, batches, ends, counts = {}, {}, {}, {}
+  for n, id in ipairs(run.ids) do
+    local why = apply(run, id, values[n], run.at + EXTRA[run.kind] * (n - 1))
+    if why then
+      is_refused[run.place + n] = true
+      refused[#refused + 1] = run.place + n - 1 .. ':' .. why
+    else
+      settled[#settled + 1] = id
     end
   end
-end
-for base, line in pairs(lines) do
-  attempt(close_line, base, line)
-end
-
--- The arguments of the follow-ups whose outcome was applied, where they begin, and how many jobs they are. Mostly that is
--- all of them, and then they are not copied: a job may have a hundred thousand.
-local function accepted_jobs()
-  local jobs, number = {}, 0
-  for n = 1, count do
-    number = number + (outcomes[n].why and 0 or outcomes[n].follow_ups)
+  many('HDEL', run.base .. ':taken', settled)
+  for batch, number in pairs(batches) do
+    Lease.release(run.base, batch, number)
   end
-  if number == follow_ups then
-    return ARGV, at, number
+  for counter, number in pairs(counts) do
+    Lease.count(run.base, counter, number)
   end
-  for n = 1, number > 0 and count or 0 do
-    for _ = 1, outcomes[n].follow_ups do
-      local _, next_at = rest().read_job(ARGV, at)
-      for each = at, outcomes[n].why and 0 or next_at - 1 do
-        jobs[#jobs + 1] = ARGV[each]
-      end
-      at = next_at
-    end
-  end
-  return jobs, 1, number
-end
-
-local function enqueue_here()
-  local jobs, first, number = accepted_jobs()
-  if number == 0 then
-    return
-  end
-  rest().open_queues(KEYS[3], names)
-  local step = tonumber(ARGV[5])
-  local sequence, shard = rest().next_ids(KEYS[2], number, step, tonumber(ARGV[6]), tonumber(ARGV[7]), bases)
-  rest().add_all(bases, jobs, first, number, sequence, step, shard)
 end
 
 local function post()
-  local runs = {}
+  local sealed = {}
   for first = posted_at, posted_at + 3 * posts - 1, 3 do
-    if not outcomes[tonumber(ARGV[first])].why then
-      local sealed = runs[ARGV[first + 1]] or {}
-      runs[ARGV[first + 1]] = sealed
-      sealed[#sealed + 1] = ARGV[first + 2]
+    if not is_refused[tonumber(ARGV[first])] then
+      sealed[ARGV[first + 1]] = (sealed[ARGV[first + 1]] or '') .. ARGV[first + 2]
     end
   end
-  for run, sealed in pairs(runs) do
-    call('HSET', KEYS[4], run, rest().whole(now) .. ' ' .. table.concat(sealed))
+  for run, jobs in pairs(sealed) do
+    call('HSET', KEYS[4], run, moment .. ' ' .. jobs)
+  end
+end
+
+local function enqueue_here()
+  local runs = {}
+  for n = 1, count do
+    for _ = 1, follow_ups[n] or 0 do
+      runs[#runs + 1], at = Add.read_run(at)
+      if is_refused[n] then
+        runs[#runs] = nil
+      end
+    end
+  end
+  if #runs > 0 then
+    Add.jobs(runs, ARGV[8])
   end
 end
 
 if posts > 0 then
   post()
 end
-if follow_ups > 0 then
+if any_follow_ups then
   enqueue_here()
 end
-if #refused == 0 then
-  return ''
-end
-return remember(table.concat(refused, ','))
+return #refused > 0 and remember(table.concat(refused, ',')) or ''

@@ -3,7 +3,7 @@
 -- keys:      calls, values, names, ends
 -- arguments: now, call, forget, width, name, value, expected version (or empty), time to live in ms (or empty)
 -- answer:    the new version, or "-found" where another one was found (0: none)
--- uses:      time once document
+-- uses:      server once document
 local name, expected, ttl = ARGV[5], ARGV[7], ARGV[8]
 local earlier = once(true)
 if earlier then
@@ -14,8 +14,8 @@ local found = last and not over and last or '0'
 if expected ~= '' and expected ~= found then
   return remember('-' .. found)
 end
-local version = string.format('%.0f', (last or floor()) + 1)
-local ends = ttl == '' and '' or string.format('%.0f', now + ttl)
+local version = format('%d', (last or floor()) + 1)
+local ends = ttl == '' and '' or format('%d', now + ttl)
 call('HSET', values_key, name, version .. ',' .. ends .. '\0' .. ARGV[6])
 call('ZADD', names_key, 0, name)
 if ends == '' then

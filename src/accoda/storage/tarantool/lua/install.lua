@@ -2,12 +2,12 @@
 -- Runs by EVAL under an account that may create spaces, functions and roles.
 --
 -- arguments: version, parts {{name, source}, …} in the order in which they are loaded, verbs {name, …},
---            stub: the body of the functions, with %s where the verb's name goes; revision
--- answer: the revision that is installed now; a newer one is left as it is
-local version, parts, verbs, stub, revision = ...
+--            stub: the body of the functions, with %s where the verb's name goes
+-- answer: the version that is installed now; a newer one is left as it is
+local version, parts, verbs, stub = ...
 
-local function space(name, format)
-    return box.schema.space.create(name, {if_not_exists = true, format = format})
+local function space(name, format, temporary)
+    return box.schema.space.create(name, {if_not_exists = true, format = format, temporary = temporary})
 end
 
 local function index(on, name, unique, parts_of_it)
@@ -20,29 +20,22 @@ local function install()
     })
     index(app, 'primary', true, {1, 'unsigned'})
     local installed = app:get(1)
-    local found = installed ~= nil and (installed[5] or installed.version) or 0
-    if found >= revision then
-        return found
+    if installed ~= nil and installed.version >= version then
+        return installed.version
     end
 
     -- The fields are those of JobInfo, in its order; `sort` is what orders a job within its state:
-    -- ready: its rank; delayed: its start time; taken: the end of its lease; done: the end of its keeping; dead: 0.
-    -- The last two (version 2) are missing where both are 0, as they are in the tuples of version 1. They are of type
-    -- `any`: so a space of version 1 takes them without a look at each of its tuples, which could not be one step.
-    local fields = {
+    -- ready: its rank; delayed: its start time; taken: the end of its lease; dead and done: its end.
+    -- Bytes are of type `any`: 2.x keeps them as strings, 3.x as binaries.
+    local jobs = space('accoda_jobs', {
         {'id', 'unsigned'}, {'queue', 'unsigned'}, {'state', 'unsigned'}, {'data', 'any'}, {'rank', 'number'},
         {'cost', 'unsigned'}, {'key', 'string', is_nullable = true}, {'attempts', 'unsigned'},
         {'created_at', 'unsigned'}, {'start_time', 'unsigned'}, {'prev_start_time', 'unsigned', is_nullable = true},
         {'waiters', 'unsigned'}, {'keep_for', 'number'}, {'worker', 'string', is_nullable = true},
         {'taken_at', 'unsigned', is_nullable = true}, {'sort', 'number'},
         {'ended_at', 'unsigned', is_nullable = true}, {'reason', 'string', is_nullable = true},
-        {'result', 'any', is_nullable = true},
-        {'fresh_at', 'any', is_nullable = true}, {'crashes', 'any', is_nullable = true},
-    }
-    local jobs = space('accoda_jobs', fields)
-    if #jobs:format() < #fields then
-        jobs:format(fields)
-    end
+        {'result', 'any', is_nullable = true}, {'tries', 'unsigned'}, {'crashes', 'unsigned'},
+    })
     index(jobs, 'primary', true, {1, 'unsigned'})
     index(jobs, 'line', true, {2, 'unsigned', 3, 'unsigned', 16, 'number', 1, 'unsigned'})
     index(jobs, 'age', true, {2, 'unsigned', 3, 'unsigned', 1, 'unsigned'})
@@ -54,12 +47,16 @@ local function install()
     local waiters = space('accoda_waiters', {{'job', 'unsigned'}, {'n', 'unsigned'}, {'data', 'any'}})
     index(waiters, 'primary', true, {1, 'unsigned', 2, 'unsigned'})
 
-    -- One row for each queue, with its counts, so that nothing is ever counted by a scan.
+    -- Until when done jobs are kept.
+    local kept = space('accoda_kept', {{'queue', 'unsigned'}, {'until', 'number'}, {'job', 'unsigned'}})
+    index(kept, 'primary', true, {1, 'unsigned', 2, 'number', 3, 'unsigned'})
+
+    -- One row for each queue, with its counts, so that nothing is ever counted by a scan. Counts may be negative: where
+    -- jobs were deleted by hand, that is no reason for a call to fail.
     local queues = space('accoda_queues', {
         {'no', 'unsigned'}, {'name', 'string'},
-        {'ready', 'unsigned'}, {'delayed', 'unsigned'}, {'taken', 'unsigned'}, {'dead', 'unsigned'},
-        {'kept', 'unsigned'},
-        {'done', 'unsigned'}, {'retried', 'unsigned'}, {'buried', 'unsigned'}, {'expired', 'unsigned'},
+        {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'}, {'kept', 'integer'},
+        {'done', 'integer'}, {'retried', 'integer'}, {'buried', 'integer'}, {'expired', 'integer'},
         {'paused', 'boolean'}, {'paused_until', 'unsigned', is_nullable = true},
     })
     index(queues, 'primary', true, {1, 'unsigned'})
@@ -72,39 +69,23 @@ local function install()
     index(documents, 'primary', true, {1, 'string'})
     index(documents, 'expires_at', false, {4, 'unsigned'})
 
-    local numbers = space('accoda_numbers', {{'name', 'string'}, {'value', 'unsigned'}})
-    index(numbers, 'primary', true, {1, 'string'})
-
-    -- The versions of documents that ended (revision 3): see 7_documents.lua.
+    -- The versions of documents that ended: see 6_documents.lua.
     local tombstones = space('accoda_tombstones', {{'name', 'string'}, {'version', 'unsigned'}, {'at', 'unsigned'}})
     index(tombstones, 'primary', true, {1, 'string'})
     index(tombstones, 'at', false, {3, 'unsigned'})
 
-    -- A reserve of memory (revision 3): see 6_room.lua.
-    if box.space.accoda_ballast == nil then
-        local ballast = box.schema.space.create('accoda_ballast', {
-            temporary = true, format = {{'n', 'unsigned'}, {'nothing', 'string'}},
-        })
-        index(ballast, 'primary', true, {1, 'unsigned'})
-    end
+    local numbers = space('accoda_numbers', {{'name', 'string'}, {'value', 'unsigned'}})
+    index(numbers, 'primary', true, {1, 'string'})
 
-    -- The order in which jobs ended (revision 3). Those that ended before this space was made are put into it by purge, up
-    -- to the id that is the last one now.
-    local is_new = box.space.accoda_ended == nil
-    local ended = space('accoda_ended', {
-        {'queue', 'unsigned'}, {'state', 'unsigned'}, {'at', 'unsigned'}, {'job', 'unsigned'},
-    })
-    index(ended, 'primary', true, {1, 'unsigned', 2, 'unsigned', 3, 'unsigned', 4, 'unsigned'})
-    local last = numbers:get('last_id')
-    if is_new and last ~= nil then
-        numbers:replace({'ended_until', last[2]})
-    end
-
-    -- The last answer to each client in each of its slots: see 4_receipts.lua.
-    local receipts = space('accoda_receipts', {
+    -- The last answer to each client in each of its slots: see 4_repeated_calls.lua.
+    local answers = space('accoda_answers', {
         {'client', 'string'}, {'slot', 'unsigned'}, {'number', 'unsigned'}, {'at', 'unsigned'}, {'answer', 'any'},
     })
-    index(receipts, 'primary', true, {1, 'string', 2, 'unsigned'})
+    index(answers, 'primary', true, {1, 'string', 2, 'unsigned'})
+
+    -- A reserve of memory: see 5_memory_reserve.lua.
+    local reserve = space('accoda_reserve', {{'n', 'unsigned'}, {'nothing', 'string'}}, true)
+    index(reserve, 'primary', true, {1, 'unsigned'})
 
     box.schema.role.create('accoda', {if_not_exists = true})
     for _, verb in ipairs(verbs) do
@@ -112,9 +93,8 @@ local function install()
         box.schema.func.create(name, {if_not_exists = true, setuid = true, body = (stub:gsub('%%s', verb))})
         box.schema.role.grant('accoda', 'execute', 'function', name, {if_not_exists = true})
     end
-    local stamp = installed == nil and 1 or installed.stamp + 1
-    app:replace({1, version, stamp, parts, revision})
-    return revision
+    app:replace({1, version, installed == nil and 1 or installed.stamp + 1, parts})
+    return version
 end
 
 -- One transaction: of two clients that install at once, the second finds all of it.

@@ -1,170 +1,165 @@
--- New jobs, as `enqueue` gives them and `settle` its follow-ups.
+-- New jobs, as `enqueue` gives them and `settle` its follow-ups: runs of neighbours that differ in nothing but their
+-- data, key and waiter. The arguments of a run are
 --
--- The arguments of a job are three texts, or five if it has a key:
---   place   the number of its queue, counted from 1: a plain job, ready at once; or "number mode start", where mode is
---           '-' (no key), or what happens where the key is held: k (keep), r (replace), a (attach); start is empty,
---           "+ms" or "@moment"
---   rank    as text
---   tail    the end of its record: "cost,keep_for,key\0data"
---   key     (only with a mode of k, r, a)
---   waiter  (likewise) '=' and the bytes, or empty
-local function read_job(args, at)
-  local place = args[at]
-  local queue, mode, start = match(place, '^(%d+) (.)(.*)$')
-  local job = {queue = tonumber(queue or place), plain = not queue, mode = mode or '-', start = start or '',
-    rank = args[at + 1], tail = args[at + 2]}
-  if job.mode == '-' then
-    return job, at + 3
-  end
-  job.key, job.waiter = args[at + 3], args[at + 4]
-  return job, at + 5
+--   "count,queue,mode,start,rank,cost,keep_for"
+--     queue is its number, counted from 1; mode is '-' (no key), or what happens where the key is held: k (keep), r
+--     (replace), a (attach); start is "+ms", "@moment" or empty
+--   for each job its data; with another mode than '-' the key, the waiter ('=' and the bytes, or empty) and the data
+--
+-- Scripts that use this have ids and queues as KEYS[2] and KEYS[3], and step, number and floor as ARGV[5] to ARGV[7].
+local Add = {}
+local RUN = '^(%d+),(%d+),(.),([^,]*),([^,]*),(%d*),([^,]*)$'
+
+-- The run whose arguments begin at `at`, and where the next one begins.
+function Add.read_run(at)
+  local count, queue, mode, start, rank, cost, keep = match(ARGV[at], RUN)
+  local run = {count = tonumber(count), queue = tonumber(queue), mode = mode, start = Record.start_of(start),
+    rank = rank, cost = cost, keep = keep, at = at + 1}
+  return run, at + 1 + count * (mode == '-' and 1 or 3)
 end
 
-local function add_waiter(base, id, waiter)
+-- The first of `count` new ids, and how far they are apart: above all that this shard and (floor) the caller have seen.
+-- An id is sequence * step + number, where the number (0 on a single server) is the shard's own in a Cluster.
+function Add.next_ids(count)
+  local step, number, floor = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
+  local last = call('HINCRBY', KEYS[2], 'last', format('%d', count))
+  if last - count < floor then
+    last = floor + count
+    call('HSET', KEYS[2], 'last', format('%d', last))
+  end
+  if step > 1 then
+    call('HSETNX', KEYS[2], 'number', number) -- the shard keeps its first number, whatever a client believes
+    number = call('HGET', KEYS[2], 'number')
+  end
+  return (last - count + 1) * step + number, step
+end
+
+-- Jobs of this call that are not stored yet, by queue: they are stored in a few commands, together.
+local lots = {}
+function Add.lot_of(base)
+  local lot = lots[base]
+  if not lot then
+    lot = {ready = {ids = {}, scored = {}}, delayed = {ids = {}, scored = {}},
+      was_empty = call('ZCARD', base .. ':ready') == 0}
+    lots[base] = lot
+  end
+  return lot
+end
+
+function Add.store(base, lot)
+  for _, state in ipairs({'ready', 'delayed'}) do
+    if #lot[state].ids > 0 then
+      if state == 'delayed' then
+        lot.soonest = lot.soonest or Due.first_moment(base .. ':delayed') or math.huge
+      end
+      lot.any_ready = lot.any_ready or state == 'ready'
+      Placed.add(base, state, lot[state].ids, lot[state].scored)
+      lot[state] = {ids = {}, scored = {}}
+    end
+  end
+end
+
+-- Store what is left, and wake sleepers: for a first ready job, or a sooner start. A sleeper that hears a number needs
+-- no look whether there is something to take, unless it has looked since: see wakeups.py.
+function Add.store_all()
+  for base, lot in pairs(lots) do
+    Add.store(base, lot)
+    if lot.any_ready and lot.was_empty then
+      call('PUBLISH', base .. ':wake', Due.paused(base) and '' or call('HGET', KEYS[2], 'last'))
+    elseif lot.soonest and (Due.first_moment(base .. ':delayed') or lot.soonest) < lot.soonest then
+      call('PUBLISH', base .. ':wake', '')
+    end
+  end
+end
+
+function Add.add_waiter(base, id, waiter)
   if waiter == '' then
-    return waiters_of(base, id)
+    return Job.waiters_of(base, id)
   end
-  local key = base .. ':waiters:' .. id
-  local number = redis.pcall('RPUSH', key, sub(waiter, 2))
-  if type(number) == 'table' then
-    call('DEL', key) -- something else lay there
-    number = call('RPUSH', key, sub(waiter, 2))
-  end
-  return number
+  return call('RPUSH', base .. ':waiters:' .. id, sub(waiter, 2))
 end
 
--- The key is held: what becomes of the newcomer. nil where its holder is none: unreadable, gone, or ended. Who was found to
--- be there is there until the end of the script, since adding jobs ends none; so of a thousand that attach to one job only
--- the first looks for it.
-local living = {}
-local function join(base, id, new)
-  local state, record, _, batch
-  if living[base .. id] and new.mode ~= 'r' then
-    state = 'living'
-  elseif match(id, '^%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d$') then
-    state, record, _, batch = locate(base, id)
-  end
-  if not state or state == 'dead' or state == 'done' then
-    return nil
-  end
-  living[base .. id] = true
-  if new.mode == 'k' then
-    return id .. 'k' .. waiters_of(base, id)
-  end
-  local waiters = add_waiter(base, id, new.waiter)
-  if new.mode == 'a' then
-    return id .. 'a' .. waiters
-  end
-  local job = parse(record)
+function Add.replace(base, run, data, id, state, record, batch)
+  local job = Record.parse(record)
   if state == 'taken' then
     -- The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
-    local notes = notes_of(base, id)
-    note_run(base, notes, batch)
-    write_notes(base, id, notes)
-    call('HDEL', base .. ':taken', id)
-    release(base, batch, 1)
-    give_back(job, now)
-  else
-    unshelve(base, state, record)
+    Lease.note_run(base, job, batch)
+    Record.give_back(job, run.start)
   end
-  begin_afresh(base, job)
-  job.start = whole(start_of(new.start))
-  job.cost, job.keep = match(new.tail, '^(%d*),([^,]*),')
-  job.data = sub(new.tail, find(new.tail, '%z') + 1)
-  wait(base, job, new.rank)
-  return id .. 'r' .. waiters
+  Job.lift(base, id, state, record, batch)
+  Record.begin_again(job)
+  job.start, job.rank, job.cost, job.keep, job.data = run.start, run.rank, run.cost, run.keep, data
+  Job.line_up(base, job)
 end
 
--- Add one job that is not plain. Stored at once, so that a second job of the call finds its key.
-local function add_one(base, id, new)
-  if new.key then
-    apply_due(base)
-    local held = call('HGET', base .. ':keys', new.key)
-    local said = held and join(base, held, new)
-    if said then
-      return said
+-- What to answer for a job with a key, and whether it is stored as a new one, which holds the key from now on. A job
+-- that was found to hold a key does so until the end of the script, since adding jobs ends none: so of a thousand that
+-- attach to it only the first looks for it.
+local holders = {}
+function Add.join(base, id, run, key, waiter, data)
+  Due.apply(base)
+  local held = call('HGET', base .. ':keys', key)
+  if held and (run.mode == 'r' or not holders[base .. held]) then
+    Add.store(base, Add.lot_of(base)) -- its holder may be of this call
+    local state, record, batch = Job.locate_now(base, held)
+    if not WAITING[state] or not Record.parse(record) then
+      held = nil -- gone, or damaged
+    elseif run.mode == 'r' then
+      Add.replace(base, run, data, held, state, record, batch)
     end
-    call('HSET', base .. ':keys', new.key, id)
   end
-  local cost, keep, at = match(new.tail, '^(%d*),([^,]*),()')
-  local zero = find(new.tail, '%z', at)
-  wait(base, {id = id, attempts = '0', created = whole(now), start = whole(start_of(new.start)), prev = '', cost = cost,
-    keep = keep, key = sub(new.tail, at, zero - 1), data = sub(new.tail, zero + 1)}, new.rank)
-  return id .. 'c' .. (new.key and add_waiter(base, id, new.waiter) or 0)
+  if not held then
+    call('HSET', base .. ':keys', key, id)
+    holders[base .. id] = true
+    return waiter ~= '' and id .. 'c' .. Add.add_waiter(base, id, waiter) or nil, true
+  end
+  holders[base .. held] = true
+  local waiters = run.mode == 'k' and Job.waiters_of(base, held) or Add.add_waiter(base, held, waiter)
+  return held .. run.mode .. waiters, false
 end
 
--- Plain jobs of one queue, all in a few commands.
-local was_empty = {}
-local function add_plain(base, pairs, ids, ranks)
-  shelve(base .. ':ready', pairs, ids, ranks)
-  if was_empty[base] then
-    call('PUBLISH', base .. ':wake', '')
-  end
-end
-
--- The bases of the queues in `names` (with commas), which are the last of KEYS. A key of another type shows here, before
--- anything is changed.
-local function bases_of(names)
-  local bases, n = {}, #KEYS - select(2, string.gsub(names, '[^,]+', ''))
-  for _ in string.gmatch(names, '[^,]+') do
-    n = n + 1
-    local base = KEYS[n]
-    bases[#bases + 1] = base
-    was_empty[base] = call('ZCARD', base .. ':ready') == 0
-    call('ZCARD', base .. ':ready:ids')
-  end
-  return bases
-end
-
--- From now on these queues are known.
-local function open_queues(queues, names)
+-- Store the jobs of these runs, in the queues `names` (with commas), whose bases are the last of KEYS. The answer: the
+-- first id where nothing else is to be told, for then they follow each other; else for each job id, what (c, k, r, a)
+-- and the number of waiters, with commas.
+function Add.jobs(runs, names)
+  local list, count, n, said, any_said = {}, 0, 0, {}, false
   for name in string.gmatch(names, '[^,]+') do
-    call('SADD', queues, name)
+    list[#list + 1] = name
   end
-end
-
--- Add jobs whose arguments are `args` from `at` on; `bases[n]` is queue n. Gives what became of those that are not plain, by
--- their places; nil where all are plain.
-local function add_all(bases, args, at, count, sequence, step, number)
-  local tail_of_head = '0,' .. whole(now) .. ',,,'
-  local said, lines, plain = {}, {}, true
-  local n = 0
-  while n < count do
-    n = n + 1
-    local id = format('%016.0f', (sequence + n) * step + number)
-    local line = lines[args[at]]
-    if not line then
-      local place = args[at]
-      if find(place, ' ', 1, true) then
-        plain = false
-        local new
-        new, at = read_job(args, at)
-        said[n] = add_one(bases[new.queue], id, new)
-      else
-        line = {base = bases[tonumber(place)], pairs = {}, ids = {}, ranks = {}}
-        lines[place] = line
+  call('SADD', KEYS[3], unpack(list)) -- from now on these queues are known
+  for _, run in ipairs(runs) do
+    count = count + run.count
+  end
+  local first, step = Add.next_ids(count)
+  for _, run in ipairs(runs) do
+    local base, at = KEYS[#KEYS - #list + run.queue], run.at
+    local state = run.start == moment and 'ready' or 'delayed'
+    local score = state == 'ready' and run.rank or run.start
+    local before_key, after_key = Record.new_texts(run.start, run.rank, run.cost, run.keep)
+    local lot = Add.lot_of(base)
+    for _ = 1, run.count do
+      local id, key, is_new = format('%016d', first + n * step), '', true
+      n = n + 1
+      if run.mode ~= '-' then
+        key = ARGV[at]
+        said[n], is_new = Add.join(base, id, run, key, ARGV[at + 1], ARGV[at + 2])
+        any_said = any_said or said[n]
+        at = at + 2
       end
+      if is_new then
+        local ids, scored = lot[state].ids, lot[state].scored
+        local size = #ids + 1
+        ids[size], scored[2 * size - 1], scored[2 * size] = id, score, id .. before_key .. key .. after_key .. ARGV[at]
+      end
+      at = at + 1
     end
-    if line then
-      local rank, size = args[at + 1], #line.ids + 1
-      line.ids[size], line.ranks[size] = id, rank
-      line.pairs[2 * size - 1], line.pairs[2 * size] = rank, id .. 'p' .. tail_of_head .. args[at + 2]
-      at = at + 3
-    end
   end
-  for _, line in pairs(lines) do
-    add_plain(line.base, line.pairs, line.ids, line.ranks)
+  Add.store_all()
+  if not any_said then
+    return format('%016d', first)
   end
-  return not plain and said or nil
-end
-
--- One text for each job (id, c/k/r/a, waiters), or the first id alone where all are plain: the ids then follow each other.
-local function tell(said, count, sequence, step, number)
-  if not said then
-    return format('%016.0f', (sequence + 1) * step + number)
-  end
-  for n = 1, count do
-    said[n] = said[n] or format('%016.0fc0', (sequence + n) * step + number)
+  for each = 1, n do
+    said[each] = said[each] or format('%016dc0', first + (each - 1) * step)
   end
   return table.concat(said, ',')
 end

@@ -1,63 +1,73 @@
 -- Taken jobs. What a batch shares is stored once for the batch:
 --
---   <base>:taken    hash: id -> "batch,rank,record"
+--   <base>:taken    hash: id -> "batch,record"
 --   <base>:ends     sorted set: batch -> the moment at which its lease ends
 --   <base>:batches  hash: batch -> "taken_at,ids,worker" (ids: 16 digits each), and "batch#" -> how many are still held
---
--- A name that begins with '?' is no batch, but a look through all taken jobs for those whose batch is gone: see due.lua.
-local match = string.match
+local Lease = {}
 
-local function split_taken(value)
-  return match(value, '^([^,]*),([^,]*),(.*)$')
+function Lease.split(value)
+  return match(value, '^([^,]*),(.*)$')
 end
 
--- Add to a counter. One that is no number begins again.
-local function add_to(key, field, change)
-  local reply = redis.pcall('HINCRBY', key, field, change)
-  if type(reply) == 'table' then
-    call('HSET', key, field, math.max(0, change))
-    return math.max(0, change)
+-- taken_at, ids, worker; nothing where the batch is not known, or damaged, or holds what is no record.
+function Lease.batch_of(base, batch)
+  return match(call('HGET', base .. ':batches', batch) or '', '^(%d+),(%d+),(.*)$')
+end
+
+-- The ids in a text of them.
+function Lease.ids_in(joined)
+  local ids = {}
+  for n = 1, #joined / 16 do
+    ids[n] = sub(joined, 16 * n - 15, 16 * n)
   end
-  return reply
+  return ids
 end
 
--- `count` jobs of the batch are no longer held; with the last one the batch is gone.
-local function release(base, batch, count)
-  local left = redis.pcall('HINCRBY', base .. ':batches', batch .. '#', -count)
-  if type(left) == 'table' then
-    call('HDEL', base .. ':batches', batch .. '#') -- damaged: the batch goes when its lease ends
-  elseif left <= 0 then
+-- When the lease of a batch ends. A batch that is not known has ended.
+function Lease.end_of(base, batch)
+  return tonumber(call('ZSCORE', base .. ':ends', batch) or 0)
+end
+
+-- Before anything that needs memory comes a command that is allowed on a full server: see once.lua.
+function Lease.unlock(base)
+  call('HDEL', base .. ':batches', '')
+end
+
+-- Lease these jobs until `till`, under a new name. `held` is id, value, id, value...
+function Lease.give(base, batch, till, text, held)
+  many('HSET', base .. ':taken', held)
+  call('ZADD', base .. ':ends', till, batch)
+  call('HSET', base .. ':batches', batch, text, batch .. '#', format('%d', #held / 2))
+end
+
+-- `count` jobs of the batch are no longer held; with the last one the batch is gone. Where the number is damaged, it
+-- goes when its lease ends.
+function Lease.release(base, batch, count)
+  local left = redis.pcall('HINCRBY', base .. ':batches', batch .. '#', format('%d', -count))
+  if type(left) == 'number' and left <= 0 then
     call('HDEL', base .. ':batches', batch, batch .. '#')
     call('ZREM', base .. ':ends', batch)
   end
 end
 
--- Since when, which ids, and who; nothing where the batch is not known, or damaged.
-local function batch_of(base, batch)
-  return match(call('HGET', base .. ':batches', batch) or '', '^(%d*),(%d*),(.*)$')
-end
-
--- When the lease of a batch ends; nil where the batch is lost. Then a look through all taken jobs is due: see due.lua.
-local function end_of(base, batch)
-  local till = call('ZSCORE', base .. ':ends', batch)
-  if till then
-    return tonumber(till)
+-- Add to a counter of the queue. One that is no number begins again.
+function Lease.count(base, counter, number)
+  if type(redis.pcall('HINCRBY', base .. ':meta', counter, format('%d', number))) ~= 'number' then
+    call('HSET', base .. ':meta', counter, format('%d', number))
   end
-  call('HDEL', base .. ':batches', '') -- first, because it is allowed on a full server (see once.lua)
-  call('HSET', base .. ':batches', '?0', '0,,')
-  call('ZADD', base .. ':ends', 'NX', now, '?0')
 end
 
--- Who held the job last, and since when, goes to its notes when the run is over. A batch is read once for all its jobs:
--- it names them all, so to read it for each would take a time that grows with the square of their number.
+-- The worker that held the job, and since when, becomes part of its record when the run is over. A batch is read once
+-- for all its jobs: it names them all, so to read it for each would take a time that grows with the square of their
+-- number.
 local runs = {}
-local function note_run(base, notes, batch)
+function Lease.note_run(base, job, batch)
   local name = base .. ' ' .. batch
   local run = runs[name]
   if not run then
-    local taken_at, _, worker = batch_of(base, batch)
-    run = {taken_at = taken_at or '', worker = worker and '=' .. worker or ''}
+    local taken_at, _, worker = Lease.batch_of(base, batch)
+    run = {taken_at or '', worker or ''}
     runs[name] = run
   end
-  notes.taken_at, notes.worker = run.taken_at, run.worker
+  job.taken_at, job.worker = run[1], run[2]
 end

@@ -1,70 +1,98 @@
--- A job's record is one text, so that it travels as one value:
+-- A job's record: five texts with NUL between them. No other Lua and, in Python, nothing but jobs.py knows its fields.
 --
---   0000000000000017x1,1700000000000,1700000005000,1700000000000,5,60.0,user-7\0the payload
---   id (16 digits)  ||  created_at    start_time    prev_start    |  |   key
---                   |attempts                                 cost  keep_for (seconds)
---                   flag
+--   0000000000000017,2,60.0,user-7    id, attempts, keep_for (seconds), key
+--   1700000000000,1700000005000,2.5,5 created_at, start_time, rank, cost
+--   1,1,1700000000000,1700000001000,,,worker-3
+--                                     of a job that has run, else empty: tries, crashes, prev_start_time, taken_at,
+--                                     ended_at, size of the result, worker
+--   =timeout                          why it was last retried or buried; empty: never
+--   the payload                       the result and the payload
 --
--- Empty: start_time = created_at; no prev_start_time; cost 0; keep_for 0; no key. The flag is p for a plain job, which
--- leaves nothing behind when it is done (no key, no keep_for, never came back), else x. The id comes first and is as wide
--- as any, so that members of equal score are in the order of their ids.
-local match, sub, find, format = string.match, string.sub, string.find, string.format
-local HEAD = '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d)%a(%d+),(%d+),(%d*),(%d*),(%d*),([^,]*),()'
-local MOST_SECONDS = 1e14 -- more than any keep_for
+-- Empty numbers are 0 or none; an empty start_time is created_at. The id has 16 digits and comes first, so that records
+-- of equal score are in the order of their ids. What decides whether there is more about a job than its record
+-- (keep_for, key) comes next, so that a loop over a batch reads no more than that. taken_at and worker are of the last
+-- run that is over: those of the present run stand once for its whole batch, see lease.lua.
+local Record = {}
+local match, sub = string.match, string.sub
+local DETAILS = '^(%d+),(%d*),([^,]*),(%d*)%z(%Z*)%z(%Z*)%z()'
+local NO_PAST = ',,,,,,'
+local PAST = '^(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(.*)$'
 
--- A number as we write it: no hex, no spaces, no infinity, which Lua would take as well.
-local function good_number(text)
-  local number = match(text, '^%-?%d[%d.]*e?[+-]?%d*$') and tonumber(text)
-  return number and number - number == 0 and number
+-- id, attempts, keep_for, key. Nothing where it is no record.
+function Record.head_of(record)
+  local id, attempts, keep, key = match(record, '^(%d+),(%d+),([^,]*),(%Z*)%z')
+  if id and #id == 16 then
+    return id, attempts, keep, key
+  end
 end
 
--- The fields of a record, or nil where it is none of ours: damaged, or written by somebody else.
-local function parse(record)
-  local id, attempts, created, start, prev, cost, keep, at = match(record, HEAD)
-  local zero = at and find(record, '%z', at)
-  if not zero or #attempts > 15 or #created > 16 or #start > 16 or #prev > 16 or #cost > 16 then
-    return nil
-  end
-  if keep ~= '' then
-    local seconds = good_number(keep)
-    if not seconds or seconds < 0 or seconds > MOST_SECONDS then
-      return nil
-    end
-  end
-  if start == '' then
-    start = created
-  end
-  return {id = id, attempts = attempts, created = created, start = start, prev = prev, cost = cost, keep = keep,
-    key = sub(record, at, zero - 1), data = sub(record, zero + 1)}
+-- The same of a taken job, "batch,record", with the batch instead of the id.
+function Record.head_of_taken(value)
+  return match(value, '^([^,]*),%d+,(%d+),([^,]*),(%Z*)%z')
 end
 
-local function build(job)
-  local start = job.start
-  if start == job.created then
+-- What a new record has between its id and its key, and between its key and its data.
+function Record.new_texts(start, rank, cost, keep)
+  if start == moment then
     start = ''
   end
-  return table.concat({job.id, 'x', job.attempts, ',', job.created, ',', start, ',', job.prev, ',', job.cost, ',', job.keep,
-    ',', job.key, '\0', job.data})
+  return ',0,' .. keep .. ',', '\0' .. moment .. ',' .. start .. ',' .. rank .. ',' .. cost .. '\0\0\0'
 end
 
--- Numbers in texts have all their digits: Lua would write 1.7e+12.
-local function whole(number)
-  return format('%.0f', number)
+-- Whether a text is a finite number. Lua reads hexadecimal digits and spaces as well, which Redis may not.
+function Record.is_number(text)
+  local number = match(text, '^%-?%d[%d.]*e?[+-]?%d*$') and tonumber(text)
+  return number and number - number == 0
 end
 
--- The job comes back: a new token, and the old start time remembered.
-local function give_back(job, start)
-  job.attempts = whole(job.attempts + 1)
-  job.prev, job.start = job.start, whole(start)
-end
-
--- When a job starts that was told "+ms" (from now) or "@moment"; empty: now.
-local function start_of(text)
-  local kind, number = sub(text, 1, 1), tonumber(sub(text, 2))
-  if kind == '+' then
-    return now + number
-  elseif kind == '@' and number > now then
-    return number
+-- The fields of a record, or nil where it is none: damaged, or written by a stranger.
+function Record.parse(record)
+  local id, attempts, keep, key = Record.head_of(record)
+  if not id or #attempts > 15 or not (keep == '' or Record.is_number(keep)) then
+    return nil
   end
-  return now
+  local job, past, at = {id = id, attempts = attempts, keep = keep, key = key}, nil, string.find(record, '%z') + 1
+  job.created, job.start, job.rank, job.cost, past, job.reason, at = match(record, DETAILS, at)
+  if not at or #job.created > 16 or #job.start > 16 or not Record.is_number(job.rank) then
+    return nil
+  end
+  job.tries, job.crashes, job.prev, job.taken_at, job.ended_at, job.size, job.worker =
+    match(past == '' and NO_PAST or past, PAST)
+  if not job.tries or #job.tries > 15 or #job.crashes > 15 then
+    return nil
+  end
+  if job.start == '' then
+    job.start = job.created
+  end
+  job.data = sub(record, at)
+  return job
+end
+
+function Record.build(job)
+  local past = table.concat({job.tries, job.crashes, job.prev, job.taken_at, job.ended_at, job.size, job.worker}, ',')
+  return table.concat({job.id, ',', job.attempts, ',', job.keep, ',', job.key, '\0', job.created, ',',
+    job.start == job.created and '' or job.start, ',', job.rank, ',', job.cost, '\0', past == NO_PAST and '' or past,
+    '\0', job.reason, '\0', job.data})
+end
+
+-- A count as a record has it, one higher.
+function Record.plus_one(count)
+  return format('%d', (tonumber(count) or 0) + 1)
+end
+
+-- The job comes back: a new token, and the old start time is remembered.
+function Record.give_back(job, start)
+  job.attempts, job.prev, job.start = Record.plus_one(job.attempts), job.start, start
+end
+
+-- It begins again as if nothing had failed.
+function Record.begin_again(job)
+  job.tries, job.crashes = '', ''
+end
+
+-- The moment at which a job starts, as text: "+ms" is from now, "@moment" that moment, empty is now. The past is now.
+function Record.start_of(text)
+  local number = tonumber(sub(text, 2)) or 0
+  local start = sub(text, 1, 1) == '+' and now + number or number
+  return start > now and format('%d', start) or moment
 end

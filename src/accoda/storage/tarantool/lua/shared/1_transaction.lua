@@ -1,4 +1,4 @@
--- What every verb runs in: one box transaction, its present moment, its counts, and the queues it touched.
+-- What every verb runs in: one box transaction, its present moment, its counts, and the queues that it touched.
 local app = ...
 local clock = require('clock')
 
@@ -7,30 +7,20 @@ app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE = 0, 1, 2, 3, 4
 app.field = {
     ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
     PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
-    REASON = 18, RESULT = 19, FRESH_AT = 20, CRASHES = 21,
+    REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21,
 }
--- The counts of a queue's tuple. The count of a state stands at COUNTS + state.
+-- The counts of a queue's tuple. The count of a state is at COUNTS + state.
 app.COUNTS = 3
 app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11}
 app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
-app.FILLED = 'filled' -- of a queue that was touched: a job is ready there, and it is not paused
+app.FILLED = 'filled' -- how a queue was touched: a job is ready there, and it is not paused
 
 -- What outlives an upgrade of the application, but not the server: see the stub.
 local memory = app.memory
 memory.committing = memory.committing or 0
 
--- Counts the jobs of a queue anew. A scan, for the rare moment at which the counts are seen to be wrong: somebody else
--- has written into the spaces.
-function app.recount(no)
-    local line, ops = box.space.accoda_jobs.index.line, {}
-    for state = app.READY, app.DONE do
-        ops[state + 1] = {'=', app.COUNTS + state, line:count({no, state})}
-    end
-    box.space.accoda_queues:update(no, ops)
-end
-
 -- Writes the counts that a transaction has gathered, one update for each queue.
-local function flush(tx)
+function app.flush(tx)
     for queue, counts in pairs(tx.counts) do
         local ops, size = {}, 0
         for column, change in pairs(counts) do
@@ -40,15 +30,11 @@ local function flush(tx)
             end
         end
         if size > 0 then
-            -- The jobs themselves have moved already, so where the sum would be less than nothing they are counted anew.
-            if not pcall(box.space.accoda_queues.update, box.space.accoda_queues, queue, ops) then
-                app.recount(queue)
-            end
+            box.space.accoda_queues:update(queue, ops)
         end
     end
     tx.counts = {}
 end
-app.flush = flush
 
 function app.count(tx, queue, column, change)
     local counts = tx.counts[queue]
@@ -57,6 +43,12 @@ function app.count(tx, queue, column, change)
         tx.counts[queue] = counts
     end
     counts[column] = (counts[column] or 0) + change
+end
+
+-- A job of the queue goes from one state to another.
+function app.count_move(tx, queue, from, to)
+    app.count(tx, queue, app.COUNTS + from, -1)
+    app.count(tx, queue, app.COUNTS + to, 1)
 end
 
 local function is_full(problem)
@@ -72,19 +64,17 @@ end
 -- loud.)
 -- box.commit yields while the log is written. Others may then see what is not yet on disk; but their own changes come
 -- after it in the log, so they are acknowledged only after it, and if its write fails they are rolled back with it.
--- `grows` says that the verb only adds: see 6_room.lua.
+-- `grows` says that the verb only adds: see 5_memory_reserve.lua.
 function app.atomic(body, grows)
-    local again = false -- a second run, after room was made
+    local again = false -- a second run, after memory was freed
     local function verb(now, ...)
         local exact = now == nil and clock.time() * 1000 or tonumber(now)
-        local tx = {
-            now = math.floor(exact), exact = exact, counts = {}, touched = {}, applied = {}, may_move = app.DUE_AT_ONCE,
-        }
+        local tx = {now = math.floor(exact), exact = exact, counts = {}, touched = {}, may_move = app.DUE_AT_ONCE}
         box.begin()
         local ok, answer = pcall(body, tx, ...)
         if ok and next(tx.counts) ~= nil then
             local problem
-            ok, problem = pcall(flush, tx)
+            ok, problem = pcall(app.flush, tx)
             if not ok then
                 answer = problem
             end
@@ -94,7 +84,7 @@ function app.atomic(body, grows)
             if again or not is_full(answer) then
                 error(answer, 0)
             end
-            app.make_room(not grows)
+            app.free_memory(not grows)
             again = true
             local done, result = pcall(verb, now, ...) -- nothing of the first run is left
             again = false
@@ -109,9 +99,9 @@ function app.atomic(body, grows)
         if not written then
             error(problem, 0)
         end
-        -- Only now: whoever is woken must find what it was woken for.
+        -- Only now: a client that is woken must find what it was woken for.
         for queue, how in pairs(tx.touched) do
-            app.ring(queue, how == app.FILLED)
+            app.wake(queue, how == app.FILLED)
         end
         return answer
     end

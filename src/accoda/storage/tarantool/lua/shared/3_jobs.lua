@@ -1,12 +1,8 @@
 -- The steps that several verbs share. All run inside a transaction and never yield.
 local app = ...
 local f = app.field
-local ID, QUEUE, STATE, RANK, KEY, ATTEMPTS = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.ATTEMPTS
-local START_TIME, PREV_START_TIME, WAITERS, SORT = f.START_TIME, f.PREV_START_TIME, f.WAITERS, f.SORT
-local FRESH_AT, CRASHES, ENDED_AT = f.FRESH_AT, f.CRASHES, f.ENDED_AT
-local READY, DELAYED, TAKEN, DEAD, DONE = app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE
-local COUNTS, EXPIRED = app.COUNTS, app.count_of.EXPIRED
-local count = app.count
+local ID, QUEUE, STATE, RANK, KEY, SORT = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.SORT
+local READY, DELAYED, TAKEN, DONE = app.READY, app.DELAYED, app.TAKEN, app.DONE
 
 function app.find_queue(name)
     return box.space.accoda_queues.index.name:get(name)
@@ -23,239 +19,6 @@ function app.make_queue(name)
     return queue
 end
 
--- When a pause ends: a moment, math.huge for "not by itself", or nil where there is none (any more).
-function app.paused_until(queue, now)
-    if not queue.paused then
-        return nil
-    end
-    local moment = queue.paused_until
-    if moment == nil then
-        return math.huge
-    end
-    moment = tonumber(moment)
-    return moment > now and moment or nil
-end
-
--- The order in which jobs ended, for `purge`. A row that fits no job (any more) does no harm.
-local function ended_row(job)
-    local at = job[ENDED_AT]
-    return {job[QUEUE], job[STATE], at == nil and 0 or at, job[ID]}
-end
-
-function app.note_end(job)
-    box.space.accoda_ended:replace(ended_row(job))
-end
-
-function app.forget_end(job)
-    box.space.accoda_ended:delete(ended_row(job))
-end
-
--- Deletes a job for good, and lets go of its key and waiters.
-function app.forget(tx, job)
-    local id, state = job[ID], job[STATE]
-    box.space.accoda_jobs:delete(id)
-    if state >= DEAD then
-        app.forget_end(job)
-    elseif job[KEY] ~= nil then
-        app.free_key(job)
-    end
-    if job[WAITERS] > 0 then
-        for _, waiter in ipairs(box.space.accoda_waiters:select({id})) do
-            box.space.accoda_waiters:delete({id, waiter[2]})
-        end
-    end
-    if state <= DONE then
-        count(tx, job[QUEUE], COUNTS + state, -1)
-    end
-end
-
-function app.free_key(job)
-    local keys = box.space.accoda_keys
-    local row = keys:get({job[QUEUE], job[KEY]})
-    if row ~= nil and row[3] == job[ID] then
-        keys:delete({job[QUEUE], job[KEY]})
-    end
-end
-
--- A number of the space as one of Lua's: the space also takes 64-bit integers and decimals, which compare badly.
-function app.number(value)
-    return type(value) == 'number' and value or tonumber(value) or tonumber(tostring(value)) or 0
-end
-local number = app.number
-
-local function moment_of(first)
-    return first ~= nil and number(first[SORT]) or math.huge
-end
-
--- What happens to a job whose moment has come.
-local moves = {
-    [DELAYED] = function(tx, no, job)
-        box.space.accoda_jobs:update(job[ID], {{'=', STATE, READY}, {'=', SORT, job[RANK]}})
-        count(tx, no, COUNTS + DELAYED, -1)
-        count(tx, no, COUNTS + READY, 1)
-    end,
-    [TAKEN] = function(tx, no, job)
-        box.space.accoda_jobs:update(job[ID], {
-            {'=', STATE, READY}, {'=', SORT, job[RANK]}, {'+', ATTEMPTS, 1},
-            {'=', PREV_START_TIME, job[START_TIME]}, {'=', START_TIME, tx.now},
-            {'=', FRESH_AT, job[FRESH_AT] or 0}, {'=', CRASHES, (job[CRASHES] or 0) + 1},
-        })
-        count(tx, no, COUNTS + TAKEN, -1)
-        count(tx, no, COUNTS + READY, 1)
-        count(tx, no, EXPIRED, 1)
-    end,
-    [DONE] = function(tx, _, job)
-        app.forget(tx, job)
-    end,
-}
-
--- Moves jobs of a state whose moment is not after `till`, as many as this call may still move.
-local function move(tx, no, state, till)
-    local found = {}
-    for _, job in box.space.accoda_jobs.index.line:pairs({no, state}) do
-        if #found >= tx.may_move or number(job[SORT]) > till then
-            break
-        end
-        found[#found + 1] = job
-    end
-    for _, job in ipairs(found) do
-        local problem = state ~= DONE and app.unreadable(job)
-        if problem then
-            app.set_aside(tx, job, problem)
-        else
-            moves[state](tx, no, job)
-        end
-    end
-    tx.may_move = tx.may_move - #found
-end
-
--- A job that can be read as it is at this moment: where more is due than one call may move, its own start or the end of
--- its lease may not be applied yet.
-function app.up_to_date(tx, job)
-    local state = job[STATE]
-    if (state == DELAYED or state == TAKEN) and number(job[SORT]) <= tx.now then
-        moves[state](tx, job[QUEUE], job)
-        return box.space.accoda_jobs:get(job[ID])
-    end
-    return job
-end
-
--- Results that were kept until now go.
-function app.forget_kept(tx, no)
-    if tx.may_move > 0 and moment_of(box.space.accoda_jobs.index.line:min({no, DONE})) <= tx.now then
-        move(tx, no, DONE, tx.now)
-        return true
-    end
-end
-
--- Starts what is delayed no longer, takes back what was leased until now, forgets what was kept until now. One call moves
--- at most DUE_AT_ONCE jobs, those first whose moment came first, so that no call is long; the next ones go on. Until then
--- such a job is as it was, but nobody is deceived: `held` looks at the end of the lease itself. Once for each queue and
--- transaction is enough: its present moment stands still. `hastily`: believe the counts of the queue's row about which
--- states are empty.
-function app.apply_due(tx, queue, hastily)
-    local no, now, line = queue[1], tx.now, box.space.accoda_jobs.index.line
-    if tx.applied[no] then
-        return
-    end
-    local delayed, taken = not hastily or queue[COUNTS + DELAYED] > 0, not hastily or queue[COUNTS + TAKEN] > 0
-    tx.applied[no] = not hastily
-    while tx.may_move > 0 and (delayed or taken) do
-        -- The kind whose first moment came first is applied up to the first moment of the other, and so on.
-        local start = delayed and moment_of(line:min({no, DELAYED})) or math.huge
-        local ended = taken and moment_of(line:min({no, TAKEN})) or math.huge
-        if start > now and ended > now then
-            break
-        elseif start <= ended then
-            move(tx, no, DELAYED, math.min(ended, now))
-        else
-            move(tx, no, TAKEN, math.min(start, now))
-        end
-    end
-    if not hastily or queue[COUNTS + DONE] > 0 then
-        app.forget_kept(tx, no) -- last: nobody waits for them to go
-    end
-end
-
--- Moments beyond all that can be told are damage: a lease and a keeping end now, a job without a start is set aside.
-local NEVER = 2e16 -- ms; a moment is at most 2^53, and so is the length of a lease
-function app.end_the_endless(tx, no)
-    local jobs = box.space.accoda_jobs
-    for _, state in ipairs({DELAYED, TAKEN, DONE}) do
-        for _ = 1, 100 do
-            local last = jobs.index.line:max({no, state})
-            if last == nil or number(last[SORT]) < NEVER then
-                break
-            elseif state == DELAYED then
-                app.set_aside(tx, last, app.unreadable(last) or 'start_time is no moment')
-            else
-                jobs:update(last[ID], {{'=', SORT, tx.now}})
-            end
-        end
-    end
-end
-
--- Applies what is due in the queue of a job, then gives the job; nil where it is not, or no more. One that cannot be read
--- is dead then.
-function app.job_now(tx, id)
-    local jobs = box.space.accoda_jobs
-    local job = jobs:get(id)
-    local queue = job ~= nil and box.space.accoda_queues:get(job[QUEUE]) or nil
-    if queue == nil then
-        return nil
-    end
-    app.apply_due(tx, queue)
-    job = jobs:get(id)
-    local problem = job ~= nil and app.unreadable(job)
-    if problem then
-        app.set_aside(tx, job, problem)
-        job = jobs:get(id)
-    end
-    return job
-end
-
--- The taken job that a lease still holds. A lease whose end has come is over, applied or not.
-function app.held(tx, queue, id, attempts)
-    local job = box.space.accoda_jobs:get(id)
-    if job == nil or job[STATE] ~= TAKEN or job[ATTEMPTS] ~= attempts or job[SORT] <= tx.now or job[QUEUE] ~= queue then
-        return nil
-    end
-    return job
-end
-
--- Whether more wait for a job than were seen. Those that are there count: the number in the job may be damaged.
-function app.grown(job, seen)
-    return job[WAITERS] > seen and box.space.accoda_waiters:count({job[ID]}) > seen
-end
-
--- The waiters of a job but for the first ones. They are numbered as they joined, so nobody looks at those that are passed
--- over; and tuples go to the client as they are, without a text in Lua for each.
-function app.waiters_after(id, after)
-    local waiters = box.space.accoda_waiters
-    if after == 0 then
-        return waiters:select({id})
-    end
-    local last = waiters.index.primary:max({id})
-    if last == nil or last[2] <= after then
-        return {}
-    end
-    return waiters:select({id, after}, {iterator = 'GT', limit = tonumber(last[2]) - tonumber(after)})
-end
-
--- The first ready job of the next rank in a direction.
-function app.after_rank(no, sort, direction)
-    local job = box.space.accoda_jobs.index.line:select({no, READY, sort}, {iterator = direction, limit = 1})[1]
-    return job ~= nil and job[QUEUE] == no and job[STATE] == READY and job or nil
-end
-
--- The state and sort of a job that waits from `start` on.
-function app.waiting(start, rank, now)
-    if start <= now then
-        return READY, rank
-    end
-    return DELAYED, start
-end
-
 -- Numbers of queues by the position of their name in `names`; 0 where there is no such queue.
 function app.numbers_of(names)
     local numbers = {}
@@ -264,4 +27,190 @@ function app.numbers_of(names)
         numbers[i] = queue == nil and 0 or queue[1]
     end
     return numbers
+end
+
+-- When a pause ends: a moment, math.huge for "not by itself", or nil where the queue is not paused (any more).
+function app.paused_until(queue, now)
+    if not queue.paused then
+        return nil
+    elseif queue.paused_until == nil then
+        return math.huge
+    end
+    local moment = tonumber(queue.paused_until)
+    return moment > now and moment or nil
+end
+
+-- A number of a tuple for Lua to compute with. The format of the space also lets NaN and decimals in, which no Accoda
+-- writes: 0 instead of them keeps the index in order and the verb from failing.
+function app.plain(value)
+    value = tonumber(value)
+    return value ~= nil and value == value and value or 0
+end
+local plain = app.plain
+
+-- The state and sort of a job that waits from `start` on.
+function app.waiting(start, rank, now)
+    if start <= now then
+        return READY, plain(rank)
+    end
+    return DELAYED, start
+end
+
+-- The job that holds a key, as it is now; nil: the key is free.
+function app.holder(tx, no, key)
+    local row = box.space.accoda_keys:get({no, key})
+    local job = row ~= nil and app.current(tx, row[3]) or nil
+    return job ~= nil and job[STATE] <= TAKEN and job or nil
+end
+
+function app.free_key(job)
+    if job[KEY] ~= nil then
+        box.space.accoda_keys:delete({job[QUEUE], job[KEY]})
+    end
+end
+
+-- How long the result of a finished job is kept, in ms.
+local MOST = 2 ^ 53
+function app.kept_for(job)
+    local ms = math.floor(plain(job[f.KEEP_FOR]) * 1000 + 0.5)
+    return ms > 0 and ms < MOST and ms or 0
+end
+
+local function kept_row(job)
+    return {job[QUEUE], plain(job[f.ENDED_AT]) + app.kept_for(job), job[ID]}
+end
+
+-- A finished job stays, for its `keep_for`.
+function app.keep(job)
+    box.space.accoda_kept:replace(kept_row(job))
+end
+
+-- Deletes a job for good, and lets go of its key and waiters.
+function app.forget(tx, job)
+    local id, state = job[ID], job[STATE]
+    box.space.accoda_jobs:delete(id)
+    if state <= TAKEN then
+        app.free_key(job)
+    elseif state == DONE then
+        box.space.accoda_kept:delete(kept_row(job))
+    end
+    if job[f.WAITERS] > 0 then
+        for _, waiter in ipairs(box.space.accoda_waiters:select({id})) do
+            box.space.accoda_waiters:delete({id, waiter[2]})
+        end
+    end
+    if state <= DONE then
+        app.count(tx, job[QUEUE], app.COUNTS + state, -1)
+    end
+end
+
+-- What a job that comes back to the queue has in common, whatever brings it back: a new token, since `attempts` grows.
+function app.back_to_queue(job, state, sort, start)
+    return {
+        {'=', STATE, state}, {'=', SORT, sort}, {'=', f.ATTEMPTS, job[f.ATTEMPTS] + 1},
+        {'=', f.PREV_START_TIME, job[f.START_TIME]}, {'=', f.START_TIME, start},
+    }
+end
+
+-- What happens to a job whose moment has come.
+local moves = {
+    [DELAYED] = function(tx, job)
+        box.space.accoda_jobs:update(job[ID], {{'=', STATE, READY}, {'=', SORT, plain(job[RANK])}})
+        app.count_move(tx, job[QUEUE], DELAYED, READY)
+    end,
+    [TAKEN] = function(tx, job)
+        local ops = app.back_to_queue(job, READY, plain(job[RANK]), tx.now)
+        ops[#ops + 1] = {'=', f.CRASHES, job[f.CRASHES] + 1}
+        box.space.accoda_jobs:update(job[ID], ops)
+        app.count_move(tx, job[QUEUE], TAKEN, READY)
+        app.count(tx, job[QUEUE], app.count_of.EXPIRED, 1)
+    end,
+    [DONE] = app.forget,
+}
+
+local function due_at(job)
+    local state = job[STATE]
+    if state == DELAYED or state == TAKEN then
+        return plain(job[SORT])
+    end
+    return state == DONE and kept_row(job)[2] or math.huge
+end
+
+-- The moment at which the first job of a state is due.
+function app.first_due(no, state)
+    local first = box.space.accoda_jobs.index.line:min({no, state})
+    return first == nil and math.huge or plain(first[SORT])
+end
+
+-- The job that a call names, with its own move applied however much else is due; nil: there is none.
+function app.current(tx, id)
+    local job = box.space.accoda_jobs:get(id)
+    if job ~= nil and due_at(job) <= tx.now then
+        moves[job[STATE]](tx, job)
+        return box.space.accoda_jobs:get(id)
+    end
+    return job
+end
+
+-- Moves jobs of a state whose moment is not after `till`, as many as this call may still move.
+local function move_due(tx, no, state, till)
+    local found = {}
+    for _, job in box.space.accoda_jobs.index.line:pairs({no, state}) do
+        if #found >= tx.may_move or plain(job[SORT]) > till then
+            break
+        end
+        found[#found + 1] = job
+    end
+    for _, job in ipairs(found) do
+        moves[state](tx, job)
+    end
+    tx.may_move = tx.may_move - #found
+end
+
+local function forget_kept(tx, no)
+    local kept, jobs = box.space.accoda_kept, box.space.accoda_jobs
+    for _, row in ipairs(kept:select({no}, {limit = tx.may_move})) do
+        if row[2] > tx.now then
+            break
+        end
+        local job = jobs:get(row[3])
+        if job ~= nil and job[STATE] == DONE then
+            app.forget(tx, job)
+        end
+        kept:delete({no, row[2], row[3]})
+        tx.may_move = tx.may_move - 1
+    end
+end
+
+-- Starts what is delayed no longer, takes back what was leased until now, forgets what was kept until now. One call moves
+-- at most DUE_AT_ONCE jobs, those first whose moment came first, so that no call is long; the next ones go on. Until then
+-- such a job is as it was, and that does no harm: `held` looks at the end of the lease itself.
+function app.apply_due(tx, no)
+    local now = tx.now
+    while tx.may_move > 0 do
+        -- The state whose first moment came first, up to the first moment of the other, and so on.
+        local start, ended = app.first_due(no, DELAYED), app.first_due(no, TAKEN)
+        if start > now and ended > now then
+            break
+        elseif start <= ended then
+            move_due(tx, no, DELAYED, math.min(ended, now))
+        else
+            move_due(tx, no, TAKEN, math.min(start, now))
+        end
+    end
+    forget_kept(tx, no) -- last: no job waits for them to go
+end
+
+-- The taken job that a lease still holds. A lease whose end has come is over, applied or not.
+function app.held(tx, no, id, attempts)
+    local job = box.space.accoda_jobs:get(id)
+    if job == nil or job[STATE] ~= TAKEN or job[f.ATTEMPTS] ~= attempts or job[SORT] <= tx.now or job[QUEUE] ~= no then
+        return nil
+    end
+    return job
+end
+
+-- Whether a job has more waiters than were seen. Those that are there count: the number in the job may be wrong.
+function app.grown(job, seen)
+    return job[f.WAITERS] > seen and box.space.accoda_waiters:count({job[ID]}) > seen
 end

@@ -1,46 +1,33 @@
--- A page of the jobs in a state, by id.
+-- A page of the jobs in a state.
 --
--- arguments: now, name of the queue, state, after: an id or nil, limit
--- answer: the jobs' tuples
+-- arguments: now, name of the queue, state, by_id: in the order of ids; after {sort, id} or nil, limit
+-- answer: the jobs' tuples; in the order of `sort`, dead and done ones the other way round
 local app = ...
 local f = app.field
 
-app.verbs.browse = app.atomic(function(tx, name, state, after, limit)
-    local queue, page = app.find_queue(name), {}
-    if queue == nil or limit == 0 then
-        return page
+-- A select that stops where another queue or state begins.
+local function page(index, no, state, start, options)
+    local found = index:select(start, options)
+    while #found > 0 and (found[#found][f.QUEUE] ~= no or found[#found][f.STATE] ~= state) do
+        found[#found] = nil
     end
-    app.apply_due(tx, queue)
-    local no, bad = queue[1], {}
-    local start = {no, state, after == nil and 0 or after}
-    for _, job in box.space.accoda_jobs.index.age:pairs(start, {iterator = after == nil and 'GE' or 'GT'}) do
-        if job[f.QUEUE] ~= no or job[f.STATE] ~= state or #page >= limit then
-            break
-        elseif app.unreadable(job) then
-            bad[#bad + 1] = job
-            if state == app.DEAD then
-                page[#page + 1] = job
-            end
-        else
-            page[#page + 1] = job
-        end
-        if #bad >= app.DUE_AT_ONCE then
-            break
-        end
+    return found
+end
+
+app.verbs.browse = app.atomic(function(tx, name, state, by_id, after, limit)
+    local queue = app.find_queue(name)
+    if queue == nil then
+        return {}
     end
-    for _, job in ipairs(bad) do
-        app.set_aside(tx, job, app.unreadable(job))
+    local no, index = queue[1], box.space.accoda_jobs.index
+    app.apply_due(tx, no)
+    if by_id then
+        return page(index.age, no, state, {no, state, after == nil and 0 or after[2]}, {iterator = 'GT', limit = limit})
     end
-    if after == nil and #page < limit and #bad == 0 then
-        app.flush(tx)
-        if box.space.accoda_queues:get(no)[app.COUNTS + state] ~= #page then
-            app.recount(no) -- this page is all there is, so the counts are wrong
-        end
+    local backwards = state == app.DEAD or state == app.DONE
+    if after == nil then
+        return index.line:select({no, state}, {iterator = backwards and 'REQ' or 'EQ', limit = limit})
     end
-    if state == app.DEAD and #bad > 0 then
-        for i, job in ipairs(page) do
-            page[i] = box.space.accoda_jobs:get(job[f.ID])
-        end
-    end
-    return page
+    local options = {iterator = backwards and 'LT' or 'GT', limit = limit}
+    return page(index.line, no, state, {no, state, after[1], after[2]}, options)
 end)

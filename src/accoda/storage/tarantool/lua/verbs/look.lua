@@ -1,54 +1,75 @@
--- Whether something is takable in one of the queues, and if not, how soon it may be. Moves no job; but results that were
--- kept until now go, so that they go where nobody takes or counts.
+-- Looks at one job without taking it: by its id, by the key that it holds, or the one that the next take would give.
 --
--- arguments: now, names {queue, …}, detailed: whether to say more
--- answer: {takable, ms until the next moment to look or nil}: a length of time, so that no client's clock matters; and
---         where more is asked for, whether one of them is paused, and whether at that moment a job starts, unless
---         something happens to it: then nobody need look again. (A lease that ends then will mostly have been settled.)
+-- arguments: now, id or nil, name of the queue or nil, key or nil, waiters_after: how many waiters to pass over, or nil
+--            to tell none of them; ahead: whether to count the jobs before it
+-- answer: {the present moment}, and where there is such a job {…, its tuple, its queue, the tuples of its waiters, how
+--         many ready jobs are before it, how many of these have a higher id}; the last two are nil for a job that is
+--         neither ready nor delayed. Of the waiters some at the end may be of other jobs, where numbers are missing.
 local app = ...
 local f = app.field
+local READY, DELAYED = app.READY, app.DELAYED
+local AHEAD_AT_MOST = 10000 -- as in accoda/model.py
 
-local AGAIN = 10 -- ms until more results go
-
-local function next_moment(tx, queue)
-    local moment = app.paused_until(queue, tx.now)
-    if moment ~= nil then
-        return {at = moment, paused = true}
+local function find(tx, id, name, key)
+    if id ~= nil then
+        local job = box.space.accoda_jobs:get(id)
+        if job ~= nil then
+            app.apply_due(tx, job[f.QUEUE])
+        end
+        return app.current(tx, id)
     end
-    -- The jobs, not the counts: who slept or spun because of a wrong count would do so for ever.
-    local no, line = queue[1], box.space.accoda_jobs.index.line
-    if line:min({no, app.READY}) ~= nil then
-        return {at = tx.now}
+    local queue = app.find_queue(name)
+    if queue == nil then
+        return nil
     end
-    app.end_the_endless(tx, no)
-    local start, lease_end = line:min({no, app.DELAYED}), line:min({no, app.TAKEN})
-    start = start ~= nil and app.number(start[f.SORT]) or math.huge
-    lease_end = lease_end ~= nil and app.number(lease_end[f.SORT]) or math.huge
-    moment = math.min(start, lease_end)
-    if moment > tx.now and app.forget_kept(tx, no) then
-        moment = math.min(moment, tx.now + AGAIN)
+    app.apply_due(tx, queue[1])
+    if key ~= nil then
+        return app.holder(tx, queue[1], key)
     end
-    return {at = moment, starts = start == moment}
+    return app.paused_until(queue, tx.now) == nil and box.space.accoda_jobs.index.line:min({queue[1], READY}) or nil
 end
 
-app.verbs.look = app.atomic(function(tx, names, detailed)
-    local soonest, closed, starts = math.huge, false, false
-    for _, name in ipairs(names) do
-        local queue = app.find_queue(name)
-        if queue ~= nil then
-            local found = next_moment(tx, queue)
-            closed = closed or found.paused == true
-            if found.at < soonest then
-                soonest, starts = found.at, found.starts == true
-            end
+-- They are numbered in the order in which they joined, so those that are passed over are not read; and tuples go to the
+-- client as they are, without a text in Lua for each.
+local function waiters_of(job, after)
+    local left = tonumber(job[f.WAITERS]) - after
+    if left <= 0 then
+        return {}
+    end
+    return box.space.accoda_waiters:select({job[f.ID], after}, {iterator = 'GT', limit = math.min(left, 2 ^ 31)})
+end
+
+local function count_ahead(job)
+    local id, state, ahead, newer = job[f.ID], job[f.STATE], 0, 0
+    if state ~= READY and state ~= DELAYED then
+        return nil, nil
+    end
+    local sort = app.plain(job[f.RANK])
+    for _, other in box.space.accoda_jobs.index.line:pairs({job[f.QUEUE], READY}) do
+        local rank = app.plain(other[f.SORT])
+        if rank > sort or (rank == sort and other[f.ID] >= id) then
+            break
+        end
+        ahead = ahead + 1
+        if ahead > AHEAD_AT_MOST then
+            break
+        elseif other[f.ID] > id then
+            newer = newer + 1
         end
     end
-    local takable, due_in = soonest <= tx.now, box.NULL
-    if not takable and soonest ~= math.huge then
-        due_in = soonest - tx.exact
+    return ahead, newer
+end
+
+app.verbs.look = app.atomic(function(tx, id, name, key, waiters_after, ahead)
+    local job = find(tx, id, name, key)
+    local queue = job ~= nil and box.space.accoda_queues:get(job[f.QUEUE]) or nil
+    if queue == nil then
+        return {tx.now}
     end
-    if detailed then
-        return {takable, due_in, closed, starts and not takable}
+    local waiters = waiters_after == nil and {} or waiters_of(job, waiters_after)
+    if not ahead then
+        return {tx.now, job, queue.name, waiters, box.NULL, 0}
     end
-    return {takable, due_in}
+    local before, newer = count_ahead(job)
+    return {tx.now, job, queue.name, waiters, before or box.NULL, newer or 0}
 end)

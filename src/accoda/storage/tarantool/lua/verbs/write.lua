@@ -5,7 +5,7 @@
 local app = ...
 
 app.verbs.write = app.once(function(tx, name, value, version, ttl)
-    app.need_room()
+    app.need_reserve()
     local documents = box.space.accoda_documents
     local last = documents:get(name)
     local live = last ~= nil and (last.expires_at == 0 or last.expires_at > tx.now)
@@ -15,7 +15,7 @@ app.verbs.write = app.once(function(tx, name, value, version, ttl)
         return {false, found}
     end
     last = last or box.space.accoda_tombstones:get(name)
-    local new = (last == nil and app.document_floor() or last.version) + 1
+    local new = (last == nil and 0 or last.version) + 1
     documents:replace({name, value, new, ttl == nil and 0 or tx.now + tonumber(ttl)})
     app.tidy_documents(tx)
     return {true, new}

@@ -1,5 +1,0 @@
-"""Chaos: real worker processes under fire, every call recorded, and a verdict in the end. See docs/chaos.md.
-
-python -m chaos --storage redis --minutes 5 --seed 7
-python -m chaos poison
-"""

@@ -1,0 +1,47 @@
+"""`python -m proof.chaos.summary`: the kept results as one table, written to chaos/results/summary.md."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+HEAD = (
+    *("storage", "jobs", "worker kills", "server kills", "other faults"),
+    *("lost", "double leases", "stale accepted", "unexplained duplicates", "other rules broken"),
+    *("hand restarts", "redelivery, p99", "consuming again"),
+)
+
+
+def row(found: dict[str, Any]) -> tuple[str, ...]:
+    """One storage. Redelivery is a share of the lease; consuming again is the median and the worst, in seconds."""
+    promises, recovery = found["promises"], found["recovery"]
+    return (
+        found["storage"],
+        f"{found['jobs']:,}",
+        str(found["worker_kills"]),
+        str(found["server_kills"]),
+        str(sum(found["other_faults"].values())),
+        *(str(count) for count in promises.values()),
+        str(found["hand_restarts"]),
+        f"{found['redelivery']['p99']:.0%}",
+        f"{recovery['median']:.2f} / {recovery['worst']:.2f} s",
+    )
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """All of them as Markdown."""
+    lines = [HEAD, tuple("---" for _ in HEAD), *map(row, results)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def main() -> None:
+    results = [json.loads(file.read_text()) for file in sorted(RESULTS.glob("*.json"))]
+    text = table(results)
+    (RESULTS / "summary.md").write_text(text)
+    print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

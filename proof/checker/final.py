@@ -1,0 +1,43 @@
+"""What is in the store at the end."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from accoda.model import Cursor, QueueStats, State
+from accoda.storage.protocol import Store
+from proof.checker.facts import seen
+from proof.checker.records import Seen
+
+_PAGE = 1_000
+
+# Time moves a job from delayed or taken to ready, from done to gone, and no other way. Looked at in this order, a job
+# that moves meanwhile is found twice, never missed; the later sight counts.
+_ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "dead", "done")
+
+
+class FinalState(Struct):
+    """All jobs by id, and the statistics by queue. The store should not be used while it is read."""
+
+    jobs: dict[int, Seen]
+    queues: dict[str, QueueStats]
+
+
+async def final_state(store: Store) -> FinalState:
+    """Everything that is left, by `browse` and `stats`."""
+    jobs: dict[int, Seen] = {}
+    for state in _ORDER:
+        for queue in (await store.stats()).queues:
+            await _gather(store, queue, state, jobs)
+    return FinalState(jobs, dict((await store.stats()).queues))
+
+
+async def _gather(store: Store, queue: str, state: State, jobs: dict[int, Seen]) -> None:
+    after: Cursor | None = None
+    while True:
+        page = await store.browse(queue, state, order="id", after=after, limit=_PAGE)
+        jobs.update((info.id, seen(info)) for info in page)
+        # A page may be shorter than asked for where damaged records were left out: only an empty one is the end.
+        if not page:
+            return
+        after = page[-1].cursor("id")

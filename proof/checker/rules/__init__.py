@@ -1,0 +1,38 @@
+"""The rules, by name, each with its promise in one sentence."""
+
+from __future__ import annotations
+
+from proof.checker.rules.attempts import attempts_right
+from proof.checker.rules.base import Broken, Options, Rule, Violation
+from proof.checker.rules.budget import within_budget
+from proof.checker.rules.content import content_kept, ids_grow, versions_unique
+from proof.checker.rules.counts import counters_conserve
+from proof.checker.rules.demand import no_waiter_forgotten
+from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected
+from proof.checker.rules.leases import double_lease, stale_token, tokens_grow
+from proof.checker.rules.runs import runs_explained
+from proof.checker.rules.timing import in_order, never_early
+
+_RULES = (
+    Rule("lost", "Every acknowledged job is there in the end, or done, or removed.", lost, needs_final=True),
+    Rule("from nowhere", "Every job that is seen was enqueued.", from_nowhere),
+    Rule("double lease", "No two leases of a job are valid at once, and none is handed out twice.", double_lease),
+    Rule("tokens grow", "The attempts of a job never fall.", tokens_grow),
+    Rule("stale token", "No outcome or extension of a lease that has ended is accepted.", stale_token),
+    Rule("done twice", "A job is done once.", done_twice),
+    Rule("resurrected", "What is done or removed is never seen again; a dead job only after a revival.", resurrected),
+    Rule("attempts", "Attempts, crashes and tries are as many as returns explain.", attempts_right),
+    Rule("early", "No job is taken before its start time.", never_early),
+    Rule("order", "A take never passes over a job that comes before those it hands out.", in_order),
+    Rule("waiters", "No waiter that joined a job is overlooked when it is done or changed.", no_waiter_forgotten),
+    Rule("budget", "What a take hands out costs at most `max_cost`; no budget is overspent.", within_budget),
+    Rule("counters", "The store's figures fit what its clients were told.", counters_conserve, needs_final=True),
+    Rule("runs", "A handler runs once for each lease, where the lease is.", runs_explained),
+    Rule("content", "Data and rank come out as they were put in.", content_kept),
+    Rule("ids", "Ids of a queue grow in the order of the calls.", ids_grow),
+    Rule("versions", "No two writes of a document get the same version.", versions_unique),
+)
+
+RULES: dict[str, Rule] = {rule.name: rule for rule in _RULES}
+
+__all__ = ["RULES", "Broken", "Options", "Rule", "Violation"]

@@ -1,0 +1,172 @@
+"""The other processes: producers, bare consumers of the store, and an administrator."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from random import Random
+from typing import TYPE_CHECKING
+
+from accoda.errors import StorageError
+from accoda.model import Bury, ById, Done, Job, NewJob, Outcome, Remove, Rerank, Retry, Revive, StartNow
+from accoda.payload import encode
+from accoda.storage.protocol import Store
+from proof.simulation.workload import HANDLED, PAYLOADS, POISON, RAW
+
+if TYPE_CHECKING:
+    from proof.simulation.process import Process
+
+_WEIGHTS = {"mail": 10, "bulk": 14, "slow": 1, "unique": 2, "chain": 2, "deals": 3, "costly": 3}
+_QUEUES = [queue for queue, weight in _WEIGHTS.items() for _ in range(weight)]
+_KEYED = {"unique", "deals"}
+
+
+async def produce(process: Process) -> None:
+    """Enqueue until all jobs of the plan are asked for. What failed is asked for again half of the time."""
+    cluster = process.cluster
+    random = cluster.stream(process.name)
+    while cluster.jobs_left > 0:
+        store = await _connected(process)
+        size = min(random.choice((1, 1, 5, 20, 100)), cluster.jobs_left)
+        cluster.jobs_left -= size
+        jobs = _draft(cluster.mix.keyed, size, random, "poison" in cluster.mix.faults)
+        while True:
+            try:
+                await store.enqueue(jobs)
+                break
+            except StorageError:
+                await asyncio.sleep(random.random())
+                if random.random() < 0.5:
+                    break
+        pace = size * cluster.producers * cluster.mix.span / cluster.plan.jobs
+        await asyncio.sleep(min(random.expovariate(1.0) * pace, 5.0))
+
+
+def _draft(keyed: float, size: int, random: Random, poison: bool) -> list[NewJob]:
+    queue = random.choice(_QUEUES)
+    delay = random.random() * 3.0 if random.random() < 0.1 else None
+    if queue in _KEYED or (queue != "slow" and random.random() < keyed):
+        return [_keyed(queue, random, delay) for _ in range(min(size, 10))]
+    if queue == "costly":
+        return [NewJob(queue, b"", cost=random.randrange(10), rank=float(random.randrange(3))) for _ in range(size)]
+    if poison and queue in ("mail", "bulk", "chain") and random.random() < 0.02:
+        return [NewJob(queue, encode(POISON))]
+    rank = float(random.randrange(4))
+    at = random.randrange(len(PAYLOADS))
+    return [NewJob(queue, PAYLOADS[(at + n) % 1024], rank=rank, delay=delay) for n in range(size)]
+
+
+def _keyed(queue: str, random: Random, delay: float | None) -> NewJob:
+    shared = queue == "deals"  # few keys, which many want
+    key = f"k{random.randrange(10 if shared else 40)}"
+    how = random.choice(("attach", "attach", "attach", "replace") if shared else ("keep", "replace", "attach"))
+    waiter = b"%d" % random.randrange(1 << 40) if how == "attach" or shared else None
+    number = PAYLOADS[random.randrange(1024)]
+    if queue == "costly":
+        return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay, cost=random.randrange(10))  # type: ignore[arg-type]
+    return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay)  # type: ignore[arg-type]
+
+
+async def serve_deals(process: Process) -> None:
+    """Serve "deals" as a shared fetch does: one delivery for each waiter, also for those that joined meanwhile."""
+    random = process.cluster.stream(process.name)
+    while not process.cluster.closing:
+        try:
+            store = await _connected(process)
+            jobs = await store.take("deals", 10, lease=2.0, worker=process.name)
+            if jobs:
+                await _serve(store, jobs, random.random() * 1.5 if random.random() < 0.5 else 0.0)
+            else:
+                await store.wait(["deals"], 5.0)
+        except StorageError:
+            await asyncio.sleep(random.random())
+
+
+async def _serve(store: Store, jobs: list[Job], fetching: float) -> None:
+    left = {job.id: job for job in jobs}
+    while left:  # each round sees all waiters that joined before it; one that joins meanwhile makes another
+        outcomes: list[Outcome] = []
+        for job in left.values():
+            waiters = (await store.look(ById(job.id), waiters_after=0)).waiters
+            then = tuple([NewJob("deals.deliver", encode(int(waiter))) for waiter in waiters])
+            outcomes.append(Done(job.lease, then, None, len(waiters)))
+        if fetching:
+            await asyncio.sleep(fetching)  # others join meanwhile
+        refused = await store.settle(outcomes)
+        left = {refusal.lease.id: left[refusal.lease.id] for refusal in refused if refusal.why == "grown"}
+
+
+async def serve_costly(process: Process) -> None:
+    """Serve "costly" within a cost that changes, and give some of it back."""
+    random = process.cluster.stream(process.name)
+    while not process.cluster.closing:
+        try:
+            store = await _connected(process)
+            jobs = await store.take("costly", 20, lease=2.0, max_cost=random.randrange(10, 60), worker=process.name)
+            if jobs:
+                if random.random() < 0.1:
+                    await asyncio.sleep(random.random() * 3.0)
+                await store.settle([_outcome(job, random, process.cluster.calm) for job in jobs])
+            else:
+                await store.wait(["costly"], 5.0)
+        except StorageError:
+            await asyncio.sleep(random.random())
+
+
+def _outcome(job: Job, random: Random, calm: bool) -> Outcome:
+    chance = 1.0 if calm else random.random()
+    if chance < 0.1:
+        return Retry(job.lease, delay=random.random(), counts=random.random() < 0.5)
+    if chance < 0.13:  # what follows joins a shared fetch, and another stands in line for the one that is buried
+        key, waiter = f"k{random.randrange(10)}", b"%d" % random.randrange(1 << 40)
+        wish = NewJob("deals", PAYLOADS[random.randrange(1024)], key=key, on_duplicate="attach", waiter=waiter)
+        return Bury(job.lease, "no use", [wish, NewJob("costly", PAYLOADS[random.randrange(1024)])])
+    return Done(job.lease)
+
+
+async def administer(process: Process) -> None:
+    """An administrator at the command line."""
+    cluster = process.cluster
+    random = cluster.stream(process.name)
+    while True:
+        await asyncio.sleep(random.expovariate(1.0))
+        if cluster.calm:
+            return
+        with suppress(StorageError):
+            await _act(await _connected(process), random, cluster.server.clock.now())
+
+
+async def _act(store: Store, random: Random, now: int) -> None:
+    queue = random.choice(HANDLED + RAW)
+    match random.randrange(8):
+        case 0:
+            await store.pause(queue, now + random.randrange(5_000) if random.random() < 0.7 else None)
+        case 1 | 2:
+            await store.pause(queue, 0)
+        case 3:
+            found = await store.browse(queue, random.choice(("ready", "taken", "delayed")), limit=5)
+            fence = found[0].waiters if found and random.random() < 0.5 else None
+            await store.change([Remove(info.id, fence) for info in found[:1]])
+        case 4:
+            dead = await store.browse(queue, "dead", limit=20)
+            await store.change([Revive(info.id) for info in dead])
+        case 5 if random.random() < 0.6:
+            delayed = await store.browse(queue, "delayed", limit=5)
+            await store.change([StartNow(info.id) for info in delayed])
+        case 5:
+            if random.random() < 0.7:
+                await store.purge(queue, random.choice(("dead", "done")))
+        case 6:
+            page = await store.browse(queue, "ready", order=random.choice(("line", "id")), limit=10)
+            await store.change([Rerank(info.id, float(random.randrange(4)), info.waiters, queue) for info in page])
+        case _:
+            await store.stats()
+
+
+async def _connected(process: Process) -> Store:
+    """The process's store; while there is none, try again."""
+    while True:
+        try:
+            return await process.app.connections.get()
+        except StorageError:
+            await asyncio.sleep(0.5)

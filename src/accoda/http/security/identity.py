@@ -1,0 +1,70 @@
+"""The caller of a request, and what it may do. Pure.
+
+| scope   | what it allows                                                                                  |
+| ------- | ----------------------------------------------------------------------------------------------- |
+| read    | every look: jobs, results, queues, dead letters, schedules, workers, budgets, demands, metrics  |
+| enqueue | create jobs, and nothing else: not even to look at them                                         |
+| work    | take, settle, extend, and tell progress; `take` shows payloads whole, secret fields too         |
+| admin   | all of these, and what changes things: cancel, retry, delete, pause, purge, replay, schedules   |
+
+`admin` implies the others; none of the others implies another. A producer that is broken into can then fill queues, but
+sees no payload; a dashboard that is broken into changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from accoda.errors import InvalidInput
+from accoda.http.security.refusals import missing_scope, no_token
+
+Scope = Literal["read", "enqueue", "work", "admin"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+
+class Identity(Struct, frozen=True):
+    """The sender of a request. `scopes` has all that is implied; `id` is the token's, None where there is none."""
+
+    name: str
+    scopes: frozenset[str] = frozenset()
+    id: str | None = None
+
+    def may(self, scope: str) -> bool:
+        return scope in self.scopes
+
+
+ANONYMOUS = Identity("anonymous")
+"""Showed no token where one is needed."""
+LOCAL = Identity("local", frozenset(SCOPES))
+"""Every caller, where no token is needed."""
+
+
+def implied(scopes: Iterable[str]) -> frozenset[str]:
+    """The scopes with those that they imply.
+
+    >>> sorted(implied(["admin"]))
+    ['admin', 'enqueue', 'read', 'work']
+    """
+    found = frozenset(scopes)
+    return frozenset(SCOPES) if "admin" in found else found
+
+
+def check_scopes(scopes: Iterable[str]) -> tuple[Scope, ...]:
+    """The scopes of a new token, each once, in the order of the table."""
+    given = list(scopes)
+    for scope in given:
+        if scope not in SCOPES:
+            raise InvalidInput("scope", f"must be one of {', '.join(SCOPES)}, not {scope!r:.60}")
+    if not given:
+        raise InvalidInput("scope", f"a token needs at least one of {', '.join(SCOPES)}")
+    return tuple(scope for scope in SCOPES if scope in given)
+
+
+def check_scope(identity: Identity, scope: str | None) -> None:
+    """Refuse a caller without this scope: 401 without a token, 403 with one for other things."""
+    if scope is None or scope in identity.scopes:
+        return
+    raise no_token() if identity.id is None and not identity.scopes else missing_scope(scope)

@@ -1,0 +1,68 @@
+"""Priority levels of stored jobs: a storage keeps ranks, and people think in levels."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from accoda.errors import Conflict
+from accoda.model import JobInfo
+from accoda.operations.host import Host
+from accoda.priority import AGING_STEP, Policy, Priority, aging, strict
+
+Level = Literal["CRITICAL", "HIGH", "NORMAL", "LOW"]
+LEVELS: tuple[Level, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW")
+
+_A_MOMENT = 1e10
+"""A rank above it is a moment in milliseconds (after 1970), so the queue is an aging one."""
+
+
+def level_of(host: Host, job: JobInfo) -> Level | None:
+    """The level that a job was enqueued with; None where its rank does not tell."""
+    if job.queue.partition(".")[0] in host.demands:  # a demand's queue, or one of its companions
+        return None
+    return _level(job)
+
+
+def new_rank(host: Host, job: JobInfo, level: Level) -> float:
+    """The rank that gives a job this level."""
+    if job.queue in host.demands:
+        raise Conflict(f"job {job.id} belongs to a demand, which ranks it by its waiters; request it with a sooner due")
+    policy = _policy(host, job)
+    if policy is aging:
+        present = level_of(host, job)
+        # An aging rank is a moment and a level. Only the level changes: the job keeps its age.
+        since = job.rank - Priority[present] * AGING_STEP if present and job.rank >= _A_MOMENT else _enqueued_for(job)
+        return since + Priority[level] * AGING_STEP
+    return policy(Priority[level], _enqueued_for(job))
+
+
+def better_ranks(job: JobInfo) -> list[tuple[Level, float]]:
+    """The levels above the job's own, each with the rank that it would give, the nearest first."""
+    level = _level(job)
+    if level is None:
+        return []
+    step, own = 1.0 if job.rank < _A_MOMENT else float(AGING_STEP), Priority[level]
+    return [(LEVELS[better], job.rank - (own - better) * step) for better in range(own - 1, -1, -1)]
+
+
+def _level(job: JobInfo) -> Level | None:
+    if job.rank < _A_MOMENT:
+        return LEVELS[int(job.rank)] if job.rank in (0.0, 1.0, 2.0, 3.0) else None
+    level = round((job.rank - _enqueued_for(job)) / AGING_STEP)
+    return LEVELS[level] if 0 <= level < len(LEVELS) else None
+
+
+def _policy(host: Host, job: JobInfo) -> Policy:
+    handler = host.handlers.get(job.queue)
+    if handler is not None:
+        return handler.spec.policy
+    return aging if job.rank >= _A_MOMENT else strict
+
+
+def _enqueued_for(job: JobInfo) -> int:
+    """The moment from which an aging rank counts: the job's creation, or its first start time if that was later.
+
+    After several retries the first start time is no longer stored; the creation is then the best guess.
+    """
+    starts = {0: job.start_time, 1: job.prev_start_time}
+    return max(job.created_at, starts.get(job.attempts) or 0)

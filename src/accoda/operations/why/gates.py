@@ -1,0 +1,257 @@
+"""The gates before a job, each a function of the snapshot; None: this job has no such gate. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import ceil
+
+from accoda.model import AHEAD_AT_MOST
+from accoda.names import is_system
+from accoda.operations.why.fleet import Busy, Fleet, fleet_of
+from accoda.operations.why.records import Fact, Gate
+from accoda.operations.why.shortage import Shortage, head_of, shortage
+from accoda.operations.why.snapshot import Snapshot
+from accoda.operations.words import amount, clock, length, listed, many, moment, quoted
+from accoda.runtime.heartbeat import Heartbeat
+
+MakeGate = Callable[[Snapshot], Gate | None]
+
+
+def gates_of(snapshot: Snapshot) -> tuple[Gate, ...]:
+    """Those of the job's state, in their order."""
+    found = (make(snapshot) for make in _GATES[snapshot.job.state])
+    return tuple(gate for gate in found if gate is not None)
+
+
+def delayed(s: Snapshot) -> Gate:
+    """Whether its start time has come."""
+    at = s.job.start_time
+    if s.job.state != "delayed":
+        return Gate("delayed", "open", f"its start time has come: {moment(at, s.now)}", {"at": at})
+    what = "it waits for its next try until" if s.job.tries or s.job.crashes else "it is delayed until"
+    seconds = max(0.0, (at - s.now) / 1000)
+    return Gate("delayed", "shut", f"{what} {moment(at, s.now)}", {"until": at, "seconds": seconds})
+
+
+def paused(s: Snapshot) -> Gate:
+    """Whether the queue hands out jobs."""
+    stats, note = s.stats, s.pause
+    if not stats.paused:
+        return Gate("paused", "open", "the queue is not paused")
+    facts: dict[str, Fact] = {"queue": s.job.queue}
+    text = f"queue {s.job.queue} is paused"
+    if note is not None:
+        told: dict[str, Fact] = {"since": note.at, "who": note.who, "note": note.note}
+        facts |= {name: value for name, value in told.items() if value}
+        text += (f" by {quoted(note.who)}" if note.who else "") + f" since {clock(note.at, s.now)}"
+    if stats.paused_until is None:
+        text += " until it is resumed"
+    else:
+        facts["until"] = stats.paused_until
+        text += f" until {moment(stats.paused_until, s.now)}"
+    if note is not None and note.note:
+        text += f": {quoted(note.note)}"
+    return Gate("paused", "shut", text, facts)
+
+
+def key(s: Snapshot) -> Gate | None:
+    """Its key: held by this job, perhaps with waiters; or, if this job is dead, by another one now."""
+    job, holder = s.job, s.holder
+    if job.key is None:
+        return None
+    facts: dict[str, Fact] = {"key": job.key, "waiters": job.waiters}
+    shown = f"key {quoted(job.key)!r}"
+    if job.state in ("dead", "done"):
+        if holder is None or holder.id == job.id:
+            return Gate("key", "open", f"no other job holds its {shown}", facts)
+        text = f"job {holder.id} ({holder.state}) holds its {shown}: this one cannot be revived until that one ends"
+        return Gate("key", "shut", text, facts | {"holder": holder.id, "holder_state": holder.state})
+    if not job.waiters:
+        return Gate("key", "open", f"it holds its {shown} in the queue", facts)
+    waits = many(job.waiters, "waiter shares", "waiters share")
+    return Gate("key", "note", f"{waits} it by {shown}", facts)
+
+
+def budget(s: Snapshot) -> Gate | None:
+    """Whether the head of the line can be paid: until then nothing behind it passes."""
+    if not s.budgets:
+        return None
+    short = shortage(s)
+    if short is None:
+        names = listed([each.budget.name for each in s.budgets])
+        return Gate("budget", "open", f"{names} can pay for the next job", {"cost": s.job.cost})
+    head = head_of(s)
+    facts: dict[str, Fact] = {
+        "budget": short.budget,
+        "cost": short.needed,
+        "left": round(short.left, 3),
+        "short": ceil(round(short.short, 6)),
+        "head": head.id,
+    }
+    if short.until is not None:
+        facts["until"] = short.until
+    who = "it costs" if head.id == s.job.id else f"job {head.id} at the head costs"
+    return Gate("budget", "shut", _shortage_text(s, short, who), facts)
+
+
+def _shortage_text(s: Snapshot, short: Shortage, who: str) -> str:
+    if short.until is None:
+        return f"{who} {amount(short.needed)}, which budget {short.budget} never has: it will be buried"
+    until = moment(short.until, s.now)
+    if short.closed:
+        return f"budget {short.budget} is closed until {until}"
+    missing = ceil(round(short.short, 6))
+    return f"{who} {amount(short.needed)} and budget {short.budget} is short by {many(missing, 'token')} until {until}"
+
+
+def workers(s: Snapshot) -> Gate:
+    """Whether a worker can take it."""
+    queue, fleet = s.job.queue, fleet_of(s)
+    facts: dict[str, Fact] = {"workers": fleet.alive, "serving": len(fleet.serving)}
+    if is_system(queue):
+        verdict = "open" if fleet.alive else "note"
+        return Gate("workers", verdict, "every worker and HTTP service runs jobs of this queue", facts)  # type: ignore[arg-type]
+    if not fleet.serving:
+        return _unserved(s, fleet, facts)
+    facts |= {"processors": fleet.processors, "busy": len(fleet.busy), "own": fleet.own, "cap": fleet.most}
+    if fleet.given is not None:
+        facts["given"] = fleet.given
+    if fleet.free:
+        text = f"{many(fleet.free, 'processor is', 'processors are')} free for {queue}"
+        return Gate("workers", "open", text, facts | {"free": fleet.free})
+    if fleet.capped:
+        text = f"{queue} may have {many(fleet.most, 'processor')} by its setting max_processors, and all of them run"
+        return Gate("workers", "shut", text, facts)
+    none_given = fleet.given == 0 and not fleet.own
+    text = f"{_all(fleet.processors)} busy: {_doings(fleet.busy)}"
+    if none_given:
+        text = f"the manager gives {queue} no processor, and {text}"
+    # If processors work on this queue, its line moves: then the line is the answer.
+    moving = fleet.own and s.ahead
+    return Gate("workers", "note" if moving else "shut", text, facts | {"with": _doings(fleet.busy)})
+
+
+def _unserved(s: Snapshot, fleet: Fleet, facts: dict[str, Fact]) -> Gate:
+    queue = s.job.queue
+    if s.stats.taken and not fleet.unable:
+        running = many(s.stats.taken, "job is", "jobs are")
+        text = f"no worker says that it serves {queue}, yet {running} taken: by the HTTP API, or a program"
+        return Gate("workers", "note", text, facts | {"taken": s.stats.taken})
+    if not fleet.alive:
+        return Gate("workers", "shut", "no worker is alive", facts)
+    if fleet.unable:
+        names = [f"{quoted(beat.name)} ({quoted(beat.problem) or _state(beat)})" for beat in fleet.unable]
+        serve = "the worker that serves" if len(names) == 1 else f"all {len(names)} workers that serve"
+        return Gate("workers", "shut", f"{serve} {queue} cannot take jobs: {listed(names, 2)}", facts)
+    others = sorted({other for beat in s.workers for other in beat.queues})
+    lives = many(fleet.alive, "worker is alive", "workers are alive")
+    text = f"{lives}, and none serves {queue}; they serve {listed(others)}"
+    return Gate("workers", "shut", text, facts | {"served": listed(others, 20)})
+
+
+def _state(beat: Heartbeat) -> str:
+    return "draining" if beat.draining else "not ready"
+
+
+def _all(processors: int) -> str:
+    return "the only processor is" if processors == 1 else f"all {processors:,} processors are"
+
+
+def _doings(busy: tuple[Busy, ...]) -> str:
+    """What processors run, by queue, the longest first."""
+    by_queue: dict[str, list[Busy]] = {}
+    for each in sorted(busy, key=lambda each: -each.seconds):
+        by_queue.setdefault(each.queue, []).append(each)
+    parts = [
+        f"{queue} ({many(sum(each.jobs for each in of), 'job')}, up to {length(of[0].seconds)})"
+        for queue, of in by_queue.items()
+    ]
+    return listed(parts, 3)
+
+
+def line(s: Snapshot) -> Gate:
+    """How many jobs are before it."""
+    newer = s.look.newer
+    facts: dict[str, Fact] = {"ahead": s.ahead, "newer": newer, "exact": int(not s.ahead_is_more)}
+    facts["ready"] = s.stats.ready
+    if s.job.state == "delayed":
+        would = f"{many_ahead(s, 'job', 'jobs')} would be ahead" if s.ahead else "it would be next"
+        return Gate("line", "note", f"if it were ready now, {would}", facts)
+    if not s.ahead:
+        return Gate("line", "open", "it is next in line", facts)
+    text = f"{many_ahead(s, 'job is', 'jobs are')} ahead"
+    if newer:
+        text += f", {newer:,} of {'the first 10,000' if s.ahead_is_more else 'them'} came later"
+    return Gate("line", "shut", text, facts)
+
+
+def many_ahead(s: Snapshot, one: str, more: str) -> str:
+    """How many jobs are ahead, in words."""
+    return f"more than {AHEAD_AT_MOST:,} {more}" if s.ahead_is_more else many(s.ahead, one, more)
+
+
+def taken(s: Snapshot) -> Gate:
+    """Which worker runs it."""
+    job = s.job
+    since, until = job.taken_at or job.start_time, job.lease_until or s.now
+    worker = job.worker or ""
+    facts: dict[str, Fact] = {"worker": worker, "since": since, "lease_until": until}
+    beat = next((beat for beat in s.workers if worker and worker in (beat.id, beat.name)), None)
+    by, on = (f" by {quoted(worker)}", f" on {quoted(worker)}") if worker else ("", "")
+    text = f"it runs{on} since {clock(since, s.now)} ({length(max(0, s.now - since) / 1000)})"
+    if beat is not None:
+        return Gate("taken", "note", f"{text}; its lease lasts until {moment(until, s.now)}", facts | {"silent": 0})
+    silent = f"it was taken{by} {length(max(0, s.now - since) / 1000)} ago, and that worker has no heartbeat"
+    text = f"{silent}: unless its lease is renewed, it comes back at {moment(until, s.now)}"
+    return Gate("taken", "shut", text, facts | {"silent": 1})
+
+
+def tries(s: Snapshot) -> Gate | None:
+    """How often its handler failed, and how often it lost its worker."""
+    job, most = s.job, s.declared.max_attempts
+    if not job.tries and not job.crashes:
+        return None
+    facts: dict[str, Fact] = {"attempts": job.attempts, "tries": job.tries, "crashes": job.crashes}
+    limit = ""
+    if most is not None:
+        facts["max_attempts"] = most
+        limit = f" (at most {most:,} {'try' if most == 1 else 'tries'})"
+    text = f"it failed {_times(job.tries)}{limit}" if job.tries else ""
+    if job.crashes:
+        text += f"{' and ' if text else 'it '}lost its lease {_times(job.crashes)}: a worker died or was cut off"
+        if job.worker:
+            facts["worker"] = job.worker
+    if s.reason:
+        facts["error"] = s.reason
+        text += f"; last error: {quoted(s.reason)}"
+    return Gate("tries", "note", text, facts)
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count:,} times"
+
+
+def dead(s: Snapshot) -> Gate:
+    """Why it was buried."""
+    at = s.job.ended_at or s.now
+    because = quoted(s.reason) or "no reason was given"
+    text = f"it is dead since {moment(at, s.now)}: {because}"
+    return Gate("dead", "shut", text, {"ended_at": at, "reason": s.reason})
+
+
+def done(s: Snapshot) -> Gate:
+    """When it was finished, and how long its result is kept."""
+    at = s.job.ended_at or s.now
+    until = at + round(s.job.keep_for * 1000)
+    text = f"it was finished at {moment(at, s.now)}; its result is kept until {moment(until, s.now)}"
+    return Gate("done", "note", text, {"ended_at": at, "kept_until": until})
+
+
+_WAITING: tuple[MakeGate, ...] = (delayed, paused, key, budget, workers, line, tries)
+_GATES: dict[str, tuple[MakeGate, ...]] = {
+    "ready": _WAITING,
+    "delayed": _WAITING,
+    "taken": (key, taken, tries),
+    "dead": (key, tries, dead),
+    "done": (tries, done),
+}

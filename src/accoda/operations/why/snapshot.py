@@ -1,0 +1,155 @@
+"""What is read: one job, its queue, its workers and what it waits for. A handful of calls, whatever is stored.
+
+    look ──► a job that ended or runs: who holds its key, or which worker runs it
+        └──► a waiting job: the counters, the workers, the manager's assignment, the head of the line, its budgets, the
+             note of a pause, how fast its queue was served lately
+
+Each call is O(log n) or reads one document. Together they are not one moment, and need not be: people read the answer.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from accoda.budget import Budget
+from accoda.budget.books import DOCUMENT as BUDGETS
+from accoda.budget.ledger import Basis, Ledger, account_of, decode
+from accoda.budget.model import Account
+from accoda.envelope import unwrap
+from accoda.errors import JobNotFound
+from accoda.model import AHEAD_AT_MOST, ById, ByKey, Head, JobInfo, Look, QueueStats
+from accoda.operations.history.reading import ServiceRate, read_rate
+from accoda.operations.host import Host
+from accoda.operations.jobs import check_id
+from accoda.operations.queues import PauseNote, pause_note
+from accoda.payload import read_json
+from accoda.runtime.heartbeat import Heartbeat, read_heartbeats
+from accoda.runtime.manager.manager import ASSIGNMENT
+from accoda.runtime.manager.rule import Assignment
+from accoda.settings.knobs import QUEUE_KNOBS
+from accoda.storage.protocol import Store
+
+
+class QueueBudget(Struct, frozen=True):
+    """A budget that pays for the queue, and its account."""
+
+    budget: Budget
+    account: Account
+
+
+class Declared(Struct, frozen=True):
+    """What this app's code says about the queue, if it has a handler for it."""
+
+    demand: bool = False
+    batch: int | None = None
+    max_attempts: int | None = None
+
+
+class Snapshot(Struct, frozen=True, kw_only=True):
+    """Everything that an explanation follows from.
+
+    `head` is the first of the line, unless the queue is paused; `holder` holds the key of a job that has ended.
+    `reason` is why the job was last retried or buried; `why` redacts it.
+    """
+
+    look: Look
+    reason: str = ""
+    declared: Declared = Declared()
+    queues: dict[str, QueueStats] = {}
+    workers: tuple[Heartbeat, ...] = ()
+    assignment: Assignment | None = None
+    head: JobInfo | None = None
+    budgets: tuple[QueueBudget, ...] = ()
+    pause: PauseNote | None = None
+    holder: JobInfo | None = None
+    rate: ServiceRate | None = None
+
+    @property
+    def now(self) -> int:
+        return self.look.at
+
+    @property
+    def job(self) -> JobInfo:
+        assert self.look.job is not None  # `gather` raises JobNotFound
+        return self.look.job
+
+    @property
+    def ahead(self) -> int:
+        """Jobs ahead of this one, counted up to `AHEAD_AT_MOST`."""
+        return self.look.ahead or 0
+
+    @property
+    def ahead_is_more(self) -> bool:
+        return self.ahead > AHEAD_AT_MOST
+
+    @property
+    def stats(self) -> QueueStats:
+        """The counters of the job's queue."""
+        return self.queues.get(self.job.queue, QueueStats())
+
+
+async def gather(host: Host, id: int) -> Snapshot:
+    """Look at a job and what is around it. Raises JobNotFound."""
+    check_id(id)
+    store = await host.connections.get()
+    look = await store.look(ById(id), ahead=True)
+    job = look.job
+    if job is None:
+        raise JobNotFound(id)
+    reason, declared = job.reason or "", _declared(host, job)
+    if job.state in ("dead", "done"):
+        holder = None if job.key is None else (await store.look(ByKey(job.queue, job.key))).job
+        return Snapshot(look=look, reason=reason, declared=declared, holder=holder)
+    workers = tuple(await read_heartbeats(store))
+    if job.state == "taken":
+        return Snapshot(look=look, reason=reason, declared=declared, workers=workers)
+    queues = (await store.stats()).queues
+    stats = queues.get(job.queue, QueueStats())
+    return Snapshot(
+        look=look,
+        reason=reason,
+        declared=declared,
+        queues=queues,
+        workers=workers,
+        assignment=await _assignment(store),
+        head=None if stats.paused else (await store.look(Head(job.queue))).job,
+        budgets=await _budgets(host, store, job.queue, look.at),
+        pause=await pause_note(store, job.queue, stats),
+        rate=await read_rate(store, job.queue),
+    )
+
+
+def _declared(host: Host, job: JobInfo) -> Declared:
+    handler = host.handlers.get(job.queue)
+    own = unwrap(job.data)[0].max_attempts
+    if handler is None:
+        return Declared(demand=job.queue in host.demands, max_attempts=own)
+    options = handler.options
+    batch = options.batch or int(QUEUE_KNOBS["batch_size"].default or 1)
+    return Declared(job.queue in host.demands, batch, options.max_attempts if own is None else own)
+
+
+async def _assignment(store: Store) -> Assignment | None:
+    document = await store.read(ASSIGNMENT)
+    return None if document is None else read_json(document.value, Assignment)
+
+
+async def _budgets(host: Host, store: Store, queue: str, now: int) -> tuple[QueueBudget, ...]:
+    """The budgets that pay for the queue: those that its handler names or, without a handler here, those in which it
+    has a claim. What only the code knows about a budget (its headroom) is then left out."""
+    handler = host.handlers.get(queue)
+    if handler is not None and not handler.options.budgets:
+        return ()
+    document = await store.read(BUDGETS)
+    ledger = Ledger() if document is None else decode(document.value, now)
+    if handler is not None:
+        basis = Basis(dict(host.budgets), now)
+        names = [name for name in handler.options.budgets if name in host.budgets]
+        return tuple(QueueBudget(host.budgets[name], account_of(ledger, basis, name)) for name in names)
+    claimed = {name: each for name, each in ledger.accounts.items() if _claims(each, queue, now)}
+    return tuple(QueueBudget(Budget(name, a.capacity, a.refill, a.per), a) for name, a in sorted(claimed.items()))
+
+
+def _claims(account: Account, queue: str, now: int) -> bool:
+    claim = account.claims.get(queue)
+    return claim is not None and claim.until > now

@@ -1,0 +1,113 @@
+"""What would make a job start sooner: advice for each gate that is shut. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from accoda.names import is_system
+from accoda.operations.levels import better_ranks
+from accoda.operations.why.fleet import fleet_of
+from accoda.operations.why.gates import many_ahead
+from accoda.operations.why.records import Gate
+from accoda.operations.why.shortage import shortage
+from accoda.operations.why.snapshot import Snapshot
+from accoda.operations.words import clock
+
+
+def sooner_of(snapshot: Snapshot, gates: Sequence[Gate]) -> tuple[str, ...]:
+    """In the order of the gates; nothing for a job that runs or is done."""
+    advice: list[str] = []
+    for gate in gates:
+        if gate.verdict == "shut" or gate.name in ("workers", "line"):
+            advice += _ADVICE[gate.name](snapshot, gate)
+    return tuple(dict.fromkeys(advice))
+
+
+def _delayed(s: Snapshot, gate: Gate) -> list[str]:
+    return [f"start it now: accoda job {s.job.id} retry"]
+
+
+def _paused(s: Snapshot, gate: Gate) -> list[str]:
+    return [f"resume the queue: accoda queues {s.job.queue} resume"]
+
+
+def _key(s: Snapshot, gate: Gate) -> list[str]:
+    holder = gate.facts["holder"]
+    return [f"let job {holder} end, or cancel it (accoda job {holder} cancel); then accoda job {s.job.id} retry"]
+
+
+def _budget(s: Snapshot, gate: Gate) -> list[str]:
+    short = shortage(s)
+    name = gate.facts["budget"]
+    if short is None or short.until is None:
+        return [f"give budget {name} a capacity of at least {gate.facts['cost']:g}, or the job a lower cost"]
+    at = clock(short.until, s.now)
+    if short.closed:
+        return [f"wait until {at}, or open the budget again: app.books.reopen([{name!r}])"]
+    return [f"wait for the budget until {at}, or give {name} more tokens: a larger capacity or refill"]
+
+
+def _workers(s: Snapshot, gate: Gate) -> list[str]:
+    queue, fleet = s.job.queue, fleet_of(s)
+    start = f"accoda worker MODULE:APP --queues {queue}"
+    if gate.verdict == "open":
+        return []
+    if not fleet.serving:
+        if fleet.unable:
+            return [f"repair its workers (accoda workers), or start another: {start}"]
+        return [f"start a worker for the queue: {start}"] if gate.verdict == "shut" else []
+    if fleet.capped:
+        return [f"raise the setting max_processors of queue {queue}, now {fleet.most}"]
+    return [_more(queue)]
+
+
+def _line(s: Snapshot, gate: Gate) -> list[str]:
+    if s.job.state != "ready" or not s.ahead:
+        return []
+    if s.declared.demand:
+        return ["request it with a sooner due time, or more often: its rank follows its waiters"]
+    raised = _raised(s)
+    if raised:
+        return [raised]
+    return [_more(s.job.queue)]
+
+
+def _more(queue: str) -> str:
+    start = "accoda worker MODULE:APP" + ("" if is_system(queue) else f" --queues {queue}")
+    return f"more processors: {start}, or a higher --concurrency"
+
+
+def _raised(s: Snapshot) -> str | None:
+    """The level that helps, and how many jobs it passes: all of them if it then comes before the head."""
+    job, head = s.job, s.head
+    ranks = better_ranks(job)
+    passed = many_ahead(s, "job", "jobs")
+    for level, rank in ranks:
+        if head is not None and (rank, job.id) < (head.rank, head.id):
+            return f"raise its priority: accoda job {job.id} priority {level} (it would be next, before {passed})"
+    if not ranks:
+        return None
+    return f"raise its priority: accoda job {job.id} priority {ranks[-1][0]} (it would pass up to {passed})"
+
+
+def _taken(s: Snapshot, gate: Gate) -> list[str]:
+    until = clock(int(gate.facts["lease_until"]), s.now)
+    return [f"nothing: it comes back when its lease ends, at {until}"]
+
+
+def _dead(s: Snapshot, gate: Gate) -> list[str]:
+    if s.holder is not None and s.holder.id != s.job.id:
+        return []  # the gate "key" says it
+    return [f"fix the cause, then run it again: accoda job {s.job.id} retry"]
+
+
+_ADVICE: dict[str, Callable[[Snapshot, Gate], list[str]]] = {
+    "delayed": _delayed,
+    "paused": _paused,
+    "key": _key,
+    "budget": _budget,
+    "workers": _workers,
+    "line": _line,
+    "taken": _taken,
+    "dead": _dead,
+}

@@ -1,0 +1,99 @@
+"""Workers that are alive, by their heartbeats; and draining one, so that it can be stopped."""
+
+from __future__ import annotations
+
+import builtins
+
+from msgspec import Struct
+
+from accoda.errors import NotFound
+from accoda.operations.host import Host
+from accoda.operations.moments import now_of, rfc3339
+from accoda.operations.views import same
+from accoda.runtime.drain import ask, asked_for
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, read_heartbeats
+
+
+class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
+    """What one processor does; without a queue it is free."""
+
+    queue: str | None = None
+    jobs: int = 0
+    first_id: int | None = None
+    since: str | None = None
+    busy_for: float | None = None
+
+    @classmethod
+    def of(cls, processor: ProcessorState, now: int) -> ProcessorView:
+        since = processor.since
+        return cls(
+            **same(processor, "queue jobs first_id"),
+            since=rfc3339(since),
+            busy_for=None if since is None or processor.queue is None else max(0, now - since) / 1000,
+        )
+
+
+class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
+    """A worker, as it last described itself `beat_age` seconds ago. `problem` is empty while all is well.
+
+    `draining`: it was asked to take nothing more. `drained`: it knows, and nothing runs in it any more.
+    """
+
+    id: str
+    name: str
+    host: str
+    pid: int
+    started_at: str
+    beat_at: str
+    beat_age: float
+    queues: builtins.list[str]
+    max_processors: int
+    busy: int
+    processors: builtins.list[ProcessorView]
+    ready: bool
+    problem: str = ""
+    draining: bool = False
+    drained: bool = False
+
+    @classmethod
+    def of(cls, beat: Heartbeat, now: int, draining: bool = False) -> WorkerView:
+        busy = sum(processor.queue is not None for processor in beat.processors)
+        return cls(
+            **same(beat, "id name host pid max_processors ready problem"),
+            started_at=rfc3339(beat.started_at),
+            beat_at=rfc3339(beat.beat_at),
+            beat_age=max(0, now - beat.beat_at) / 1000,
+            queues=[*beat.queues],
+            busy=busy,
+            processors=[ProcessorView.of(processor, now) for processor in beat.processors],
+            draining=draining,
+            drained=draining and beat.draining and not busy,
+        )
+
+
+async def list(host: Host) -> builtins.list[WorkerView]:
+    """Every worker that is alive, by name."""
+    store = await host.connections.get()
+    beats = await read_heartbeats(store)
+    asked = await asked_for(store)
+    now = await now_of(store)
+    views = (WorkerView.of(beat, now, beat.id in asked) for beat in beats)
+    return sorted(views, key=lambda worker: (worker.name, worker.id))
+
+
+async def get(host: Host, id: str) -> WorkerView:
+    """One worker."""
+    for worker in await list(host):
+        if worker.id == id:
+            return worker
+    raise NotFound("worker", id, "`accoda workers` lists those that are alive")
+
+
+async def drain(host: Host, id: str, on: bool = True) -> WorkerView:
+    """Let a worker finish what it runs and take nothing more, until it is un-drained (`on` False) or restarts.
+
+    It learns of it with its next heartbeat. Asking twice does no harm.
+    """
+    await get(host, id)
+    await ask(await host.connections.get(), id, on)
+    return await get(host, id)

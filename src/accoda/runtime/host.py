@@ -1,0 +1,35 @@
+"""What the runtime needs of the app above it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from accoda.budget.registry import BudgetRegistry
+from accoda.connections import Connections
+from accoda.demand.demand import Demand
+from accoda.runtime.handler import Handler
+from accoda.runtime.middleware import Middleware
+from accoda.runtime.system_jobs import SystemJob
+from accoda.storage.protocol import Store
+
+
+class Host(Protocol):
+    """An app, as its workers see it."""
+
+    connections: Connections
+    middleware: tuple[Middleware, ...]
+    storage: Store
+
+    @property
+    def handlers(self) -> Mapping[str, Handler[Any, Any, Any]]: ...
+
+    @property
+    def demands(self) -> Mapping[str, Demand]: ...
+
+    @property
+    def budget_registry(self) -> BudgetRegistry: ...
+
+    def system_jobs(self) -> Sequence[SystemJob]:
+        """What every worker does beside its handlers' jobs."""
+        ...

@@ -1,0 +1,1 @@
+"""What engines share: call batching, wake-ups, event loop affinity, reconnecting."""

@@ -1,0 +1,68 @@
+-- change: apply each change that fits its job, in order. Answer: how many were applied.
+-- The jobs are locked first, then judged. A call that attaches a waiter locks the job too, so that waiter is counted here,
+-- or the call finds the job gone and creates another. Only jobs that a change can apply to are locked: a take at the same
+-- moment passes over those.
+
+CREATE TYPE change AS (
+    kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank
+    id      bigint,
+    waiters bigint,           -- how many were seen; NULL: do not check
+    queue   text,             -- where it must be; NULL: wherever it is
+    rank    double precision  -- the new one
+);
+
+CREATE FUNCTION change(at bigint, changes change[])
+RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    moment  bigint;
+    applied bigint := 0;
+    news    text[] := '{}';
+    c       change;
+    j       jobs;
+BEGIN
+    PERFORM FROM (SELECT u.id, array_agg(u.kind) AS kinds FROM unnest(changes) u GROUP BY u.id ORDER BY u.id) wanted,
+        LATERAL (
+            SELECT FROM jobs l
+            WHERE l.id = wanted.id AND (l.state + 0 IN (1, 2) OR wanted.kinds && CASE l.state
+                WHEN 0 THEN '{0, 3}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
+            FOR UPDATE
+        ) locked;
+    moment := present(at);
+    PERFORM apply_own_due(moment, u.id) FROM (SELECT DISTINCT n.id FROM unnest(changes) n) u;
+    FOREACH c IN ARRAY changes LOOP
+        SELECT * INTO j FROM jobs r WHERE r.id = c.id;
+        CONTINUE WHEN NOT FOUND OR j.queue <> c.queue OR j.waiters > c.waiters;
+        CASE
+            WHEN c.kind = 0 AND (j.state < 3 OR c.waiters IS NULL) THEN
+                PERFORM delete_jobs(ARRAY[c.id]);
+            WHEN c.kind = 1 AND j.state = 3 THEN
+                CONTINUE WHEN NOT revive_job(moment, j);
+                news := news || ('+' || j.queue);
+            WHEN c.kind = 2 AND j.state = 1 THEN
+                UPDATE jobs r SET state = 0, sort = r.rank, start_time = moment WHERE r.id = c.id;
+                PERFORM add_counts(j.queue, 1, -1, 0);
+                news := news || ('+' || j.queue);
+            WHEN c.kind = 3 AND j.state < 2 THEN
+                UPDATE jobs r SET rank = c.rank, sort = CASE r.state WHEN 0 THEN c.rank ELSE r.sort END WHERE r.id = c.id;
+            ELSE
+                CONTINUE;
+        END CASE;
+        applied := applied + 1;
+    END LOOP;
+    PERFORM notify_queues(ARRAY(SELECT DISTINCT unnest(news)));
+    RETURN applied;
+END $$;
+
+-- Make a dead job ready again. Answer: whether it is. Where another job holds its key it stays dead: the unique index
+-- decides, also against one that is being enqueued at this moment.
+CREATE FUNCTION revive_job(moment bigint, j jobs) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobs r
+    SET state = 0, sort = r.rank, attempts = r.attempts + 1, tries = 0, crashes = 0, prev_start_time = r.start_time,
+        start_time = moment, ended_at = NULL
+    WHERE r.id = j.id;
+    PERFORM add_counts(j.queue, 1, 0, 0, -1);
+    RETURN true;
+EXCEPTION WHEN unique_violation THEN
+    RETURN false;
+END $$;

@@ -1,0 +1,178 @@
+-- enqueue: store all of these jobs or none, in order.
+--   at      the present moment, for tests; NULL: the server's clock
+--   batch   the jobs; on_duplicate: 0 keep, 1 replace, 2 attach; NULL where a field has its default
+--   apart   whether this is in a caller's own transaction
+--   news    the notifications that the commit sends, see notify_queues
+-- Answer, in the order of the jobs: their ids; what became of each (0 created, 1 kept, 2 replaced, 3 attached); how many
+-- waiters each has. The last two are NULL where all were created without waiters.
+
+CREATE TYPE new_job AS (
+    queue text, data bytea, rank double precision, delay bigint, start_at bigint, cost bigint,
+    keep_for double precision, key text, on_duplicate smallint, waiter bytea
+);
+
+CREATE FUNCTION enqueue(
+    at bigint, batch new_job[], apart boolean, news text[], OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    SELECT s.ids, s.whats, s.waiting INTO ids, whats, waiting FROM store_jobs(present(at), batch, apart) s;
+    IF cardinality(news) > 0 THEN
+        PERFORM notify_queues(news);
+    END IF;
+END $$;
+
+-- enqueue in a caller's own transaction, by whatever driver: the fields come as arrays, which every driver knows. It
+-- brings the planner's settings of our own sessions with it, and its commit wakes the workers.
+CREATE FUNCTION enqueue_apart(
+    at bigint, queues text[], datas bytea[], ranks double precision[], delays bigint[], starts bigint[], costs bigint[],
+    keeps double precision[], keys text[], ways smallint[], waiters bytea[],
+    OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+) LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+SET plan_cache_mode = force_generic_plan SET jit = off AS $$
+    SELECT * FROM enqueue(
+        at,
+        ARRAY(
+            SELECT ROW(u.*)::new_job
+            FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters) u
+        ),
+        true,
+        ARRAY(SELECT DISTINCT unnest(queues))
+    )
+$$;
+
+-- Store jobs; the answer is that of enqueue.
+--
+-- Two calls with the same key cannot both create: the unique index lets one insert, and the other waits for its commit
+-- (ON CONFLICT), then finds the row. No deadlock among such calls: first the holders that will be changed are locked by
+-- id, like everywhere; then the new rows are inserted in the order of their keys. The one lock that comes out of turn
+-- is that of a holder that appeared in between; should that ever close a circle, PostgreSQL ends one of the calls, which
+-- has then changed nothing and is repeated by the client.
+CREATE FUNCTION store_jobs(
+    moment bigint, batch new_job[], apart boolean, OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    keyed boolean := EXISTS (SELECT FROM unnest(batch) n WHERE n.key IS NOT NULL);
+    made  bigint[] := '{}';
+    r     record;
+BEGIN
+    ids := ARRAY(SELECT nextval('job_ids') FROM generate_series(1, cardinality(batch)));
+    IF keyed THEN
+        PERFORM lock_jobs(key_holders(ARRAY(SELECT n FROM unnest(batch) n WHERE n.on_duplicate > 0)));
+    END IF;
+    FOR r IN
+        WITH stored AS (
+            INSERT INTO jobs AS j
+                (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters)
+            SELECT ids[n.ordinality], n.queue, (n.start > moment)::int,
+                   CASE WHEN n.start > moment THEN n.start ELSE coalesce(n.rank, 0) END, coalesce(n.rank, 0),
+                   coalesce(n.cost, 0), moment, n.start, coalesce(n.keep_for, 0), n.data, n.key,
+                   (n.waiter IS NOT NULL)::int
+            FROM (
+                SELECT *, greatest(moment, coalesce(moment + u.delay, u.start_at, moment)) AS start
+                FROM unnest(batch) WITH ORDINALITY u
+            ) n
+            ORDER BY n.key COLLATE "C", n.queue COLLATE "C", n.ordinality
+            ON CONFLICT (key, queue) WHERE key IS NOT NULL AND state < 3 DO NOTHING
+            RETURNING j.id, j.queue, j.state
+        )
+        SELECT queue, count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = 1) AS delayed,
+               CASE WHEN keyed THEN array_agg(id) END AS ids
+        FROM stored GROUP BY queue
+    LOOP
+        PERFORM add_counts(r.queue, r.ready, r.delayed, 0, apart => apart);
+        made := made || r.ids;
+    END LOOP;
+    IF keyed THEN
+        SELECT s.ids, s.whats, s.waiting INTO ids, whats, waiting FROM join_jobs(moment, batch, ids, made, apart) s;
+    END IF;
+END $$;
+
+-- The jobs that hold the keys of new ones, as far as they can be seen.
+CREATE FUNCTION key_holders(batch new_job[]) RETURNS bigint[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT held.id FROM unnest(batch) n, LATERAL (
+            SELECT j.id FROM jobs j WHERE j.queue || '' = n.queue AND j.key = n.key AND j.state < 3 OFFSET 0
+        ) held
+    );
+END $$;
+
+-- Give the jobs that were made their waiters, and let those whose key is held join the job that holds it.
+CREATE FUNCTION join_jobs(
+    moment bigint, batch new_job[], fresh bigint[], made bigint[], apart boolean,
+    OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
+    a record;
+BEGIN
+    ids := fresh;
+    whats := array_fill(0::smallint, ARRAY[cardinality(fresh)]);
+    waiting := array_fill(0, ARRAY[cardinality(fresh)]);
+    FOR r IN
+        SELECT u.ordinality AS place, u.waiter, fresh[u.ordinality] NOT IN (SELECT unnest(made)) AS held
+        FROM unnest(batch) WITH ORDINALITY u
+        WHERE u.waiter IS NOT NULL OR fresh[u.ordinality] NOT IN (SELECT unnest(made))
+        ORDER BY u.key COLLATE "C", u.queue COLLATE "C", u.ordinality
+    LOOP
+        IF r.held THEN
+            SELECT * INTO a FROM join_job(moment, batch[r.place], apart);
+            ids[r.place] := a.id;
+            whats[r.place] := a.what;
+            waiting[r.place] := a.waiting;
+        ELSE
+            INSERT INTO waiters (job, n, data) VALUES (fresh[r.place], 1, r.waiter);
+            waiting[r.place] := 1;
+        END IF;
+    END LOOP;
+END $$;
+
+-- The key of this job is held: what becomes of the newcomer. `keep` needs no lock: it changes nothing, and what it saw
+-- was true when it looked.
+CREATE FUNCTION join_job(moment bigint, new new_job, apart boolean, OUT id bigint, OUT what smallint, OUT waiting integer)
+LANGUAGE plpgsql AS $$
+DECLARE
+    way  smallint := coalesce(new.on_duplicate, 0);
+    held jobs;
+BEGIN
+    IF way = 0 THEN
+        SELECT * INTO held FROM jobs j WHERE j.queue || '' = new.queue AND j.key = new.key AND j.state < 3;
+    ELSE
+        SELECT * INTO held FROM jobs j WHERE j.queue || '' = new.queue AND j.key = new.key AND j.state < 3 FOR UPDATE;
+    END IF;
+    IF NOT FOUND THEN  -- the holder ended in between
+        SELECT s.ids[1], s.whats[1], s.waiting[1] INTO id, what, waiting FROM store_jobs(moment, ARRAY[new], apart) s;
+        RETURN;
+    END IF;
+    id := held.id;
+    what := way + 1;
+    waiting := held.waiters;
+    IF way > 0 AND new.waiter IS NOT NULL THEN
+        waiting := waiting + 1;
+        INSERT INTO waiters (job, n, data) VALUES (held.id, waiting, new.waiter);
+        UPDATE jobs j SET waiters = waiting WHERE j.id = held.id;
+    END IF;
+    IF way = 1 THEN
+        PERFORM replace_job(moment, held, new, apart);
+    END IF;
+END $$;
+
+-- Give a locked job new content. A run of the old content is over: its token must not fit any more.
+CREATE FUNCTION replace_job(moment bigint, held jobs, new new_job, apart boolean) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    ran     integer := (held.state = 2)::int;
+    overdue integer := (held.state = 2 AND held.sort <= moment)::int;  -- that lease ended by itself
+    start   bigint := greatest(moment, coalesce(moment + new.delay, new.start_at, moment));
+    later   integer := (start > moment)::int;
+BEGIN
+    UPDATE jobs j
+    SET state = later, sort = CASE later WHEN 1 THEN start ELSE coalesce(new.rank, 0) END, rank = coalesce(new.rank, 0),
+        cost = coalesce(new.cost, 0), keep_for = coalesce(new.keep_for, 0), data = new.data, attempts = j.attempts + ran,
+        tries = 0, crashes = 0, start_time = start,
+        prev_start_time = CASE ran WHEN 1 THEN j.start_time ELSE j.prev_start_time END
+    WHERE j.id = held.id;
+    PERFORM add_counts(
+        held.queue, (1 - later) - (held.state = 0)::int, later - (held.state = 1)::int, -ran,
+        d_expired => overdue, apart => apart
+    );
+END $$;

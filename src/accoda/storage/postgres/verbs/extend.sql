@@ -1,0 +1,24 @@
+-- extend: make each current lease end `lease` ms from now. `ids, tokens, queues`: the leases.
+-- Answer: the places of those that are lost. Where an end comes nearer, waiting callers are woken.
+--
+-- Fencing: as in settle.sql. `IS TRUE` keeps the planner from making a join of the membership.
+CREATE FUNCTION extend(at bigint, ids bigint[], tokens bigint[], queues text[], lease bigint)
+RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    moment bigint := present(at);
+    nearer text[] := ARRAY(
+        SELECT DISTINCT j.queue FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment + lease
+    );
+    lost   bigint[];
+BEGIN
+    WITH extended AS (
+        UPDATE jobs j SET sort = moment + lease
+        WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment
+          AND (j.id, j.attempts, j.queue) IN (SELECT * FROM unnest(ids, tokens, queues)) IS TRUE
+        RETURNING j.id, j.attempts, j.queue
+    )
+    SELECT array_agg(n ORDER BY n) INTO lost FROM generate_subscripts(ids, 1) n
+    WHERE (ids[n], tokens[n], queues[n]) NOT IN (SELECT e.id, e.attempts, e.queue FROM extended e);
+    PERFORM notify_queues(nearer);
+    RETURN coalesce(lost, '{}');
+END $$;

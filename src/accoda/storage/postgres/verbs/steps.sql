@@ -1,0 +1,184 @@
+-- Steps that the verbs share. Only the verbs call them; the search_path and the rights of the verb hold for them.
+-- They are PL/pgSQL even where SQL would do: a session plans those once, and functions in plain SQL at every call.
+--
+-- Every verb is SECURITY DEFINER: it works on the tables with the rights of the schema's owner, so producers and workers
+-- need no right to any table. Its search_path is fixed, so it means this schema's tables in whatever session it runs.
+--
+-- A plan is made once and must fit a table of ten jobs and of ten million, so no statement leaves the planner a choice of
+-- where to begin: rows are found by `id = ANY`, by `ctid = ANY`, or by a LATERAL subquery with OFFSET 0, which it can
+-- neither turn round nor merge. `queue || ''` and `state + 0` keep an index out of the choice that would look fine on an
+-- empty table. Values for rows found by `id = ANY (ids)`, with ids in ascending order, are `value[width_bucket(id, ids)]`:
+-- a binary search. Sessions of Accoda turn off what reads whole tables (`SESSION` in connector.py).
+
+-- The present moment: the server's, unless a test says otherwise. This is the only place that reads a clock.
+-- clock_timestamp() and not now(): a caller's transaction may have begun long ago.
+CREATE FUNCTION present(at bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
+    SELECT coalesce(at, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+$$;
+
+-- Wake the callers that wait for these queues. `+queue` says that a job is ready there: see wakeups.py.
+CREATE FUNCTION notify_queues(news text[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_notify(current_schema(), n) FROM unnest(news) AS u(n);
+END $$;
+
+CREATE FUNCTION is_paused(q text, moment bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (SELECT FROM pauses p WHERE p.queue = q AND p.until > moment);
+END $$;
+
+-- Add to the counters of a queue.
+-- It never waits: it takes a slot that is not locked, or makes a new one. So writers do not queue up behind each
+-- other's commit, and it takes no part in any deadlock. `apart` is for a caller's own transaction, which may stay open
+-- for long or see an old snapshot: it gets a slot of its own. Once in a while the slots that are free are folded.
+-- Nothing is lost to a concurrent update: the subquery locks the slot's last version, and the update, which may have
+-- seen an older one, goes on to that under READ COMMITTED.
+CREATE FUNCTION add_counts(
+    q text, d_ready bigint, d_delayed bigint, d_taken bigint, d_dead bigint = 0,
+    d_done bigint = 0, d_retried bigint = 0, d_buried bigint = 0, d_expired bigint = 0, apart boolean = false
+) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF NOT apart THEN
+        UPDATE counts
+        SET ready = ready + d_ready, delayed = delayed + d_delayed, taken = taken + d_taken, dead = dead + d_dead,
+            done = done + d_done, retried = retried + d_retried, buried = buried + d_buried,
+            expired = expired + d_expired
+        WHERE queue = q AND slot = (
+            SELECT c.slot FROM counts c WHERE c.queue = q ORDER BY c.slot LIMIT 1 FOR UPDATE SKIP LOCKED
+        );
+        IF FOUND THEN
+            IF random() < 0.02 THEN
+                PERFORM fold_counts(q);
+            END IF;
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired)
+    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired);
+END $$;
+
+-- Where more than a few slots are free, make one of them.
+CREATE FUNCTION fold_counts(q text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    free bigint[] := ARRAY(SELECT slot FROM counts WHERE queue = q ORDER BY slot LIMIT 100 FOR UPDATE SKIP LOCKED);
+BEGIN
+    IF cardinality(free) <= 8 THEN
+        RETURN;
+    END IF;
+    WITH gone AS (DELETE FROM counts WHERE queue = q AND slot = ANY (free) RETURNING *)
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired)
+    SELECT q, sum(ready), sum(delayed), sum(taken), sum(dead), sum(done), sum(retried), sum(buried), sum(expired)
+    FROM gone;
+END $$;
+
+-- Lock jobs by id, lowest first. Every call that waits for locks of several jobs takes them in this order, so two such
+-- calls cannot wait for each other.
+CREATE FUNCTION lock_jobs(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted,
+            LATERAL (SELECT FROM jobs j WHERE j.id = wanted.id FOR UPDATE) locked;
+END $$;
+
+-- Start locked jobs of a queue that are delayed no longer.
+CREATE FUNCTION start_jobs(q text, due tid[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobs SET state = 0, sort = rank WHERE ctid = ANY (due);
+    PERFORM add_counts(q, cardinality(due), -cardinality(due), 0);
+END $$;
+
+-- Take back locked jobs of a queue whose lease has ended.
+CREATE FUNCTION end_leases(q text, moment bigint, due tid[]) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE jobs
+    SET state = 0, sort = rank, attempts = attempts + 1, crashes = crashes + 1, prev_start_time = start_time,
+        start_time = moment
+    WHERE ctid = ANY (due);
+    PERFORM add_counts(q, cardinality(due), 0, -cardinality(due), d_expired => cardinality(due));
+END $$;
+
+-- Delete jobs that are locked, with their waiters, and count them out. Answer: how many there were.
+CREATE FUNCTION delete_jobs(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    r       record;
+    removed bigint := 0;
+BEGIN
+    DELETE FROM waiters WHERE job = ANY (ids);
+    FOR r IN
+        WITH gone AS (DELETE FROM jobs j WHERE j.id = ANY (ids) RETURNING j.queue, j.state)
+        SELECT queue, count(*) AS n, count(*) FILTER (WHERE state = 0) AS ready,
+               count(*) FILTER (WHERE state = 1) AS delayed, count(*) FILTER (WHERE state = 2) AS taken,
+               count(*) FILTER (WHERE state = 3) AS dead
+        FROM gone GROUP BY queue
+    LOOP
+        PERFORM add_counts(r.queue, -r.ready, -r.delayed, -r.taken, -r.dead);
+        removed := removed + r.n;
+    END LOOP;
+    RETURN removed;
+END $$;
+
+-- The jobs of a queue in a state whose moment has come, oldest first, up to `most`, locked. The places stay valid: a
+-- locked row does not move. SKIP LOCKED: a job that is locked is being settled, extended, removed, or taken back by another
+-- call at this very moment, and that call decides. So this never waits and takes no part in any deadlock.
+CREATE FUNCTION due_jobs(q text, which integer, moment double precision, most bigint) RETURNS tid[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT ctid FROM jobs WHERE queue = q AND state = which AND sort <= moment ORDER BY sort, id LIMIT most
+        FOR UPDATE SKIP LOCKED
+    );
+END $$;
+
+-- Apply up to `most` due moves of a queue: starts and ends of leases, then ends of kept results. Answer: how many.
+CREATE FUNCTION apply_due(q text, moment bigint, most bigint = 1000) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    first record;  -- the first moment of each state
+    which integer;
+    due   tid[];
+    spent bigint := 0;
+BEGIN
+    SELECT (SELECT sort FROM jobs WHERE queue = q AND state = 1 ORDER BY sort LIMIT 1) AS start,
+           (SELECT sort FROM jobs WHERE queue = q AND state = 2 ORDER BY sort LIMIT 1) AS lease_end,
+           (SELECT sort FROM jobs WHERE queue = q AND state = 4 ORDER BY sort LIMIT 1) AS over
+    INTO first;
+    IF coalesce(least(first.start, first.lease_end, first.over) > moment, true) THEN
+        RETURN 0;
+    END IF;
+    FOREACH which IN ARRAY CASE WHEN first.lease_end < first.start THEN '{2, 1, 4}' ELSE '{1, 2, 4}' END::integer[] LOOP
+        due := due_jobs(q, which, moment, most - spent);
+        CONTINUE WHEN cardinality(due) = 0;
+        spent := spent + cardinality(due);
+        CASE which
+            WHEN 1 THEN PERFORM start_jobs(q, due);
+            WHEN 2 THEN PERFORM end_leases(q, moment, due);
+            WHEN 4 THEN PERFORM delete_jobs(ARRAY(SELECT id FROM jobs WHERE ctid = ANY (due)));
+        END CASE;
+    END LOOP;
+    RETURN spent;
+END $$;
+
+-- Apply what is due for a job that a call names, however much else is due.
+CREATE FUNCTION apply_own_due(moment bigint, job_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    j record;
+BEGIN
+    SELECT ctid, queue, state INTO j FROM jobs
+    WHERE id = job_id AND state IN (1, 2, 4) AND sort <= moment FOR UPDATE SKIP LOCKED;
+    CASE j.state
+        WHEN 1 THEN PERFORM start_jobs(j.queue, ARRAY[j.ctid]);
+        WHEN 2 THEN PERFORM end_leases(j.queue, moment, ARRAY[j.ctid]);
+        WHEN 4 THEN PERFORM delete_jobs(ARRAY[job_id]);
+        ELSE NULL;
+    END CASE;
+END $$;
+
+-- A job as people see it, in the order of JobInfo's fields; the lease's end only while it is taken.
+CREATE TYPE job_info AS (
+    id job_id, queue queue_name, state job_state, data bytea, rank finite, cost moment, key text, attempts counter,
+    created_at moment, start_time moment, prev_start_time moment, waiters counter, keep_for duration, worker text,
+    taken_at moment, lease_until bigint, ended_at moment, reason text, result bytea, tries counter, crashes counter
+);
+
+CREATE FUNCTION describe(j jobs) RETURNS SETOF job_info LANGUAGE sql STABLE AS $$
+    SELECT j.id, j.queue, j.state, j.data, j.rank, j.cost, j.key, j.attempts, j.created_at, j.start_time,
+           j.prev_start_time, j.waiters, j.keep_for, j.worker, j.taken_at,
+           CASE j.state WHEN 2 THEN j.sort::bigint END, j.ended_at, j.reason, j.result, j.tries, j.crashes
+$$;

@@ -1,0 +1,36 @@
+-- wait: look whether something may be taken from one of the queues. Changes nothing. Answer:
+--   takable   whether
+--   due_in    in how many ms, to a fraction and by the server's clock, the next moment comes at which that may change;
+--             NULL: none is known
+--   starts    whether that is the start of a job, unless something happens to it. (A lease that ends at that moment will
+--             mostly have been settled by then.)
+--   paused    whether one of the queues is
+CREATE FUNCTION wait(
+    at bigint, queues text[], OUT takable boolean, OUT due_in double precision, OUT starts boolean, OUT paused boolean
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    exact    double precision := coalesce(at::double precision, extract(epoch FROM clock_timestamp()) * 1000);
+    moment   bigint := floor(exact);
+    start_in double precision;
+BEGIN
+    SELECT coalesce(bool_or(NOT s.shut AND (s.ready OR least(s.start, s.lease_end) <= moment)), false),
+           min(CASE WHEN s.shut THEN nullif(s.until, 9223372036854775807) ELSE least(s.start, s.lease_end) END) - exact,
+           min(s.start) FILTER (WHERE NOT s.shut) - exact, coalesce(bool_or(s.shut), false)
+    INTO takable, due_in, start_in, paused
+    FROM (
+        SELECT p.until, coalesce(p.until > moment, false) AS shut,
+               (SELECT id FROM jobs WHERE queue = u.queue AND state = 0 ORDER BY sort, id LIMIT 1) IS NOT NULL AS ready,
+               (SELECT sort FROM jobs WHERE queue = u.queue AND state = 1 ORDER BY sort, id LIMIT 1) AS start,
+               (SELECT sort FROM jobs WHERE queue = u.queue AND state = 2 ORDER BY sort, id LIMIT 1) AS lease_end
+        FROM unnest(queues) AS u(queue) LEFT JOIN pauses p ON p.queue = u.queue
+    ) s;
+    starts := NOT takable AND coalesce(start_in <= due_in, false);
+END $$;
+
+-- notify: tell every process that listens that these queues may have something new. It need not survive a power cut, so
+-- its commit does not wait for the disk.
+CREATE FUNCTION notify(news text[]) RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+BEGIN
+    PERFORM set_config('synchronous_commit', 'off', true);
+    PERFORM notify_queues(news);
+END $$;

@@ -1,0 +1,84 @@
+-- Applies changes to jobs, one after the other.
+--
+-- keys:      calls, queues, then the base of each queue to look in
+-- arguments: now, call, forget, width, then for each change queue, kind, id, waiters, rank
+--   queue    its number, from 1; 0: whichever
+--   kind     remove, revive, start or rank
+--   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
+--   rank     the new one, for the kind "rank"
+-- answer:    a digit for each: 1 where it was applied
+-- uses:      server once record placed lease due job
+local earlier = once(false)
+if earlier then
+  return earlier
+end
+
+local function revive(base, id, record)
+  local job = Record.parse(record)
+  if not job or (job.key ~= '' and call('HSETNX', base .. ':keys', job.key, id) == 0) then
+    return false
+  end
+  Placed.remove(base, 'dead', {id}, {record})
+  Record.give_back(job, moment)
+  Record.begin_again(job)
+  job.ended_at = ''
+  Job.line_up(base, job)
+  return true
+end
+
+local function start(base, id, record)
+  local job = Record.parse(record)
+  if not job then
+    return false
+  end
+  job.start = moment
+  Job.line_up(base, job)
+  Placed.remove(base, 'delayed', {id}, {record})
+  return true
+end
+
+local function rerank(base, id, state, record, rank)
+  local job = Record.parse(record)
+  if not job then
+    return false
+  end
+  Placed.remove(base, state, {id}, {record})
+  job.rank = rank
+  Placed.add(base, state, {id}, {state == 'ready' and rank or job.start, Record.build(job)})
+  return true
+end
+
+-- Whether the job is one of this queue, and whether it was changed.
+local function change(base, kind, id, seen, rank)
+  if not Job.locate(base, id) then
+    return false
+  end
+  local state, record, batch = Job.locate_now(base, id)
+  if not state or (seen and Job.waiters_of(base, id) > seen) then
+    return true, false
+  elseif kind == 'remove' and (not seen or WAITING[state]) then
+    Job.remove(base, id, state, record, batch)
+    return true, true
+  elseif kind == 'revive' and state == 'dead' then
+    return true, revive(base, id, record)
+  elseif kind == 'start' and state == 'delayed' then
+    return true, start(base, id, record)
+  elseif kind == 'rank' and (state == 'ready' or state == 'delayed') then
+    return true, rerank(base, id, state, record, rank)
+  end
+  return true, false
+end
+
+local answer = {}
+for at = 5, #ARGV, 5 do
+  local number, changed = tonumber(ARGV[at]), false
+  for n = number > 0 and number or 1, number > 0 and number or #KEYS - 2 do
+    local here, applied_here = change(KEYS[2 + n], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
+    if here then
+      changed = applied_here
+      break
+    end
+  end
+  answer[#answer + 1] = changed and '1' or '0'
+end
+return remember(table.concat(answer))

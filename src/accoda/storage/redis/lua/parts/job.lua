@@ -1,0 +1,98 @@
+-- One job: where it is, and how it comes to another place.
+local Job = {}
+local WAITING = {ready = true, delayed = true, taken = true}
+
+function Job.waiters_of(base, id)
+  return call('LLEN', base .. ':waiters:' .. id)
+end
+
+-- A key is held by the job that is ready, delayed or taken under it: `<base>:keys`, a hash of keys and ids.
+function Job.free_key(base, job)
+  if job.key ~= '' and call('HGET', base .. ':keys', job.key) == job.id then
+    call('HDEL', base .. ':keys', job.key)
+  end
+end
+
+-- Where a job is: its state, its record, and its batch if it is taken. nil: nowhere in this queue.
+function Job.locate(base, id)
+  local value = call('HGET', base .. ':taken', id)
+  if value then
+    local batch, record = Lease.split(value)
+    return 'taken', record or value, batch or ''
+  end
+  for _, state in ipairs({'ready', 'delayed', 'dead', 'done'}) do
+    local record = Placed.find(base, state, id)
+    if record then
+      return state, record
+    end
+  end
+end
+
+-- Let a job wait until its start time, and wake sleepers: for a first ready job, or a sooner start.
+function Job.line_up(base, job)
+  local state = tonumber(job.start) <= now and 'ready' or 'delayed'
+  local set, record = base .. ':' .. state, Record.build(job)
+  Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, record})
+  if state == 'ready' and call('ZCARD', set) == 1 or state == 'delayed' and call('ZRANK', set, record) == 0 then
+    call('PUBLISH', base .. ':wake', '')
+  end
+end
+
+-- Put a job among the dead or done ones.
+function Job.finish(base, state, job)
+  job.ended_at = moment
+  Placed.add(base, state, {job.id}, {moment, Record.build(job)})
+end
+
+-- Take a job away from where it is. A running one loses its lease.
+function Job.lift(base, id, state, record, batch)
+  if state == 'taken' then
+    call('HDEL', base .. ':taken', id)
+    Lease.release(base, batch, 1)
+  else
+    Placed.remove(base, state, {id}, {record})
+  end
+end
+
+-- Delete a job and all that belongs to it.
+function Job.remove(base, id, state, record, batch)
+  Job.lift(base, id, state, record, batch)
+  local job = WAITING[state] and Record.parse(record)
+  if job then
+    Job.free_key(base, job)
+  end
+  call('DEL', base .. ':waiters:' .. id)
+  call('ZREM', base .. ':kept', id)
+end
+
+-- `locate` after what is due, also where that is more than one call may move: then the job's own move is applied.
+function Job.locate_now(base, id)
+  Due.apply(base)
+  local state, record, batch = Job.locate(base, id)
+  if state == 'delayed' and tonumber(select(2, Placed.find(base, state, id))) <= now then
+    Lease.unlock(base)
+    Due.make_ready(base, {record})
+    Placed.remove(base, 'delayed', {id}, {record})
+    return Job.locate(base, id)
+  elseif state == 'taken' and Lease.end_of(base, batch) <= now then
+    Due.come_back(base, batch, {id}, {call('HGET', base .. ':taken', id)})
+    Lease.release(base, batch, 1)
+    return Job.locate(base, id)
+  elseif state == 'done' and tonumber(call('ZSCORE', base .. ':kept', id) or now + 1) <= now then
+    Job.remove(base, id, state, record)
+    return
+  end
+  return state, record, batch
+end
+
+-- What `look` and `browse` tell of a job: state, lease_until, taken_at and worker (the last three of a taken job only),
+-- waiters, record.
+function Job.describe(base, state, record, batch)
+  local till, taken_at, worker = '', '', ''
+  if batch then
+    local _
+    till = format('%d', Lease.end_of(base, batch))
+    taken_at, _, worker = Lease.batch_of(base, batch)
+  end
+  return {state, till, taken_at or '', worker or '', Job.waiters_of(base, Record.head_of(record) or ''), record}
+end

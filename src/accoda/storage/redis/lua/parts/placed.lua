@@ -1,0 +1,116 @@
+-- Jobs that are not taken. For each of the states ready, delayed, dead and done:
+--
+--   <base>:<state>               sorted set: record -> rank (ready), start_time (delayed), ended_at (dead, done)
+--   <base>:<state>:ids:<bucket>  hash: the last digits of an id -> the score of its record, for 100 neighbouring ids.
+--                                Redis packs so small a hash: about 8 bytes a job
+--   <base>:<state>:ids           sorted set of the buckets that are not empty
+--
+-- The order by score is what `take` needs. The buckets answer what it cannot: where a job is, by its id; which id is
+-- the lowest; pages by id. In the order of one score records are in the order of their ids, so halving finds one.
+local Placed = {}
+local width = tonumber(ARGV[4]) -- how many leading digits of an id name its bucket
+
+-- Calls `act(bucket, from, to)` for each run of neighbours, ids[from] to ids[to], that share a bucket.
+function Placed.each_bucket(ids, act)
+  local size, from = #ids, 1
+  while from <= size do
+    local bucket, to = sub(ids[from], 1, width), from
+    while to < size and sub(ids[to + 1], 1, width) == bucket do
+      to = to + 1
+    end
+    act(bucket, from, to)
+    from = to + 1
+  end
+end
+
+-- Put jobs into a state. `scored` is score, record, score, record...
+function Placed.add(base, state, ids, scored)
+  local set = base .. ':' .. state
+  many('ZADD', set, scored)
+  Placed.each_bucket(ids, function(bucket, from, to)
+    local fields = {}
+    for n = from, to do
+      fields[#fields + 1] = sub(ids[n], width + 1)
+      fields[#fields + 1] = scored[2 * n - 1]
+    end
+    call('HSET', set .. ':ids:' .. bucket, unpack(fields))
+    call('ZADD', set .. ':ids', bucket, bucket)
+  end)
+end
+
+-- Take ids out of the index of a state. A bucket of which all go is deleted as a whole, at a tenth of the cost.
+function Placed.unindex(base, state, ids)
+  local index = base .. ':' .. state .. ':ids'
+  Placed.each_bucket(ids, function(bucket, from, to)
+    local key, digits = index .. ':' .. bucket, {}
+    for n = from, to do
+      digits[n - from + 1] = sub(ids[n], width + 1)
+    end
+    local left = call('HLEN', key) - #digits
+    if left == 0 then
+      call('DEL', key)
+    else
+      call('HDEL', key, unpack(digits))
+    end
+    if left <= 0 then
+      call('ZREM', index, bucket)
+    end
+  end)
+end
+
+-- Take records out of a state; `ids` are theirs.
+function Placed.remove(base, state, ids, records)
+  many('ZREM', base .. ':' .. state, records)
+  Placed.unindex(base, state, ids)
+end
+
+-- How many records come before this score and id in the order of a set.
+function Placed.count_before(set, score, id)
+  local low = call('ZCOUNT', set, '-inf', '(' .. score)
+  local high = low + call('ZCOUNT', set, score, score)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if sub(call('ZRANGE', set, middle, middle)[1], 1, #id) < id then
+      low = middle + 1
+    else
+      high = middle
+    end
+  end
+  return low
+end
+
+-- The record of an id in a state, and its score. An index that is damaged, or does not fit, gives nothing.
+function Placed.find(base, state, id)
+  local set = base .. ':' .. state
+  local score = call('HGET', set .. ':ids:' .. sub(id, 1, width), sub(id, width + 1))
+  if not score then
+    return
+  end
+  local ok, at = pcall(Placed.count_before, set, score, id)
+  local record = ok and call('ZRANGE', set, at, at)[1]
+  if record and Record.head_of(record) == id then
+    return record, score
+  end
+end
+
+-- The ids of a state in their order, from the first one that is not below `from`, at least `count` of them if there are
+-- so many. A bucket that holds nothing is forgotten.
+function Placed.ids_from(base, state, from, count)
+  local index, ids = base .. ':' .. state .. ':ids', {}
+  for _, bucket in ipairs(call('ZRANGEBYSCORE', index, sub(from, 1, width), '+inf', 'LIMIT', 0, count + 1)) do
+    local digits = call('HKEYS', index .. ':' .. bucket)
+    if #digits == 0 then
+      call('ZREM', index, bucket)
+    end
+    table.sort(digits)
+    for _, each in ipairs(digits) do
+      if bucket .. each >= from then
+        ids[#ids + 1] = bucket .. each
+      end
+    end
+    if #ids >= count then
+      break
+    end
+  end
+  return ids
+end

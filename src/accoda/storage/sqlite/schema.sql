@@ -1,0 +1,88 @@
+-- The layout. Moments are integer milliseconds since the epoch, durations seconds.
+--
+-- The constraints refuse what no Accoda writes, from any program: STRICT keeps types apart, NOT NULL keeps out NaN, and no
+-- number is above 2**54 (0x40000000000000), so that none overflows when it grows.
+
+-- Numbers that only grow: the last id given to a job. AUTOINCREMENT would write its own table for every job; this is
+-- written once a transaction, and like it never gives an id twice (a lease's token is made of id and attempts).
+CREATE TABLE counters (
+    name  TEXT PRIMARY KEY,
+    value INTEGER NOT NULL CHECK (value BETWEEN 0 AND 0x40000000000000)
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO counters VALUES ('last_id', 0);
+
+-- One row a queue: its pause, and its statistics, kept up to date by every transaction that moves a job.
+CREATE TABLE queues (
+    no           INTEGER PRIMARY KEY,
+    name         TEXT NOT NULL UNIQUE,
+    paused       INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
+    paused_until INTEGER CHECK (paused_until BETWEEN 0 AND 0x40000000000000),
+    ready        INTEGER NOT NULL DEFAULT 0 CHECK (ready BETWEEN 0 AND 0x40000000000000),
+    delayed      INTEGER NOT NULL DEFAULT 0 CHECK (delayed BETWEEN 0 AND 0x40000000000000),
+    taken        INTEGER NOT NULL DEFAULT 0 CHECK (taken BETWEEN 0 AND 0x40000000000000),
+    dead         INTEGER NOT NULL DEFAULT 0 CHECK (dead BETWEEN 0 AND 0x40000000000000),
+    done         INTEGER NOT NULL DEFAULT 0 CHECK (done BETWEEN 0 AND 0x40000000000000),
+    retried      INTEGER NOT NULL DEFAULT 0 CHECK (retried BETWEEN 0 AND 0x40000000000000),
+    buried       INTEGER NOT NULL DEFAULT 0 CHECK (buried BETWEEN 0 AND 0x40000000000000),
+    expired      INTEGER NOT NULL DEFAULT 0 CHECK (expired BETWEEN 0 AND 0x40000000000000)
+) STRICT;
+
+-- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
+-- sort: what orders the jobs of that state. Ready: the rank; delayed: the start time; taken: the end of the lease;
+-- dead: when it was buried; done: until when it is kept. So one index serves every state.
+CREATE TABLE jobs (
+    id              INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 0x40000000000000),
+    queue           INTEGER NOT NULL,
+    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
+    sort            REAL NOT NULL,
+    attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 0x40000000000000),
+    tries           INTEGER NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 0x40000000000000),
+    crashes         INTEGER NOT NULL DEFAULT 0 CHECK (crashes BETWEEN 0 AND 0x40000000000000),
+    waiters         INTEGER NOT NULL DEFAULT 0 CHECK (waiters BETWEEN 0 AND 0x40000000000000),
+    rank            REAL NOT NULL CHECK (rank BETWEEN -1.7976931348623157e308 AND 1.7976931348623157e308),
+    cost            INTEGER NOT NULL CHECK (cost BETWEEN 0 AND 0x40000000000000),
+    key             TEXT,
+    created_at      INTEGER NOT NULL CHECK (created_at BETWEEN 0 AND 0x40000000000000),
+    start_time      INTEGER NOT NULL CHECK (start_time BETWEEN 0 AND 0x40000000000000),
+    prev_start_time INTEGER CHECK (prev_start_time BETWEEN 0 AND 0x40000000000000),
+    keep_for        REAL NOT NULL CHECK (keep_for BETWEEN 0 AND 0x40000000000000),
+    worker          TEXT,
+    taken_at        INTEGER CHECK (taken_at BETWEEN 0 AND 0x40000000000000),
+    ended_at        INTEGER CHECK (ended_at BETWEEN 0 AND 0x40000000000000),
+    reason          TEXT,
+    data            BLOB NOT NULL,
+    result          BLOB,
+    CHECK (iif(state = 0, sort = rank, sort BETWEEN 0 AND 0x40000000000000)),
+    CHECK (state < 3 OR ended_at IS NOT NULL)
+) STRICT;
+
+-- Every index of a table ends with the rowid, here the id: equal ranks go first in, first out.
+CREATE INDEX jobs_line ON jobs (queue, state, sort);
+
+-- For browsing by id and for the oldest ready job. Not for taken jobs: those are few, and it would cost every take.
+CREATE INDEX jobs_by_id ON jobs (queue, state, id) WHERE state <> 2;
+
+-- Dead and done jobs by their end, for people and for retention. No other job is in it, so none pays for it.
+CREATE INDEX jobs_ended ON jobs (queue, state, ended_at) WHERE state >= 3;
+
+-- Which job holds a key. Settling or burying a job takes it out of this index, and so gives the key back.
+CREATE UNIQUE INDEX jobs_key ON jobs (queue, key) WHERE key IS NOT NULL AND state < 3;
+
+-- Numbered from 1 in the order in which they joined a job.
+CREATE TABLE waiters (
+    job  INTEGER NOT NULL,
+    n    INTEGER NOT NULL CHECK (n BETWEEN 1 AND 0x40000000000000),
+    data BLOB NOT NULL,
+    PRIMARY KEY (job, n)
+) STRICT, WITHOUT ROWID;
+
+-- An expired document stays for a while as a tombstone, so that its versions go on.
+CREATE TABLE documents (
+    name       TEXT PRIMARY KEY,
+    value      BLOB NOT NULL,
+    version    INTEGER NOT NULL CHECK (version BETWEEN 1 AND 0x40000000000000),
+    expires_at INTEGER CHECK (expires_at BETWEEN 0 AND 0x40000000000000)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX documents_expiry ON documents (expires_at) WHERE expires_at IS NOT NULL;

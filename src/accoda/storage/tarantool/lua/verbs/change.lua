@@ -1,0 +1,73 @@
+-- Changes jobs: each change that fits its job, all in one step.
+--
+-- arguments: now, receipt, changes {{kind, id, waiters that were seen or nil, queue or nil, rank}, …}
+--            kind: 0 remove, 1 revive, 2 start now, 3 rerank
+-- answer: how many were applied
+local app = ...
+local f = app.field
+local READY, DELAYED, TAKEN, DEAD = app.READY, app.DELAYED, app.TAKEN, app.DEAD
+
+-- Each tells whether the change was applied.
+local kinds = {
+    [0] = function(tx, job, waiters)
+        if waiters ~= nil and job[f.STATE] > TAKEN then
+            return false
+        end
+        app.forget(tx, job)
+        return true
+    end,
+    [1] = function(tx, job)
+        local no, key = job[f.QUEUE], job[f.KEY]
+        if job[f.STATE] ~= DEAD or (key ~= nil and app.holder(tx, no, key) ~= nil) then
+            return false
+        end
+        if key ~= nil then
+            box.space.accoda_keys:replace({no, key, job[f.ID]})
+        end
+        local ops = app.back_to_queue(job, READY, app.plain(job[f.RANK]), tx.now)
+        for field, value in pairs({[f.ENDED_AT] = box.NULL, [f.TRIES] = 0, [f.CRASHES] = 0}) do
+            ops[#ops + 1] = {'=', field, value}
+        end
+        box.space.accoda_jobs:update(job[f.ID], ops)
+        app.count_move(tx, no, DEAD, READY)
+        return true
+    end,
+    [2] = function(tx, job)
+        if job[f.STATE] ~= DELAYED then
+            return false
+        end
+        box.space.accoda_jobs:update(job[f.ID], {
+            {'=', f.STATE, READY}, {'=', f.SORT, app.plain(job[f.RANK])}, {'=', f.START_TIME, tx.now},
+        })
+        app.count_move(tx, job[f.QUEUE], DELAYED, READY)
+        return true
+    end,
+    [3] = function(_, job, _, rank)
+        if job[f.STATE] ~= READY and job[f.STATE] ~= DELAYED then
+            return false
+        end
+        local ops = {{'=', f.RANK, rank}}
+        if job[f.STATE] == READY then
+            ops[2] = {'=', f.SORT, rank}
+        end
+        box.space.accoda_jobs:update(job[f.ID], ops)
+        return true
+    end,
+}
+
+app.verbs.change = app.once(function(tx, changes)
+    local applied = 0
+    for _, change in ipairs(changes) do
+        local kind, id, waiters, name, rank = unpack(change, 1, 5)
+        local job = app.current(tx, id)
+        local queue = job ~= nil and box.space.accoda_queues:get(job[f.QUEUE]) or nil
+        local is_there = job ~= nil and (name == nil or (queue ~= nil and queue.name == name))
+        if is_there and not (waiters ~= nil and app.grown(job, waiters)) and kinds[kind](tx, job, waiters, rank) then
+            applied = applied + 1
+            if queue ~= nil then
+                tx.touched[queue.name] = true
+            end
+        end
+    end
+    return applied
+end)

@@ -1,0 +1,23 @@
+"""Workers, by their heartbeats."""
+
+from accoda import App, ManualClock
+from accoda.operations import workers
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
+
+
+async def beat(app: App, clock: ManualClock, name: str = "w", problem: str = "") -> None:
+    now = clock.now()
+    states = (ProcessorState("a", 3, 7, now - 2000), ProcessorState())
+    value = Heartbeat(name, name, "host", 7, now - 60_000, now - 1000, ("a", "b"), 2, states, problem=problem)
+    await app.storage.write(f"worker/{name}", encode(value))
+
+
+async def test_workers_are_seen_by_their_heartbeats(app: App, clock: ManualClock) -> None:
+    await beat(app, clock, "w2", "the store is slow")
+    await beat(app, clock, "w1")
+    await app.storage.write("worker/broken", b"{")
+    first, second = await workers.list(app)
+    assert (first.id, first.busy, first.max_processors, first.queues) == ("w1", 1, 2, ["a", "b"])
+    assert (first.beat_age, first.started_at) == (1.0, "2023-11-14T22:12:20.000Z")
+    assert (first.processors[0].busy_for, first.processors[1].busy_for) == (2.0, None)
+    assert second.problem == "the store is slow"

@@ -1,0 +1,69 @@
+"""From the jobs of a take to batches, and from what handlers said to outcomes."""
+
+from typing import Any
+
+from tests.runtime.batches import Owner
+
+from accoda.envelope import JobMetadata, wrap
+from accoda.model import Bury, Done, Job, Lease, NewJob, Retry
+from accoda.payload import Codec, encode
+from accoda.retry import Fixed, Limits
+from accoda.runtime.batch import BatchRun, open_batches
+
+
+def job(id: int, data: bytes = encode(7), crashes: int = 0, tries: int = 0) -> Job:
+    attempts = crashes + tries
+    return Job(id, "q", data, 0.0, 0, None, attempts, 0, 0, None, 0, Lease("q", id, attempts), tries, crashes)
+
+
+def ids(batches: list[BatchRun]) -> list[list[int]]:
+    return [batch.ids() for batch in batches]
+
+
+def test_jobs_that_lost_no_lease_are_one_batch_with_their_payloads() -> None:
+    enveloped = wrap(encode(8), JobMetadata(name="Eight"))
+    (batch,), buried = open_batches(Owner(), [job(1), job(2, enveloped), job(3, tries=2)])
+    assert [(one.id, one.payload, one.name) for one in batch] == [(1, 7, None), (2, 8, "Eight"), (3, 7, None)]
+    assert buried == []
+
+
+def test_a_payload_that_does_not_decode_is_buried_alone_and_the_reason_names_the_field() -> None:
+    owner = Owner()
+    owner.codec = Codec[Any](dict[str, int])
+    batches, buried = open_batches(owner, [job(1, encode({"a": 1})), job(2, encode({"a": "x"})), job(3, b"")])
+    assert ids(batches) == [[1]]
+    assert [outcome.lease.id for outcome in buried] == [2, 3]
+    assert "Expected `int`, got `str` - at `$[...]`" in buried[0].reason  # type: ignore[union-attr]
+
+
+def test_suspects_run_after_the_others_and_alone_for_their_last_two_runs() -> None:
+    owner = Owner(limits=Limits(max_crashes=5))
+    jobs = [job(1, crashes=4), job(2), job(3, crashes=1), job(4, crashes=3), job(5, crashes=2), job(6, crashes=5)]
+    batches, buried = open_batches(owner, jobs)
+    assert ids(batches) == [[2], [3, 5], [4], [1]]
+    assert [outcome.lease.id for outcome in buried] == [6]
+
+
+def test_outcomes_are_those_of_which_something_was_said_and_that_are_not_settled() -> None:
+    (batch,), _ = open_batches(Owner(limits=Limits(rule=Fixed(9))), [job(n) for n in range(5)])
+    batch.done(batch[0])
+    batch.fail(batch[1], ValueError("no"))
+    batch.bury(batch[2], "enough")
+    batch.done(batch[3])
+    batch.settled.add(3)
+    assert batch.outcomes() == [
+        Done(batch.taken[0].lease),
+        Retry(batch.taken[1].lease, delay=9.0, reason="ValueError: no"),
+        Bury(batch.taken[2].lease, "enough"),
+    ]
+
+
+def test_follow_ups_go_with_jobs_that_are_done_only() -> None:
+    (batch,), _ = open_batches(Owner(), [job(1), job(2)])
+    for one in batch:
+        batch.then(one, NewJob("next"))
+    batch.done(batch[0], "kept")
+    batch.bury(batch[1], "enough")
+    done, buried = batch.outcomes()
+    assert done == Done(batch.taken[0].lease, (NewJob("next"),), encode("kept"))
+    assert buried == Bury(batch.taken[1].lease, "enough")

@@ -1,0 +1,189 @@
+"""The scripts of Redis, broken on purpose in one place: a test of the suite, or of the outbox, must notice."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from proof.servers.pytest import need
+from proof.servers.redis import ClusterSet, RedisServer
+from tests.storage import test_redis_outbox
+
+from accoda import open_storage
+from accoda.storage.redis import scripts
+from accoda.testing import conformance
+from accoda.testing.store_fixture import ManualStoreFixture
+
+BOUNDED = "TestStorm.test_one_call_applies_a_bounded_part_over_all_its_queues"
+FENCED = "TestStorm.test_no_ended_lease_is_good_though_its_return_is_not_applied"
+GIVEN_BACK = "TestStorm.test_of_leases_gives_every_job_back_once"
+KEPT = "TestStorm.test_of_kept_results_leaves_none"
+OLDEST = "TestStorm.test_the_oldest_moments_come_first"
+AS_IT_IS = "TestStorm.test_a_look_at_a_key_and_a_removal_see_that_job_as_it_is"
+STILL_TO_COME = "TestStorm.test_a_start_now_counts_only_what_is_still_to_come"
+DEAR_HEAD = "TestCost.test_a_dear_job_in_the_middle_stops_the_batch"
+STRICT = "TestRetention.test_the_moment_itself_is_not_before_it"
+AT_MOST = "TestRetention.test_takes_no_more_than_the_limit state=taken"
+DUE_BEFORE_A_LOOK = "TestLookAtTheHead.test_a_delayed_job_is_the_head_once_its_time_has_come"
+REST = "TestLookAtWaiters.test_gives_the_rest_in_the_order_in_which_they_joined by=key"
+NEWER = "TestAhead.test_newer_are_those_that_came_later_and_go_first"
+COUNTED = "TestRemove.test_is_refused_if_more_wait_than_were_seen state=delayed"
+FOLLOWED = "TestBury.test_enqueues_what_follows"
+NOT_OF_REFUSED = "TestBury.test_that_is_refused_enqueues_nothing"
+ONCE_IN_LINE = "TestStartNow.test_the_old_start_time_passes_without_a_trace"
+FROM_ZERO = "TestBeginningAgain.test_revive_sets_both_to_zero"
+NOT_COUNTED = "TestTries.test_a_retry_that_does_not_count_is_none"
+GROWN = "TestGrown.test_done_is_refused_when_more_wait_than_were_seen"
+OWN_LEASE = "TestKeys.test_replace_ends_the_lease_of_a_running_job"
+IN_ONE_CALL = "TestKeys.test_duplicates_in_one_call_meet_each_other"
+NEXT_PAGE = "TestBrowseInLine.test_begins_after_a_job_that_has_gone"
+RESUMED = "TestPause.test_a_pause_with_an_end_ends_by_itself"
+AGE = "TestOldestAge.test_is_the_age_of_the_ready_job_that_was_created_first"
+WOKEN = "TestStartNow.test_wakes_a_wait"
+VERSIONS = "TestDocuments.test_a_version_of_what_does_not_exist_is_refused"
+ENDED = "TestTimeToLive.test_it_is_gone_at_the_exact_millisecond"
+EXTENDED = "TestBrowseInLine.test_follows_an_extended_lease"
+
+# What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
+MUTANTS = {
+    "unbounded": ("parts/due.lua", "may_move = DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
+    "youngest first": (
+        "parts/due.lua", "'ZRANGEBYSCORE', base .. ':delayed', '-inf', till",
+        "'ZREVRANGEBYSCORE', base .. ':delayed', till, '-inf'", OLDEST,
+    ),
+    "rest of a batch": ("parts/due.lua", "if joined and at < #joined then", "if false then", GIVEN_BACK),
+    "kept for ever": ("parts/due.lua", "    Due.forget_kept(base)", "    --", KEPT),
+    "named job not up to date": ("parts/job.lua", "Lease.end_of(base, batch) <= now", "false", AS_IT_IS),
+    "start of a job that has started": (
+        "parts/job.lua", "tonumber(select(2, Placed.find(base, state, id))) <= now", "false", STILL_TO_COME,
+    ),
+    "started job wakes no wait": ("parts/job.lua", "call('PUBLISH', base .. ':wake', '')", "--", WOKEN),
+    "replaced run keeps its lease": ("parts/add.lua", "    Record.give_back(job, run.start)", "    --", OWN_LEASE),
+    "key of the same call": ("parts/add.lua", "call('HSET', base .. ':keys', key, id)", "--", IN_ONE_CALL),
+    "expensive jobs are skipped": ("take.lua", "return n - 1", "left = left + (tonumber(job.cost) or 0)", DEAR_HEAD),
+    "late outcome": ("settle.lua", "if till <= now then", "if till < 0 then", FENCED),
+    "waiters that joined": ("settle.lua", "Job.waiters_of(base, job.id) > seen", "false", GROWN),
+    "burial without follow-ups": ("settle.lua", "kind ~= 'r' and tonumber", "kind == 'f' and tonumber", FOLLOWED),
+    "follow-ups of refused outcomes": ("settle.lua", "if is_refused[n] then", "if false then", NOT_OF_REFUSED),
+    "every retry counts": ("settle.lua", "if ARGV[from + 3] == '1' then", "do", NOT_COUNTED),
+    "late extension": ("extend.lua", " or Lease.end_of(base, batch) <= now", "", FENCED),
+    "extension of the whole batch": ("extend.lua", "== group.size then", ">= group.size then", EXTENDED),
+    "look before its time": ("look.lua", "  Due.apply(base)", "  --", DUE_BEFORE_A_LOOK),
+    "all waiters": ("look.lua", "id, after, -1)", "id, 0, -1)", REST),
+    "newer of a lower rank only": ("look.lua", "(sub(found[n], 1, #id) > id and 1 or 0)", "1", NEWER),
+    "removal of more waiters": ("change.lua", "Job.waiters_of(base, id) > seen", "false", COUNTED),
+    "started twice": ("change.lua", "  Placed.remove(base, 'delayed', {id}, {record})", "  --", ONCE_IN_LINE),
+    "revive keeps the tries": ("change.lua", "  Record.begin_again(job)", "  --", FROM_ZERO),
+    "page begins too late": ("browse.lua", "Record.head_of(here) == after and 1 or 0", "1 or 0", NEXT_PAGE),
+    "pause without an end": ("pause.lua", "'paused', ARGV[6])", "'paused', '')", RESUMED),
+    "purge too much": ("purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),
+    "purge unlimited": ("purge.lua", "if n > most or", "if", AT_MOST),
+    "age of the youngest": ("stats.lua", "now - job.created", "0", AGE),
+    "any version": ("write.lua", "if expected ~= '' and expected ~= found then", "if false then", VERSIONS),
+    "document without an end": ("parts/document.lua", "tonumber(ends) <= now\n", "false\n", ENDED),
+}  # fmt: skip
+
+FAILURES = (AssertionError, TimeoutError, pytest.fail.Exception)
+
+SENT = "test_keep_their_order_and_those_of_refused_outcomes_are_not_stored"
+WHEN_FULL = "test_leave_nothing_on_a_full_server"
+ONCE = "test_arrive_once_though_their_sender_died_and_several_move_them"
+IN_A_CLUSTER = {
+    "sends those of refused outcomes": (
+        "settle.lua", "if not is_refused[tonumber(ARGV[first])] then", "do", f"TestFollowUpsOfSeveralShards.{SENT}",
+    ),
+    "sends the last part only": (
+        "settle.lua", "(sealed[ARGV[first + 1]] or '') ..", "", f"TestFollowUpsOfSeveralShards.{SENT}",
+    ),
+    "posts on a full server": (
+        "settle.lua", "once(any_follow_ups or posts > 0)", "once(any_follow_ups)",
+        f"TestFollowUpsOfSeveralShards.{WHEN_FULL}",
+    ),
+    "delivers again": ("parts/once.lua", "HSETNX', KEYS[1], ARGV[2], '') == 0", "HSETNX', KEYS[1], ARGV[2], '') == 2",
+                       f"TestJobsForOtherShards.{ONCE}"),
+}  # fmt: skip
+
+
+@contextmanager
+def changed(file: str, old: str, new: str) -> Iterator[None]:
+    """The scripts with one change: the modules that have loaded them load them again, now and afterwards."""
+    original = scripts._read
+
+    def read(path: str) -> str:
+        text = original(path)
+        assert path != file or old in text, f"{file} no longer has {old!r}: change this mutant with it"
+        return text.replace(old, new) if path == file else text
+
+    scripts._read = read
+    try:
+        load_again()
+        yield
+    finally:
+        scripts._read = original
+        load_again()
+
+
+def load_again() -> None:
+    scripts.script.cache_clear()
+    for name, module in list(sys.modules.items()):
+        if name.startswith("accoda.storage.redis"):
+            for each, value in list(vars(module).items()):
+                if isinstance(value, scripts.Script):
+                    setattr(module, each, scripts.script(value.name))
+
+
+async def run(suite: Any, test: str, **available: Any) -> None:
+    """One test, with the fixtures and the arguments that it asks for."""
+    place, *arguments = test.split()
+    group, _, name = place.partition(".")
+    available |= dict(each.split("=") for each in arguments)
+    method = getattr(getattr(suite, group)(), name)
+    wanted = inspect.signature(method).parameters
+    async with asyncio.timeout(20):
+        await method(**{each: value for each, value in available.items() if each in wanted})
+
+
+async def run_on_a_server(test: str) -> None:
+    with need(RedisServer) as server:
+        fixture = ManualStoreFixture(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)
+        async with await fixture.open() as store:
+            await run(conformance, test, store=store, fixture=fixture)
+
+
+async def run_on_a_cluster(servers: ClusterSet, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for master in servers.masters:
+        master.ask("FLUSHALL")
+    async with await open_storage(servers.url) as store:
+        await run(test_redis_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[ClusterSet]:
+    with need(ClusterSet) as servers:
+        yield servers
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(mutant: str) -> None:
+    *change, test = MUTANTS[mutant]
+    with changed(*change), pytest.raises(FAILURES):
+        await run_on_a_server(test)
+
+
+@pytest.mark.parametrize("mutant", IN_A_CLUSTER)
+async def test_so_does_one_in_a_cluster(mutant: str, servers: ClusterSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    *change, test = IN_A_CLUSTER[mutant]
+    with changed(*change), pytest.raises(FAILURES):
+        await run_on_a_cluster(servers, test, monkeypatch)
+
+
+async def test_the_same_tests_pass_without_a_mutant(servers: ClusterSet, monkeypatch: pytest.MonkeyPatch) -> None:
+    for test in sorted({test for *_, test in MUTANTS.values()}):
+        await run_on_a_server(test)
+    for test in sorted({test for *_, test in IN_A_CLUSTER.values()}):
+        await run_on_a_cluster(servers, test, monkeypatch)

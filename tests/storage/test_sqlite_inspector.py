@@ -1,0 +1,29 @@
+"""Looks at a store that another process writes."""
+
+import asyncio
+from pathlib import Path
+
+import apsw
+
+from accoda import ByKey, Head, ManualClock, NewJob, open_storage
+
+
+async def test_a_look_waits_for_no_other_process_unless_something_is_due(tmp_path: Path) -> None:
+    clock = ManualClock()
+    async with await open_storage(f"sqlite:///{tmp_path}/q.db", clock=clock) as store:
+        (first, _) = await store.enqueue([NewJob("q", key="k", waiter=b"w"), NewJob("q", rank=-1, delay=5)])
+        other = apsw.Connection(str(tmp_path / "q.db"))
+        other.execute("BEGIN IMMEDIATE")
+        for target in (Head("q"), ByKey("q", "k")):
+            seen = await store.look(target, waiters_after=0)
+            assert seen.job is not None
+            assert (seen.job.id, seen.waiters) == (first.id, (b"w",))
+        clock.advance(5)
+        looking = asyncio.create_task(store.look(Head("q")))
+        await asyncio.sleep(0.05)
+        assert not looking.done(), "it has to write that the job has started"
+        other.execute("COMMIT")
+        seen = await looking
+        assert seen.job is not None
+        assert seen.job.rank == -1
+        other.close()
