@@ -241,6 +241,8 @@ class _Link:
                 await self._send(data, writer, conditions)
 
     def _vanishes(self, conditions: NetworkConditions, replies: bool) -> bool:
+        if conditions.cut:  # its connection is about to be reset
+            return True
         if conditions.swallow_replies if replies else conditions.swallow_requests:
             self._silent = True
         # Of a connection that lost something nothing passes any more, but for requests while it is only replies that

@@ -169,6 +169,8 @@ class Client:
             self.beside(self._release(connection))
             if isinstance(error, DRIVER) and self._loop.time() >= given_up.when():
                 raise TimeoutError(f"no answer for {SILENCE:g} s") from error
+            if isinstance(error, AttributeError) and connection.is_closed():  # asyncpg, between two steps of this call
+                raise ConnectionResetError("the connection was lost") from error
             raise
         finally:
             given_up.cancel()
