@@ -16,17 +16,18 @@ DISTRIBUTIONS = {**settings_redis.DISTRIBUTIONS, **settings_sql.DISTRIBUTIONS}
 PEERS = (*settings_redis.REDIS, *settings_sql.POSTGRES, *settings_sql.SQLITE, *settings_sql.TARANTOOL)
 
 
-def _raw(storage: str, jobs: int, lanes: int, *measures: str) -> Peer:
+def _raw(storage: str, jobs: int, lanes: int) -> Peer:
     setting = f"Accoda's scripts by the leanest client, batches of 500, {lanes} connection{'s' if lanes > 1 else ''}"
     options = {"batch": 500, "lanes": lanes}
-    return Peer(RAW, storage, "Bare engine", setting, jobs, options, measures=("drain1", *measures))
+    return Peer(RAW, storage, "Bare engine", setting, jobs, options, measures=("drain1", "latency"))
 
 
-# The ceilings, in turns with the peers: the drain by one process, and the latency where a server is between two.
+# The ceilings, in turns with the peers.
 CEILINGS = (
-    _raw("redis", 400_000, 2, "latency"),
-    _raw("postgres", 100_000, 2, "latency"),
+    _raw("redis", 400_000, 2),
+    _raw("postgres", 100_000, 2),
     _raw("sqlite", 200_000, 1),
+    _raw("tarantool", 100_000, 1),
 )
 
 

@@ -6,15 +6,20 @@ A worker hears of a job, takes it, runs it and ends it; then it takes until noth
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol, Self
 
 import asyncpg  # type: ignore[import-untyped]
 
 from accoda.storage.postgres.client import SESSION
+from accoda.storage.sqlite.watch import Watch, shared_file
+from benchmarks.raw.local import RawSqlite
 from benchmarks.raw.postgres import ENQUEUE, SETTLE, TAKE, new_job, settle_arguments
 from benchmarks.raw.redis import RawRedis
+from benchmarks.raw.tarantool import RawTarantool
 
 Ran = Callable[[bytes], None]
 BATCH = 100
@@ -82,3 +87,48 @@ class RedisWay:
                     ran(record.split(b"\0", 4)[4])
                 await self._raw.settle(leases)
             wire.recv(1 << 16)  # a job came; what came since the take lies in the socket
+
+
+class SqliteWay:
+    """Hears of a commit as Accoda does: the file beside the database is touched, and the kernel tells."""
+
+    def __init__(self, path: Path) -> None:
+        self._raw = RawSqlite(path, 1)
+        self._path = path
+
+    async def put(self, data: bytes) -> None:
+        self._raw.put([data])
+        os.utime(shared_file(self._path))
+
+    async def work(self, ran: Ran) -> None:
+        rung = asyncio.Event()
+        with Watch(self._path, rung.set).listening():
+            while True:
+                rung.clear()  # before the take: a job that comes after it rings again
+                if leases := await self._raw.take(BATCH):
+                    for data in self._raw.records:
+                        ran(data)
+                    await self._raw.settle(leases)
+                else:
+                    await rung.wait()
+
+
+class TarantoolWay:
+    """Blocks: the server holds its long poll until there is a job."""
+
+    def __init__(self, url: str, queue: str) -> None:
+        self._raw = RawTarantool(url, queue, 1)
+
+    async def put(self, data: bytes) -> None:
+        self._raw.put(data)
+
+    async def work(self, ran: Ran) -> None:
+        seen: int | None = None
+        while True:
+            # The count before the take: what happens after it is news to the long poll.
+            seen = self._raw.listen(seen, 0.0)
+            while leases := await self._raw.take(BATCH):
+                for data in self._raw.records:
+                    ran(data)
+                await self._raw.settle(leases)
+            self._raw.listen(seen, 30.0)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from array import array
+from collections.abc import Sequence
 from heapq import heappop, heappush
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from accoda.storage.sqlite.connection import SCHEMA
+from accoda.storage.sqlite.connection import SCHEMA, wait_for_lock
 from benchmarks.raw.shape import PAYLOAD, Leases
 
 
@@ -62,25 +63,30 @@ class RawSqlite:
     def __init__(self, path: Path, levels: int) -> None:
         self.levels = levels
         self.connection = apsw.Connection(str(path))
+        self.connection.set_busy_handler(wait_for_lock())
         self.connection.execute("PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL")
         self.connection.execute("PRAGMA cache_size = -65536; PRAGMA wal_autocheckpoint = 4000")
-        self.connection.execute(SCHEMA)
-        self.connection.execute("INSERT INTO queues (no, name) VALUES (1, 'q')")
+        if not self.connection.execute("SELECT count(*) FROM sqlite_schema").get:
+            self.connection.execute(SCHEMA)
+        self.connection.execute("INSERT OR IGNORE INTO queues (no, name) VALUES (1, 'q')")
         self.run = self.connection.cursor().execute
         self.run_many = self.connection.cursor().executemany
-        self.last = 0
+        self.records: list[bytes] = []  # the data that the last take gave
 
     async def enqueue(self, count: int) -> None:
+        self.put([PAYLOAD] * count)
+
+    def put(self, payloads: Sequence[bytes]) -> None:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
-        first, self.last = self.last + 1, self.last + count
+        first: int = self.run("SELECT value FROM counters WHERE name = 'last_id'").get + 1
         self.run_many(
             "INSERT INTO jobs (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data) "
             "VALUES (?, 1, 0, ?, ?, 0, ?, ?, 0, ?)",
-            [(id, rank := float(id % self.levels), rank, now, now, PAYLOAD) for id in range(first, self.last + 1)],
+            [(id, rank := float(id % self.levels), rank, now, now, data) for id, data in enumerate(payloads, first)],
         )
-        self.run("UPDATE counters SET value = ? WHERE name = 'last_id'", (self.last,))
-        self.run("UPDATE queues SET ready = ready + ? WHERE no = 1", (count,))
+        self.run("UPDATE counters SET value = ? WHERE name = 'last_id'", (first + len(payloads) - 1,))
+        self.run("UPDATE queues SET ready = ready + ? WHERE no = 1", (len(payloads),))
         self.run("COMMIT")
 
     async def take(self, count: int) -> Leases:
@@ -91,12 +97,16 @@ class RawSqlite:
             "WHERE queue = 1 AND state = 0 ORDER BY sort, id LIMIT ?",
             (count,),
         ).fetchall()
+        if not rows:
+            self.run("ROLLBACK")
+            return []
         self.run(
             "UPDATE jobs SET state = 2, sort = ?, worker = 'raw', taken_at = ? WHERE id IN carray(?)",
             (now + 60_000, now, _ids(row[0] for row in rows)),
         )
         self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
         self.run("COMMIT")
+        self.records = [row[2] for row in rows]
         return [(row[0], row[1]) for row in rows]
 
     async def settle(self, leases: Leases) -> None:

@@ -13,13 +13,16 @@ from accoda.storage.tarantool.address import GREETING_SIZE, address_of
 from benchmarks.raw.shape import PAYLOAD, Leases
 
 
-class _Id(msgspec.Struct, array_like=True, gc=False):
+class _Job(msgspec.Struct, array_like=True, gc=False):
     """The first fields of a job's tuple; the decoder passes over the rest."""
 
     id: int
+    queue: int
+    state: int
+    data: msgspec.Raw
 
 
-_IDS = msgspec.msgpack.Decoder(tuple[list[_Id]])
+_JOBS = msgspec.msgpack.Decoder(tuple[list[_Job]])
 ANY = msgspec.msgpack.Decoder(list[Any])
 
 
@@ -67,6 +70,7 @@ class RawTarantool(BareTarantool):
         self._queue = queue
         self._levels = levels
         self._requests: dict[int, bytes] = {}
+        self.rows: list[_Job] = []  # what the last take gave
 
     async def enqueue(self, count: int) -> None:
         if count not in self._requests:
@@ -74,9 +78,24 @@ class RawTarantool(BareTarantool):
             self._requests[count] = _call("accoda_enqueue", (None, None, (self._queue,), jobs))
         self.ask(self._requests[count], ANY)
 
+    def put(self, data: bytes) -> None:
+        """One job with this data."""
+        self.call("accoda_enqueue", (None, None, (self._queue,), [(1, data, 0.0)]), ANY)
+
+    def listen(self, seen: int | None, seconds: float) -> int:
+        """Until the queue was touched since the count `seen`; the count now."""
+        count: int = self.call("accoda_listen", (None, (self._queue,), seen, seconds), ANY)[0]
+        return count
+
     async def take(self, count: int) -> Leases:
         args = (None, None, self._queue, count, 60_000, None, "bench")
-        return [(row.id, 0) for row in self.call("accoda_take", args, _IDS)]
+        self.rows = self.call("accoda_take", args, _JOBS)
+        return [(row.id, 0) for row in self.rows]
+
+    @property
+    def records(self) -> list[bytes]:
+        """The data of what the last take gave."""
+        return [client.bytes_of(row.data) for row in self.rows]
 
     async def settle(self, leases: Leases) -> None:
         outcomes = [(1, id, attempts) for id, attempts in leases]

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 import msgspec
-from benchmarks.raw.idle import PostgresWay, RedisWay, Way
+from benchmarks.raw.idle import PostgresWay, RedisWay, SqliteWay, TarantoolWay, Way
 from benchmarks.raw.shape import Raw
 from driving import run_loop
 from tally import PAYLOAD, Order, Tally, main
@@ -60,6 +60,10 @@ class Producer:
 async def way_of(order: Order) -> Way:
     if order.url.startswith("postgresql:"):
         return await PostgresWay.open(order.url, QUEUE)
+    if order.url.startswith("tarantool:"):
+        return TarantoolWay(order.url, QUEUE)
+    if order.url.startswith("sqlite:"):
+        return SqliteWay(Path(order.path))
     return RedisWay(port_of(order), QUEUE)
 
 
@@ -86,6 +90,8 @@ def work(order: Order, tally: Tally) -> None:
             each.start()
     elif order.url.startswith("postgresql:"):
         asyncio.run(work_postgres(order, tally))
+    elif order.url.startswith("tarantool:"):
+        asyncio.run(work_tarantool(order, tally))
     else:
         asyncio.run(work_sqlite(order, tally))
 
@@ -113,6 +119,19 @@ async def work_postgres(order: Order, tally: Tally) -> None:
     await connection.execute("VACUUM ANALYZE")  # as for all others
     await connection.execute("CHECKPOINT")
     await asyncio.gather(*(lane(order, open_raw, tally) for _ in range(order.options["lanes"])))
+
+
+async def work_tarantool(order: Order, tally: Tally) -> None:
+    from benchmarks.raw.tarantool import RawTarantool
+
+    await (await open_storage(order.url)).close()  # installs the functions
+    raw = RawTarantool(order.url, QUEUE, 1)
+
+    async def same() -> Raw:
+        return raw
+
+    await put_in(order, same)
+    await lane(order, same, tally)
 
 
 async def work_sqlite(order: Order, tally: Tally) -> None:
