@@ -74,7 +74,7 @@ bench-scale: setup servers  ## ten million jobs, a thousand queues, 1 to 8 proce
 	$(BIN)/python -m benchmarks.scale
 
 screenshots: setup  ## every page of the dashboard, wide and narrow, light and dark, into docs/screenshots/ (about a minute)
-	$(BIN)/python tools/screenshots.py
+	$(BIN)/python -m tools.screenshots
 
 bench-why: setup  ## how good the estimates of `why` are, in mixed queues with real workers (about 2 minutes)
 	$(BIN)/python -m benchmarks.why

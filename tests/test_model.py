@@ -68,7 +68,7 @@ def test_records_cannot_be_changed() -> None:
 
 
 def test_a_retry_is_either_after_a_delay_or_at_a_moment() -> None:
-    lease = Lease("q", 1, 0)
+    lease = Lease("q", 1, 0, 0)
     with pytest.raises(InvalidInput, match="either delay or at"):
         Retry(lease, delay=1, at=5)
     with pytest.raises(InvalidInput, match="delay: must be a number of seconds >= 0, not None"):

@@ -3,15 +3,16 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from msgspec.structs import replace
 
 from accoda import Bury, BuryJob, Done, Exponential, Fixed, InvalidInput, Job, Lease, Retry, RetryLater, WorkerStopped
 from accoda.errors import RateLimited
-from accoda.retry import Failed, Finished, Limits, decide, describe, give_up, rule
+from accoda.retry import Failed, Finished, Limits, decide, describe, give_up, quarantine, quarantine_pause, rule
 
 
 def job(tries: int = 0, crashes: int = 0, given_back: int = 0) -> Job:
     attempts = tries + crashes + given_back
-    lease = Lease("emails", 7, attempts)
+    lease = Lease("emails", 7, attempts, 0)
     return Job(7, "emails", b"", 0.0, 0, None, attempts, 0, 0, None, 0, lease, tries, crashes)
 
 
@@ -80,19 +81,56 @@ def test_a_worker_that_stops_gives_the_job_back_at_once_whatever_the_limit() -> 
     assert (outcome.delay, outcome.counts) == (0, False)
 
 
-def test_a_poison_job_is_given_up_before_it_runs_again() -> None:
-    assert give_up(job(crashes=4), Limits()) is None
-    given_up = give_up(job(crashes=5), Limits())
+def test_a_poison_job_is_given_up_before_it_runs_again_where_its_crashes_have_a_limit() -> None:
+    assert give_up(job(crashes=4), Limits(max_crashes=5)) is None
+    given_up = give_up(job(crashes=5), Limits(max_crashes=5))
     assert given_up is not None
-    assert "its lease ended 5 times" in given_up.reason
+    assert given_up.reason == "poison: its lease ended 5 times without an outcome; its worker may have died"
+    assert give_up(job(crashes=10_000), Limits()) is None
 
 
-def test_a_job_that_crashed_runs_no_more_often_than_its_limit_says() -> None:
-    given_up = give_up(job(tries=1, crashes=2), Limits(max_attempts=3))
-    assert given_up is not None
-    assert given_up.reason == "ran 3 times, 2 of them without an outcome"
-    assert give_up(job(tries=1, crashes=1), Limits(max_attempts=3)) is None
-    assert give_up(job(tries=3), Limits(max_attempts=3)) is None, "without a crash, only a failure buries it"
+def test_crashes_are_no_tries() -> None:
+    limits = Limits(rule=Fixed(1), max_attempts=3)
+    assert give_up(job(tries=1, crashes=50), limits) is None
+    assert isinstance(decide(job(tries=1, crashes=50), Failed(BOOM), limits), Retry)
+    outcome = decide(job(tries=2, crashes=50, given_back=7), Failed(BOOM), limits)
+    assert outcome == Bury(job(59).lease, "failed 3 times, the last time with ValueError: boom")
+
+
+def test_the_pauses_of_a_quarantine_double_up_to_an_hour() -> None:
+    pauses = [quarantine_pause(crashes) for crashes in range(13)]
+    assert pauses == [0, 0, 10, 20, 40, 80, 160, 320, 640, 1280, 2560, 3600, 3600]
+    assert quarantine_pause(10**9) == 3600
+
+
+def crashed(crashes: int, started: int, before: int | None) -> Job:
+    return replace(job(crashes=crashes), start_time=started, prev_start_time=before)
+
+
+def test_a_job_is_quarantined_once_for_each_crash_until_its_pause_is_served() -> None:
+    assert quarantine(crashed(1, 5_000, 4_000)) is None, "the first crash costs no pause"
+    outcome = quarantine(crashed(2, 5_000, 4_000))
+    assert outcome == Retry(
+        job(crashes=2).lease,
+        at=15_000,
+        reason="quarantined: its lease ended 2 times without an outcome; it runs alone, after a pause of 10 s",
+        counts=False,
+    )
+    # As the store has it after that retry, and after the crash that follows.
+    assert quarantine(crashed(2, 15_000, 5_000)) is None
+    again = quarantine(crashed(3, 17_000, 15_000))
+    assert again is not None
+    assert again.at == 37_000
+    assert quarantine(crashed(3, 37_000, 17_000)) is None
+
+
+def test_a_long_lease_is_a_pause_too() -> None:
+    assert quarantine(crashed(4, 100_000, 60_000)) is None
+    assert quarantine(crashed(5, 160_000, 100_000)) is not None
+
+
+def test_a_clock_that_went_back_quarantines_nothing_that_needs_no_pause() -> None:
+    assert quarantine(crashed(1, 4_000, 5_000)) is None
 
 
 def test_rate_limited_comes_back_when_it_says_and_no_limit_of_attempts_buries_it() -> None:

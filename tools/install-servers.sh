@@ -6,6 +6,7 @@ set -eu
 missing=""
 command -v redis-server >/dev/null 2>&1 && command -v redis-sentinel >/dev/null 2>&1 || missing="$missing redis-server redis-sentinel"
 command -v postgres >/dev/null 2>&1 || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
+command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || missing="$missing pgbouncer"
 command -v tarantool >/dev/null 2>&1 || missing="$missing tarantool"
 command -v chromium >/dev/null 2>&1 || missing="$missing chromium"
 [ -n "$missing" ] || exit 0

@@ -1,6 +1,6 @@
 """Pictures of every page of the dashboard, wide and narrow, light and dark, into docs/screenshots/.
 
-`make screenshots`, or `python tools/screenshots.py [--out FOLDER] [NAME ...]`. A service with a worker, a crowd that
+`make screenshots`, or `python -m tools.screenshots [--out FOLDER] [NAME ...]`. A service with a worker, a crowd that
 wants deals, schedules, a budget and jobs that fail runs on SQLite for a while first, so that there is something to see.
 """
 
@@ -27,6 +27,7 @@ from accoda.clock import SystemClock
 from accoda.http import ServiceOptions
 from accoda.http.security import Security, tokens
 from accoda.runtime.worker import Worker, WorkerOptions
+from accoda.settings import Settings
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "docs" / "screenshots"
@@ -62,6 +63,10 @@ def make_app(url: str) -> tuple[App, RandomRequests]:
     async def draw(picture: dict[str, Any]) -> None:
         await asyncio.sleep(0.2)
 
+    @app.handler("exports")
+    async def export(table: dict[str, Any]) -> None:
+        await asyncio.sleep(12)
+
     @app.cron("0 7 * * MON-FRI", tz="Europe/Rome", queue="newsletter")
     async def newsletter() -> None: ...
 
@@ -85,6 +90,8 @@ async def produce(app: App, requests: RandomRequests, stop: asyncio.Event) -> No
             level = random.choice(list(Priority))
             await app.enqueue("emails", {"n": number, "to": f"user{number}@example.com"}, priority=level)
         await app.enqueue("thumbnails", {"picture": f"{number}.jpg"})
+        if random.randrange(16) == 0:
+            await app.enqueue_many("exports", [{"table": f"orders_{number}", "part": part} for part in range(4)])
         if number % 9 == 0:
             await app.enqueue("reports", {"customer": {"id": number}, "password": "x"}, name=f"Report {number}")
         await requests.run_once()
@@ -105,7 +112,8 @@ class Worlds(threading.Thread):
 
     async def _live(self) -> None:
         app, requests = make_app(self._url)
-        worker = Worker(app, WorkerOptions(name="alpha", managed=False))
+        settings = Settings.load(environ={}, overrides={"max_processors": 4, "heartbeat": 1.0})
+        worker = Worker(app, WorkerOptions(name="alpha", managed=False, settings=settings))
         await worker.init()
         working = asyncio.create_task(worker.run())
         await produce(app, requests, self._end)

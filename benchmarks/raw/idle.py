@@ -14,10 +14,10 @@ from typing import Any, Protocol, Self
 
 import asyncpg  # type: ignore[import-untyped]
 
-from accoda.storage.postgres.client import SESSION
+from accoda.storage.postgres.connection import SESSION
 from accoda.storage.sqlite.watch import Watch, shared_file
 from benchmarks.raw.local import RawSqlite
-from benchmarks.raw.postgres import ENQUEUE, SETTLE, TAKE, new_job, settle_arguments
+from benchmarks.raw.postgres import ENQUEUE, SETTLE, TAKE, leases_of, new_job, settle_arguments
 from benchmarks.raw.redis import RawRedis
 from benchmarks.raw.tarantool import RawTarantool
 
@@ -58,7 +58,7 @@ class PostgresWay:
             for row in rows:
                 ran(row[1])
             if rows:
-                await fetch(SETTLE, *settle_arguments(self._queue, [(row[0], row[5]) for row in rows]))
+                await fetch(SETTLE, *settle_arguments(self._queue, leases_of(rows)))
             else:
                 await rung.wait()
 

@@ -22,7 +22,7 @@ class RawHeap:
         self.levels = levels
         self.heap: list[tuple[float, int]] = []
         self.jobs: dict[int, tuple[float, bytes, int, int]] = {}
-        self.leases: dict[int, tuple[int, float]] = {}
+        self.leases: dict[int, tuple[int, int, int]] = {}
         self.last = 0
         self.done = 0
 
@@ -35,20 +35,20 @@ class RawHeap:
             heappush(self.heap, (rank, self.last))
 
     async def take(self, count: int) -> Leases:
-        until = time.time() + 60
+        now = time.time_ns() // 1_000_000
         leases: Leases = []
         while self.heap and len(leases) < count:
             _, id = heappop(self.heap)
             attempts = self.jobs[id][2]
-            self.leases[id] = (attempts, until)
-            leases.append((id, attempts))
+            self.leases[id] = (attempts, now, now + 60_000)
+            leases.append((id, attempts, now))
         return leases
 
     async def settle(self, leases: Leases) -> None:
-        now = time.time()
-        for id, attempts in leases:
+        now = time.time_ns() // 1_000_000
+        for id, attempts, taken_at in leases:
             held = self.leases.get(id)
-            if held is not None and held[0] == attempts and held[1] > now:
+            if held is not None and held[:2] == (attempts, taken_at) and held[2] > now:
                 del self.leases[id], self.jobs[id]
                 self.done += 1
 
@@ -107,16 +107,18 @@ class RawSqlite:
         self.run("UPDATE queues SET ready = ready - ?1, taken = taken + ?1 WHERE no = 1", (len(rows),))
         self.run("COMMIT")
         self.records = [row[2] for row in rows]
-        return [(row[0], row[1]) for row in rows]
+        return [(row[0], row[1], now) for row in rows]
 
     async def settle(self, leases: Leases) -> None:
         now = time.time_ns() // 1_000_000
         self.run("BEGIN IMMEDIATE")
-        ids = _ids(id for id, _ in leases)
-        held = dict(
-            self.run("SELECT id, attempts FROM jobs WHERE id IN carray(?) AND state = 2 AND sort > ?", (ids, now))
+        ids = _ids(id for id, _, _ in leases)
+        held = set(
+            self.run(
+                "SELECT id, attempts, taken_at FROM jobs WHERE id IN carray(?) AND state = 2 AND sort > ?", (ids, now)
+            )
         )
-        good = [id for id, attempts in leases if held.get(id) == attempts]
+        good = [lease[0] for lease in leases if lease in held]
         self.run("DELETE FROM jobs WHERE id IN carray(?)", (_ids(good),))
         self.run("UPDATE queues SET taken = taken - ?1, done = done + ?1 WHERE no = 1", (len(good),))
         self.run("COMMIT")

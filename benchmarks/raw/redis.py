@@ -26,7 +26,8 @@ class RawRedis:
         self._shared = (f"accoda:calls:{self._name}", "accoda:ids", "accoda:queues")
         self._calls = 0
         self._seen = ""
-        self.records: list[bytes] = []  # what the last take gave
+        self.records: list[bytes] = []  # what the last take gave; it is settled before the next
+        self._taken_at = b""
 
     async def enqueue(self, count: int) -> None:
         jobs: list[Any] = [f"{count},1,-,,0,,", *[PAYLOAD] * count]
@@ -40,13 +41,14 @@ class RawRedis:
 
     async def take(self, count: int) -> Leases:
         batch = f"{self._name}.{self._calls + 1}"
-        *self.records, _ = self._run("take", ("accoda:queues", self.base), batch, count, 60_000, "", "raw")
+        keys = ("accoda:queues", self.base)
+        *self.records, _, self._taken_at = self._run("take", keys, batch, count, 60_000, "", "raw")
         return [(record[:16], 0) for record in self.records]
 
     async def settle(self, leases: Leases) -> None:
         keys = (*self._shared, "accoda:outbox", self.base)
-        ids = b"".join([id for id, _ in leases])
-        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, "1d0", ids)
+        held = self._taken_at + b":" + b"".join([id for id, _ in leases])
+        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, "1d0", held)
         assert refused == b""
 
     async def close(self) -> None:

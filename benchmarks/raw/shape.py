@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 PAYLOAD = b"x" * 50
-Leases = list[tuple[Any, int]]  # id, as the engine has it, and attempts
+Leases = list[tuple[Any, ...]]  # tokens, as the engine has them
 
 
 class Raw(Protocol):

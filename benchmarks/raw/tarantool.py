@@ -20,6 +20,17 @@ class _Job(msgspec.Struct, array_like=True, gc=False):
     queue: int
     state: int
     data: msgspec.Raw
+    rank: Any
+    cost: Any
+    key: Any
+    attempts: int
+    created_at: Any
+    start_time: Any
+    prev_start_time: Any
+    waiters: Any
+    keep_for: Any
+    worker: Any
+    taken_at: int
 
 
 _JOBS = msgspec.msgpack.Decoder(tuple[list[_Job]])
@@ -90,7 +101,7 @@ class RawTarantool(BareTarantool):
     async def take(self, count: int) -> Leases:
         args = (None, None, self._queue, count, 60_000, None, "bench")
         self.rows = self.call("accoda_take", args, _JOBS)
-        return [(row.id, 0) for row in self.rows]
+        return [(row.id, row.taken_at) for row in self.rows]
 
     @property
     def records(self) -> list[bytes]:
@@ -98,5 +109,5 @@ class RawTarantool(BareTarantool):
         return [client.bytes_of(row.data) for row in self.rows]
 
     async def settle(self, leases: Leases) -> None:
-        outcomes = [(1, id, attempts) for id, attempts in leases]
+        outcomes = [(1, id, 0, taken_at) for id, taken_at in leases]
         self.call("accoda_settle", (None, None, (self._queue,), outcomes, ()), ANY)

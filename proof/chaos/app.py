@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from accoda import App, Batch
+from accoda.runtime.batch import Running
 from accoda.runtime.middleware import Run
 from proof.chaos.clocks import shift
 from proof.chaos.orders import Orders
@@ -34,21 +35,23 @@ if settings.clock_off:
 recorder = Recorder(settings.client, FileSink(Path(settings.log)))
 orders = Orders(recorder, settings.client)
 LEASE = settings.lease
-MANY = 10_000
-"""Crashes that a good job may have: here it is never its own fault."""
 
 
 async def under_fire(batch: Batch[Any], run: Run) -> None:
     """Around every handler: note the runs, and do what was ordered in the middle of one."""
     for job in batch:
-        recorder.note("start", id=job.id, attempts=job.attempts, queue=job.queue)
+        recorder.note("start", **facts(job))
     order = orders.due("in handler")
     if order is not None:
         await obey(order)
     await run(batch)
     for job in batch:
-        recorder.note("end", id=job.id, attempts=job.attempts, queue=job.queue)
+        recorder.note("end", **facts(job))
     orders.reach("after handler")
+
+
+def facts(job: Running[Any]) -> dict[str, object]:
+    return {"id": job.id, "attempts": job.attempts, "taken_at": job.job.lease.taken_at, "queue": job.queue}
 
 
 async def obey(order: Any) -> None:
@@ -74,19 +77,19 @@ async def work_a_little() -> None:
     await asyncio.sleep(random.uniform(0.005, 0.03))
 
 
-@app.handler("work", batch=25, lease=LEASE, max_crashes=MANY, retry=0)
+@app.handler("work", batch=25, lease=LEASE, retry=0)
 async def work(batch: Batch[int]) -> None:
     await work_a_little()
 
 
-@app.handler("chain", batch=20, lease=LEASE, max_crashes=MANY, retry=0)
+@app.handler("chain", batch=20, lease=LEASE, retry=0)
 async def chain(batch: Batch[int]) -> None:
     await work_a_little()
     for job in batch:
         job.enqueue("work", job.payload)
 
 
-@app.handler("flaky", batch=20, lease=LEASE, max_crashes=MANY, retry=0)
+@app.handler("flaky", batch=20, lease=LEASE, retry=0)
 async def flaky(batch: Batch[int]) -> None:
     await work_a_little()
     for job in batch:
@@ -96,7 +99,7 @@ async def flaky(batch: Batch[int]) -> None:
             batch.retry(job, delay=random.uniform(0, 0.2), reason="the first run fails")
 
 
-@app.handler("keyed", batch=10, lease=LEASE, max_crashes=MANY, retry=0)
+@app.handler("keyed", batch=10, lease=LEASE, retry=0)
 async def keyed(batch: Batch[int]) -> None:
     await work_a_little()
 

@@ -14,6 +14,8 @@ GROUPS: Mapping[str, Sequence[str]] = {
     "producer": ("kill producer",),
     "clock": ("clock",),
     "server": ("server kill", "server restart", "fail-over", "replica kill"),
+    "outage": ("outage",),
+    "restore": ("restore",),
     "network": (
         "network cut", "network hold", "black hole", "replies vanish", "network delay", "network slow", "torn reply"
     ),
@@ -22,8 +24,9 @@ GROUPS: Mapping[str, Sequence[str]] = {
 """Words for `--faults`, and the faults that each stands for."""
 
 SERVER_KILLS = ("server kill", "fail-over")
-RARE = frozenset({"black hole", "replies vanish"})
-"""Longer than a client's patience with one connection: each strikes once in a run, so that time is left for others."""
+RARE = frozenset({"black hole", "replies vanish", "restore"})
+"""Each strikes once in a run, so that time is left for others: those that are longer than a client's patience with one
+connection, and the return of the store to its beginning, after which the jobs have to be made anew."""
 
 
 def chosen(words: Iterable[str] | None) -> frozenset[str]:

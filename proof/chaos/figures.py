@@ -112,6 +112,10 @@ def recoveries(history: CallLog) -> Spread:
 
 def ran_again(history: CallLog) -> int:
     """The jobs that ran more often than once for each retry that was asked for: a fault had them run again."""
+    return sum(map(_ran_again, history.lives()))
+
+
+def _ran_again(history: CallLog) -> int:
     runs: Counter[int] = Counter(note.fields["id"] for note in history.notes if note.kind == "start")
     for call in history.calls:
         if call.verb == "settle" and call.ok:

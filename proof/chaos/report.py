@@ -13,11 +13,11 @@ from zlib import crc32
 import msgspec
 
 from accoda.payload import encode
+from accoda.retry import QUARANTINED
 from proof.chaos.figures import Spread, ran_again, recoveries, redeliveries
 from proof.chaos.fleet import Member
 from proof.chaos.plan import Plan
-from proof.chaos.settings import POISON
-from proof.chaos.watch import users
+from proof.chaos.settings import FLAKY_BURY, POISON
 from proof.checker import CallLog, FinalState, Verdict
 
 RESULTS = Path(__file__).parent / "results"
@@ -28,6 +28,7 @@ HEADLINES = {
     "lost": ("lost",),
     "double leases": ("double lease",),
     "stale outcomes accepted": ("stale token",),
+    "ended by another job's lease": ("own lease",),
     "unexplained duplicates": ("done twice", "runs", "attempts"),
 }
 """The figures of the promise, and the rules whose violations they count."""
@@ -65,6 +66,7 @@ class Report(msgspec.Struct):
     other_faults: dict[str, int]
     promises: dict[str, int]
     hand_restarts: int
+    quarantined: int
     ran_more_than_once: int
     refused_outcomes: int
     redelivery: Spread
@@ -96,14 +98,15 @@ def make_report(run: Run) -> Report:
         storage=run.plan.storage,
         seed=run.plan.seed,
         seconds=round(run.seconds, 1),
-        jobs=sum(queue.done + queue.dead for queue in users(run.final.queues)),
+        jobs=counts["done"] + counts["dead"],
         runs=counts["runs"],
         worker_kills=sum(member.ended[-9] for member in workers),
         kills_by_point={name: count for name, count in points.most_common() if count},
         server_kills=kills,
         other_faults={**others, "producer kill": notes["producer kill"]},
-        promises=headlines(run.verdict),
+        promises={**headlines(run.verdict), "dead that never failed": len(wrongly_dead(run))},
         hand_restarts=run.hand_restarts,
+        quarantined=sum(seen.state == "delayed" and seen.crashes >= QUARANTINED for seen in run.final.jobs.values()),
         ran_more_than_once=ran_again(run.history),
         refused_outcomes=counts["refused outcomes"],
         redelivery=clear,
@@ -129,11 +132,19 @@ def problems(run: Run) -> list[str]:
     found += [f"{rule}: there are more violations than were counted" for rule in run.verdict.cut]
     if not run.drained:
         found.append("not all jobs were finished when all was calm again")
+    found += [f"job {id} of {queue} is dead, though its handler never failed" for id, queue in wrongly_dead(run)]
     found += [f"{client} did not leave after SIGTERM" for client in run.late]
     found += [f"{client} ended by itself, though it was not killed" for client in deserters(run)]
     if run.hand_restarts:
         found.append(f"workers had to be restarted by hand {run.hand_restarts} times")
     return [*found, *run.failures]
+
+
+def wrongly_dead(run: Run) -> list[tuple[int, str]]:
+    """Only a handler that asks for it and `max_crashes`, which the queue `poison` has, bury jobs here."""
+    asked_for = crc32(encode(FLAKY_BURY))
+    dead = (seen for seen in run.final.jobs.values() if seen.state == "dead")
+    return [(seen.id, seen.queue) for seen in dead if seen.queue != "poison" and seen.check != asked_for]
 
 
 def deserters(run: Run) -> list[str]:
@@ -164,6 +175,7 @@ def show(report: Report) -> str:
         *((name, f"{count:,}") for name, count in sorted(report.other_faults.items()) if count),
         *((name, f"{count:,}") for name, count in report.promises.items()),
         ("hand restarts", f"{report.hand_restarts:,}"),
+        ("quarantined in the end", f"{report.quarantined:,}"),
         ("ran again after a fault (explained)", f"{report.ran_more_than_once:,}"),
         ("outcomes refused as late", f"{report.refused_outcomes:,}"),
         ("starts while the store was away", f"{report.could_not_start:,}"),

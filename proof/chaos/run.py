@@ -15,13 +15,14 @@ from typing import NamedTuple
 
 from accoda import NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
-from accoda.retry import describe
+from accoda.retry import QUARANTINED, describe
 from proof.chaos import choice, strikes
 from proof.chaos.faults import Fault, Target, catalogue, open_target
+from proof.chaos.faults.server import Outage, Restore
 from proof.chaos.fleet import Fleet, Member, Site
 from proof.chaos.plan import Plan
 from proof.chaos.report import Report, Run, make_report
-from proof.chaos.settings import POISON
+from proof.chaos.settings import POISON, QUEUES
 from proof.chaos.watch import Pace, Watch
 from proof.checker import FileSink, FinalState, Options, Recorder, check, final_state, load, record
 
@@ -31,6 +32,7 @@ NEIGHBOURS = 10
 STILL = 60.0
 """Seconds without any progress after which an operator would restart the workers. It is counted, and a failure."""
 DRAIN = 180.0
+"""Seconds for the rest, once all is calm; what is quarantined then, for longer than that, may wait."""
 
 
 class Lane(NamedTuple):
@@ -49,6 +51,7 @@ class Harness:
     store: Store
     watch: Watch
     fleet: Fleet
+    backup: Path | None
     began: float
 
     def __init__(self, plan: Plan, folder: Path, tell: Tell) -> None:
@@ -75,10 +78,32 @@ class Harness:
         stack.push_async_callback(self.fleet.end)
         # Past the proxy, where there is one: the harness itself is not under fire.
         self.direct = getattr(self.target.server, "url", None) or self.target.url
-        self.store = await stack.enter_async_context(await open_storage(self.direct))
+        self.backup = await self._copy() if "restore" in plan.faults else None
+        self.store = await open_storage(self.direct)
+        stack.push_async_callback(lambda: self.store.close())
         self.watch = Watch(self.store)
         self.fleet.start(self.fleet.members)
         self.began = time.monotonic()
+
+    async def _copy(self) -> Path | None:
+        """A copy of the store without a job; None where there is nothing to copy."""
+        await (await open_storage(self.direct)).close()  # makes its tables
+        if self.target.group is not None:
+            return None
+        if self.target.server is not None:
+            return await asyncio.to_thread(self.target.server.copy)
+        return Path(shutil.copyfile(self._file, self._file.with_suffix(".backup")))
+
+    @property
+    def _file(self) -> Path:
+        """Of SQLite."""
+        return Path(self.direct.removeprefix("sqlite:///"))
+
+    async def _reopen(self, replace_file: Callable[[], None]) -> None:
+        """Replace the file of SQLite while nothing has it open."""
+        await self.store.close()
+        replace_file()
+        self.store = self.watch.store = await open_storage(self.direct)
 
     # -- the fire
 
@@ -133,6 +158,11 @@ class Harness:
         servers: list[Fault] = list(catalogue(self.target))
         if plan.storage == "sqlite":
             servers.append(strikes.KillAll(fleet, note))
+            servers.append(strikes.LongLock(self._file, note, plan.lease))
+            if self.backup is not None:
+                servers.append(strikes.PutBack(fleet, note, self._file, self.backup, self._reopen))
+        else:
+            servers += [Outage(self.target, plan.lease), Restore(self.target, self.backup)]
         found = []
         for faults, every, order, pause in (
             (kills, plan.kill_every, choice.in_turn, 0.3),
@@ -183,11 +213,18 @@ class Harness:
         self.watch.moved_at = time.monotonic()
         while not (await self.watch.look() and self.watch.count.open == 0):
             if time.monotonic() > end:
-                return False
+                return await self._only_quarantined()
             self._progress("calm")
             await self._help_if_stuck()
             await asyncio.sleep(0.1)
         return True
+
+    async def _only_quarantined(self) -> bool:
+        """Whether all that is left are jobs whose workers were killed so often that they wait for longer."""
+        queues = (await self.store.stats()).queues
+        left = [job for queue in QUEUES for job in await self.store.browse(queue, "delayed", limit=10_000)]
+        active = any(queues[queue].ready or queues[queue].taken for queue in QUEUES if queue in queues)
+        return not active and all(job.crashes >= QUARANTINED for job in left)
 
     async def leave(self) -> list[Member]:
         """SIGTERM to all workers: those that did not leave by themselves."""
@@ -234,7 +271,8 @@ def _judge(harness: Harness, final: FinalState, drained: bool, late: Sequence[Me
     history = load(sorted(harness.folder.glob("*.history")))
     usual, away = Options(), harness.pace.worst
     options = Options(
-        slack=usual.slack + away, drift=usual.drift + away, takes_anew=harness.plan.storage == "postgres"
+        slack=usual.slack + away, drift=usual.drift + away, takes_anew=harness.plan.storage == "postgres",
+        gives_fewer=harness.plan.storage == "tarantool",
     )  # fmt: skip
     return make_report(
         Run(

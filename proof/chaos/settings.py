@@ -13,7 +13,7 @@ LEASE = 2.0
 QUEUES = ("work", "chain", "flaky", "keyed", "poison")
 FLAKY_BURY = -1
 POISON = -2
-POISON_CRASHES = 3
+POISON_CRASHES = 2
 """How many times a poison job may take its process down before it is buried."""
 
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import shutil
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
+
+import apsw
 
 from proof.chaos.faults import Note
 from proof.chaos.fleet import Fleet, Member
@@ -90,6 +94,59 @@ class KillAll:
                 member.send(signal.SIGKILL)
         await asyncio.sleep(rng.uniform(0.1, 0.5))
         self.note("server up", server="sqlite")
+
+
+@dataclass
+class LongLock:
+    """Another program has a lock on the SQLite file for longer than leases last. The workers live through it."""
+
+    path: Path
+    note: Note
+    lease: float
+    name: str = "outage"
+
+    async def strike(self, rng: random.Random) -> None:
+        connection = apsw.Connection(str(self.path))
+        connection.set_busy_timeout(10_000)
+        await asyncio.to_thread(connection.execute, "BEGIN IMMEDIATE")
+        self.note("outage", server="sqlite")
+        try:
+            await asyncio.sleep(self.lease * rng.uniform(1.5, 3.0))
+        finally:
+            connection.execute("ROLLBACK")
+            connection.close()
+            self.note("outage over", server="sqlite")
+
+
+@dataclass
+class PutBack:
+    """The SQLite file is replaced by a copy from the beginning. Its processes have to be stopped for that, as the page
+    on SQLite says."""
+
+    fleet: Fleet
+    note: Note
+    path: Path
+    backup: Path
+    reopen: Callable[[Callable[[], None]], Awaitable[None]]
+    name: str = "restore"
+
+    async def strike(self, rng: random.Random) -> None:
+        victims = [member.process for member in self.fleet.members if member.process is not None and member.alive]
+        self.note("restoring", server="sqlite")
+        for member in self.fleet.members:
+            if member.alive:
+                self.note("all killed", client=member.client)
+                member.send(signal.SIGKILL)
+        for process in victims:
+            await process.wait()
+        await self.reopen(self._replace)
+        self.note("restored", server="sqlite")
+
+    def _replace(self) -> None:
+        """One step of the event loop: no process is started meanwhile."""
+        for suffix in ("-wal", "-shm"):
+            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        shutil.copyfile(self.backup, self.path)
 
 
 @dataclass

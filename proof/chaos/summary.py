@@ -9,8 +9,8 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 HEAD = (
     *("storage", "jobs", "worker kills", "server kills", "other faults"),
-    *("lost", "double leases", "stale accepted", "unexplained duplicates", "other rules broken"),
-    *("hand restarts", "redelivery, p99", "consuming again"),
+    *("lost", "double leases", "stale accepted", "by another's lease", "unexplained duplicates", "other rules broken"),
+    *("dead that never failed", "hand restarts", "redelivery, p99", "consuming again"),
 )
 
 

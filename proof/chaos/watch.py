@@ -76,7 +76,8 @@ class Watch:
             ready=sum(queue.ready for queue in queues),
             open=sum(queue.ready + queue.delayed + queue.taken for queue in queues),
         )
-        if count.finished > self.count.finished or not count.open:
+        # Where all that is open is delayed (a retry, a quarantine), there is nothing to do either.
+        if count.finished > self.count.finished or count.open == sum(queue.delayed for queue in queues):
             self.moved_at = time.monotonic()
         self.count = count
         return True

@@ -72,6 +72,39 @@ class CallLog(Struct):
             call.number = number
         return log
 
+    def lives(self) -> list[CallLog]:
+        """The log of each life of the store: it begins anew, empty, where the notes say that it was put back.
+
+        The notes `restoring` and `restored` are before and after that. A call that was under way between them may have
+        happened in either life, or in both if it was sent again: it is unknown in both. A run belongs to the life in
+        which its job was taken.
+        """
+        ends = [note.at for note in self.notes if note.kind == "restored"]
+        if not ends:
+            return [self]
+        begins = [note.at for note in self.notes if note.kind == "restoring"]
+        spans = list(zip([0, *ends], [*begins, inf], strict=True))
+        return [self._part(since, until) for since, until in spans]
+
+    def _part(self, since: int, until: float) -> CallLog:
+        part = CallLog(torn=self.torn)
+        for call in self.calls:
+            over = call.end.at if isinstance(call.end, Failed) else call.ended
+            if call.started >= since and over <= until:
+                part.calls.append(call)
+            elif call.started < until and over > since and not call.refused:
+                part.calls.append(Call(call.number, call.start, None, call.started))
+        tokens = {
+            (job.id, job.attempts, job.taken_at)
+            for call in part.calls if call.verb == "take" and call.ok for job in call.end.taken
+        }  # fmt: skip
+        for note in self.notes:
+            run = note.kind in ("start", "end")
+            token = tuple(note.fields.get(name) for name in ("id", "attempts", "taken_at"))
+            if token in tokens if run else since <= note.at < until:
+                part.notes.append(note)
+        return part
+
     def _add(self, file: Iterable[Record | None]) -> None:
         begun: dict[tuple[str, int], Call] = {}
         for record in file:

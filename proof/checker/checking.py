@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
@@ -11,7 +12,7 @@ from accoda.errors import InvalidInput
 from proof.checker.call_log import CallLog, no_collection
 from proof.checker.figures import counted
 from proof.checker.final import FinalState
-from proof.checker.ledger import gather
+from proof.checker.ledger import Ledger, gather
 from proof.checker.rules import RULES, Options, Rule, Violation
 
 ALL = tuple(RULES)
@@ -51,22 +52,32 @@ def check(
 ) -> Verdict:
     """Look for everything in the log that breaks one of the rules, which are named as in `RULES`.
 
-    The log must begin with an empty store. `most` is how many violations of one rule are listed.
+    The log must begin with an empty store, and so must each of its lives, see `CallLog.lives`. `most` is how many
+    violations of one rule are listed.
     """
     chosen = [_rule(name) for name in rules]
     options = options or Options()
     with no_collection():
-        ledger = gather(log, final)
-        verdict = Verdict([], counted(ledger))
-        for rule in chosen:
-            if rule.needs_final and final is None:
-                verdict.skipped += (rule.name,)
-                continue
-            found = list(islice(rule.find(ledger, options), most + 1))
-            verdict.violations += [Violation(rule.name, each.job, each.text, each.calls) for each in found[:most]]
-            if len(found) > most:
-                verdict.cut += (rule.name,)
+        verdict, counts = Verdict([], {}), Counter[str]()
+        *earlier, last = log.lives()
+        for life in earlier:
+            ledger = gather(life, None)
+            counts.update(counted(ledger))
+            _judge(verdict, ledger, [rule for rule in chosen if not rule.needs_final], options, most)
+        ledger = gather(last, final)
+        counts.update(counted(ledger))
+        verdict.counts = dict(counts)
+        verdict.skipped = tuple(rule.name for rule in chosen if rule.needs_final and final is None)
+        _judge(verdict, ledger, [rule for rule in chosen if rule.name not in verdict.skipped], options, most)
     return verdict
+
+
+def _judge(verdict: Verdict, ledger: Ledger, rules: Iterable[Rule], options: Options, most: int) -> None:
+    for rule in rules:
+        found = list(islice(rule.find(ledger, options), most + 1))
+        verdict.violations += [Violation(rule.name, each.job, each.text, each.calls) for each in found[:most]]
+        if len(found) > most:
+            verdict.cut += (rule.name,)
 
 
 def _rule(name: str) -> Rule:

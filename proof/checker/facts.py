@@ -20,6 +20,7 @@ from accoda.model import (
     Lease,
     Look,
     NewJob,
+    NotCrashed,
     Outcome,
     Refused,
     Remove,
@@ -87,15 +88,17 @@ def _told(outcome: Outcome) -> r.Told:
     lease = outcome.lease
     if type(outcome) is Done:
         then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
-        return r.Told(lease.queue, lease.id, lease.attempts, "done", 0.0, None, outcome.waiters, then)
+        return r.Told(
+            lease.queue, lease.id, lease.attempts, "done", 0.0, None, outcome.waiters, then, taken_at=lease.taken_at
+        )
     if type(outcome) is Retry:
         return r.Told(
             lease.queue, lease.id, lease.attempts, "retry", outcome.delay, outcome.at, None, (), outcome.counts,
-            outcome.rank,
+            outcome.rank, lease.taken_at,
         )  # fmt: skip
     if type(outcome) is Bury:
         then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
-        return r.Told(lease.queue, lease.id, lease.attempts, "bury", then=then)
+        return r.Told(lease.queue, lease.id, lease.attempts, "bury", then=then, taken_at=lease.taken_at)
     raise TypeError("no outcome")
 
 
@@ -110,7 +113,9 @@ def _look(stamp: Stamp, target: Target, *, waiters_after: int | None = None, ahe
     return r.Look(*stamp, "", None, target.queue, key, waiters_after)
 
 
-_KINDS: dict[type, Any] = {Remove: "remove", Revive: "revive", StartNow: "start now", Rerank: "rerank"}
+_KINDS: dict[type, Any] = {
+    Remove: "remove", Revive: "revive", StartNow: "start now", NotCrashed: "not crashed", Rerank: "rerank",
+}  # fmt: skip
 
 
 def _change(stamp: Stamp, changes: Sequence[ModelChange]) -> r.AnyStart:
@@ -151,12 +156,12 @@ def _taken(job: Job) -> r.Taken:
     data = job.data
     return r.Taken(
         job.id, job.attempts, job.rank, job.cost, job.waiters, len(data), crc32(data), job.created_at, job.start_time,
-        job.tries, job.crashes,
+        job.tries, job.crashes, job.lease.taken_at,
     )  # fmt: skip
 
 
 def _denied(stamp: Stamp, answer: list[Refused]) -> r.AnyEnd:
-    denied = [r.Denied(each.lease.id, each.lease.attempts, each.why) for each in answer]
+    denied = [r.Denied(each.lease.id, each.lease.attempts, each.why, each.lease.taken_at) for each in answer]
     return r.RefusedEnd(*stamp, 0, tuple(denied))
 
 

@@ -64,7 +64,7 @@ def _redelivered(life: Life, kills: dict[str, list[int]]) -> list[tuple[float, L
         place = bisect_left(moments, lease.call.started)
         if lease.attempts not in settled and place < len(moments) and moments[place] < after.call.ended:
             seconds = (after.call.ended - moments[place]) / _SECOND
-            found.append((seconds, Lease(life.queue, life.id, lease.attempts)))
+            found.append((seconds, Lease(life.queue, life.id, lease.attempts, 0)))
     return found
 
 

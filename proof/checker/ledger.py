@@ -73,6 +73,7 @@ class Extension(Struct, gc=False, eq=False):
     attempts: int
     lease: float
     sure: bool
+    taken_at: int = 0
 
 
 class Placing(Struct, gc=False, eq=False):
@@ -85,7 +86,7 @@ class Placing(Struct, gc=False, eq=False):
 
 
 class Touch(Struct, gc=False, eq=False):
-    """A change: a removal, a revival, an early start or a new rank."""
+    """A change: a removal, a revival, an early start, a crash that was taken back, or a new rank."""
 
     call: Call
     change: Changed
@@ -113,6 +114,7 @@ class Life(Struct, gc=False, eq=False):
     removals: list[Touch] = _NONE
     revivals: list[Touch] = _NONE
     early_starts: list[Touch] = _NONE
+    not_crashed: list[Touch] = _NONE
     reranks: list[Touch] = _NONE
     sights: list[Sight] = _NONE
 
@@ -231,7 +233,8 @@ def _settle(ledger: Ledger, call: Call) -> None:
     outcomes: Any = start.outcomes
     if sure and call.end.denied:
         ledger.denied.update(each.why for each in call.end.denied)
-        outcomes = _accepted(start.outcomes, Counter((each.id, each.attempts, each.why) for each in call.end.denied))
+        denied = Counter((each.id, each.attempts, each.taken_at, each.why) for each in call.end.denied)
+        outcomes = _accepted(start.outcomes, denied)
     for told in outcomes:
         life = ledger.lives.get(told.id) or ledger.life(told.id)
         life.queue = life.queue or told.queue
@@ -245,12 +248,13 @@ def _settle(ledger: Ledger, call: Call) -> None:
             _may_replace(ledger, call, asked)
 
 
-def _accepted(outcomes: tuple[Told, ...], denied: Counter[tuple[int, int, str]]) -> list[Told]:
+def _accepted(outcomes: tuple[Told, ...], denied: Counter[tuple[int, int, int, str]]) -> list[Told]:
     """Those that were not given back. If a call names a lease twice, those after an accepted one are lost; only a Done
     that tells how many waiters it saw can be refused as grown."""
     accepted = []
     for told in reversed(outcomes):
-        lost, grown = (told.id, told.attempts, "lost"), (told.id, told.attempts, "grown")
+        token = (told.id, told.attempts, told.taken_at)
+        lost, grown = (*token, "lost"), (*token, "grown")
         if denied[lost]:
             denied[lost] -= 1
         elif told.waiters is not None and denied[grown]:
@@ -262,14 +266,14 @@ def _accepted(outcomes: tuple[Told, ...], denied: Counter[tuple[int, int, str]])
 
 def _extend(ledger: Ledger, call: Call) -> None:
     start: Extend = call.start
-    denied: set[tuple[int, int]] = set()
+    denied: set[tuple[int, int, int]] = set()
     if call.ok and call.end.denied:
-        denied = {(each.id, each.attempts) for each in call.end.denied}
+        denied = {(each.id, each.attempts, each.taken_at) for each in call.end.denied}
         ledger.denied.update(each.why for each in call.end.denied)
     for held in start.leases:
-        if (held.id, held.attempts) not in denied:
+        if (held.id, held.attempts, held.taken_at) not in denied:
             life = ledger.life(held.id)
-            life.extensions = [*life.extensions, Extension(call, held.attempts, start.lease, call.ok)]
+            life.extensions = [*life.extensions, Extension(call, held.attempts, start.lease, call.ok, held.taken_at)]
 
 
 def _change(ledger: Ledger, call: Call) -> None:
@@ -287,6 +291,8 @@ def _change(ledger: Ledger, call: Call) -> None:
             life.revivals = [*life.revivals, touch]
         elif change.kind == "start now":
             life.early_starts = [*life.early_starts, touch]
+        elif change.kind == "not crashed":
+            life.not_crashed = [*life.not_crashed, touch]
         else:
             life.reranks = [*life.reranks, touch]
 

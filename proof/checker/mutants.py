@@ -184,14 +184,21 @@ class TakesTheDeadsWord(Reference):
     def _held(self, lease: Lease) -> Record | None:
         """It checks the token, not the state."""
         job = self.jobs.get(lease.id)
-        return job if job is not None and job.lease == lease else None
+        return job if job is not None and job.attempts == lease.attempts else None
+
+
+@mutant("own lease")
+class AcceptsAnyMoment(Reference):
+    def _held(self, lease: Lease) -> Record | None:
+        job = self.jobs.get(lease.id)
+        return None if job is None else super()._held(replace(lease, taken_at=job.taken_at or 0))
 
 
 @mutant("done twice")
 class SettlesKeptJobsAgain(Reference):
     def _held(self, lease: Lease) -> Record | None:
         job = self.jobs.get(lease.id)
-        return job if job is not None and job.state in ("taken", "done") and job.lease == lease else None
+        return job if job is not None and job.state in ("taken", "done") and job.attempts == lease.attempts else None
 
 
 @mutant("resurrected")

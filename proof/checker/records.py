@@ -60,6 +60,7 @@ class Taken(Struct, frozen=True, array_like=True, gc=False):
     start_time: int
     tries: int
     crashes: int
+    taken_at: int = 0
 
 
 class Held(Struct, frozen=True, array_like=True, gc=False):
@@ -68,6 +69,7 @@ class Held(Struct, frozen=True, array_like=True, gc=False):
     queue: str
     id: int
     attempts: int
+    taken_at: int = 0
 
 
 class Told(Struct, frozen=True, array_like=True, gc=False):
@@ -83,6 +85,7 @@ class Told(Struct, frozen=True, array_like=True, gc=False):
     then: tuple[Asked, ...] = ()
     counts: bool = True
     rank: float | None = None
+    taken_at: int = 0
 
 
 class Denied(Struct, frozen=True, array_like=True, gc=False):
@@ -91,12 +94,13 @@ class Denied(Struct, frozen=True, array_like=True, gc=False):
     id: int
     attempts: int
     why: Why
+    taken_at: int = 0
 
 
 class Changed(Struct, frozen=True, array_like=True, gc=False):
     """A change. `waiters` is how many its caller had seen."""
 
-    kind: Literal["remove", "revive", "start now", "rerank"]
+    kind: Literal["remove", "revive", "start now", "not crashed", "rerank"]
     id: int
     waiters: int | None = None
     queue: str | None = None
@@ -243,4 +247,4 @@ def asked(job: NewJob) -> Asked:
 
 
 def held(lease: Lease) -> Held:
-    return Held(lease.queue, lease.id, lease.attempts)
+    return Held(lease.queue, lease.id, lease.attempts, lease.taken_at)

@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accoda.errors import StorageUnavailable, VersionConflict
 from accoda.model import (
@@ -22,6 +23,7 @@ from accoda.model import (
     Done,
     Job,
     NewJob,
+    NotCrashed,
     OnDuplicate,
     Outcome,
     Remove,
@@ -79,8 +81,9 @@ class Client:
         return self.pace.moment() + round(self.seconds(*choices) * 1000)
 
     def run_once(self, job: Job) -> None:
-        self.recorder.note("start", id=job.id, attempts=job.attempts)
-        self.recorder.note("end", id=job.id, attempts=job.attempts)
+        run = {"id": job.id, "attempts": job.attempts, "taken_at": job.lease.taken_at}
+        self.recorder.note("start", **run)
+        self.recorder.note("end", **run)
 
 
 def draw_job(client: Client, number: int) -> NewJob:
@@ -131,6 +134,8 @@ async def _work_once(client: Client, number: int, run: Run) -> None:
         await client.rest(LEASE * 2)  # it may come too late
     if client.chance(0.1):
         return  # it died
+    if client.chance(0.1):  # as a worker that held other jobs with these ids, before the store came back older
+        await store.settle([Done(replace(job.lease, taken_at=job.lease.taken_at - 1)) for job in jobs])
     outcomes = [await _decide(client, job, number) for job in jobs]
     await store.settle(outcomes)
     if client.chance(0.2):
@@ -192,6 +197,8 @@ async def _changes(client: Client, queue: str, ids: list[int], kind: float) -> l
         return [Revive(id) for id in ids]
     if kind < 0.4:
         return [Remove(id) for id in ids]
+    if kind < 0.43:
+        return [NotCrashed(id) for id in ids]
     if kind < 0.5:
         delayed = await client.store.browse(queue, "delayed")
         return [StartNow(info.id) for info in client.random.sample(delayed, min(2, len(delayed)))]

@@ -132,7 +132,7 @@ def _from_child() -> Target:
 
 
 def _to_child() -> Target:
-    job = Job(1, "q", b"x", 0.0, 0, None, 0, 1, 2, None, 0, Lease("q", 1, 0))
+    job = Job(1, "q", b"x", 0.0, 0, None, 0, 1, 2, None, 0, Lease("q", 1, 0, 0))
     messages: list[wire.ToChild] = [
         wire.Hello(["/a"], "shop.jobs", "send", {"payload": 5}),
         wire.Work("q", [job, job], 5),

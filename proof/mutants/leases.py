@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from accoda.model import Lease, Outcome, Refused
+from accoda.model import Change, Lease, NotCrashed, Outcome, Refused
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.queue import MemoryQueue, Record
 from accoda.storage.protocol import DUE_AT_ONCE
@@ -41,6 +41,16 @@ class LeaseLastsTooLong(MemoryStorage):
         return super()._leased(lease, -1)
 
 
+@mutant(
+    "a lease of another moment is accepted",
+    "TestPromise03ALateHolderChangesNothing::test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right",
+)
+class MomentUnchecked(MemoryStorage):
+    def _leased(self, lease: Lease, now: int) -> Record | None:
+        record = self._jobs.get(lease.id)
+        return super()._leased(replace(lease, taken_at=record.taken_at or 0), now) if record else None
+
+
 @mutant("a lease that names another queue is accepted", "TestSettle::test_refuses_leases_that_are_not_current")
 class QueueUnchecked(MemoryStorage):
     def _leased(self, lease: Lease, now: int) -> Record | None:
@@ -72,6 +82,16 @@ class CrashesUncounted(MemoryStorage):
         crashes = record.crashes
         super()._move_on(record, now)
         record.crashes = crashes
+
+
+@mutant("crashes that are taken back go below zero", "TestCrashes::test_is_taken_back_by_a_worker_that_lives")
+class CrashesBelowZero(MemoryStorage):
+    def _change(self, change: Change, now: int) -> str | None:
+        changed = super()._change(change, now)
+        record = self._jobs.get(change.id)
+        if isinstance(change, NotCrashed) and changed is None and record is not None and record.state == "ready":
+            record.crashes -= 1
+        return changed
 
 
 @mutant("a lease that ends is a try", "TestCrashes::test_each_lease_that_ends_is_one")

@@ -25,6 +25,12 @@ _mutant(
     statement="extend_lease", piece="AND sort > ?4", instead="AND ?4",
 )  # fmt: skip
 _mutant(
+    "moment-unchecked",
+    "a lease of another moment can be extended",
+    "TestPromise03ALateHolderChangesNothing::test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right",
+    statement="extend_lease", piece="AND taken_at = ?6", instead="AND ?6 IS NOT NULL",
+)  # fmt: skip
+_mutant(
     "rank-ignored",
     "first in, first out, whatever the rank",
     "TestOrder::test_the_lowest_rank_goes_first_and_equal_ranks_by_id",

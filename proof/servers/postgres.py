@@ -94,15 +94,19 @@ class PostgresServer(Process):
         wait_until(lambda: not any(Path(f"/proc/{child}").exists() for child in children), self._explain)
 
     def is_up(self) -> bool:
-        """Whether it takes part in the protocol: it answers a request for encryption with one letter."""
-        try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as probe:
-                # A start-up packet that names a user; "R" asks for authentication, "E" says that it is starting still.
-                body = b"\x00\x03\x00\x00user\x00" + USER.encode() + b"\x00database\x00postgres\x00\x00"
-                probe.sendall((len(body) + 4).to_bytes(4, "big") + body)
-                return probe.recv(1) == b"R"
-        except OSError:
-            return False
+        return takes_clients(self.port)
+
+
+def takes_clients(port: int) -> bool:
+    """Whether PostgreSQL, or a pooler in front of it, takes part in the protocol there."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), timeout=1) as probe:
+            # A start-up packet that names a user; "R" asks for authentication, "E" says that it is starting still.
+            body = b"\x00\x03\x00\x00user\x00" + USER.encode() + b"\x00database\x00postgres\x00\x00"
+            probe.sendall((len(body) + 4).to_bytes(4, "big") + body)
+            return probe.recv(1) == b"R"
+    except OSError:
+        return False
 
 
 def _children(parent: int) -> list[int]:

@@ -88,6 +88,7 @@ class Process:
         self.folder.chmod(0o755)
         self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
+        self._backups: list[Path] = []
 
     def command(self) -> Sequence[str]:
         """The command line; it must stay in the foreground."""
@@ -147,11 +148,29 @@ class Process:
         """End it as a power cut would: with SIGKILL, children included."""
         self._end(signal.SIGKILL)
 
+    def copy(self) -> Path:
+        """Stop it, copy all that it has on disk, and start it again: a backup for `put_back`."""
+        self.stop()
+        folder = Path(tempfile.mkdtemp(prefix="accoda-backup-"))
+        self._backups.append(folder)
+        backup = folder / "files"
+        subprocess.run(["cp", "-a", str(self.folder), str(backup)], check=True)  # with owners and times
+        self.start()
+        return backup
+
+    def put_back(self, backup: Path) -> None:
+        """Kill it and start it again with the files of a backup: whatever came since is forgotten."""
+        self.kill()
+        shutil.rmtree(self.folder)
+        subprocess.run(["cp", "-a", str(backup), str(self.folder)], check=True)
+        self.start()
+
     def close(self) -> None:
         """Stop it and remove its folder. A second time does no harm."""
         self.stop()
         leave_port(self.port)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        for folder in (self.folder, *self._backups):
+            shutil.rmtree(folder, ignore_errors=True)
 
     def __enter__(self) -> Self:
         return self.start()

@@ -26,7 +26,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     workers: int = 4
     faults: tuple[str, ...] = FAULTS
     broken: str = ""
-    drain_within: float = 120.0
+    drain_within: float = 300.0
     """Virtual seconds within which all work must be over once the faults have stopped."""
 
 

@@ -8,11 +8,12 @@ the request goes its way all the same, as it does once the kernel has it.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from accoda.errors import AccodaError, StorageUnavailable
-from accoda.model import Lease
+from accoda.model import Lease, NotCrashed
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import VERBS
 from proof.simulation.plan import Network
@@ -77,6 +78,8 @@ class Server:
         self.calls = 0
         self.lost_requests = 0
         self.lost_answers = 0
+        self.taken_back: Counter[int] = Counter()
+        """By job: how often a worker said that a lease which ended was no crash."""
         self._random = scheduler.stream("network").random
         self._waits = Ordered()
 
@@ -129,6 +132,8 @@ class Server:
             self.fail(call, call.answer_in, repr(error))
 
     def _run(self, call: Call) -> Any:
+        if call.verb == "change":
+            self.taken_back.update(each.id for each in call.args[0] if isinstance(each, NotCrashed))
         return run_now(getattr(self.core, call.verb)(*call.args, **call.kwargs))
 
     def _answer(self, call: Call, value: Any) -> None:

@@ -24,6 +24,8 @@ RAW = ("deals", "costly")
 """The queues that bare clients of the store serve: with waiters, and within a cost."""
 POISON = -1
 """The payload of a job that kills the process that runs it."""
+MAX_CRASHES = 5
+"""After so many lost leases, such a job is buried."""
 
 _RETRY = Exponential(first=0.05, longest=1.0)
 PAYLOADS = [msgpack.encode(number) for number in range(1024)]
@@ -40,14 +42,14 @@ def install(process: Process) -> None:
     begun = troubles.begun
     finished, trouble_at = process.cluster.finished, troubles.draw
 
-    @app.handler("mail", batch=25, lease=3.0, retry=_RETRY, max_attempts=12)
+    @app.handler("mail", batch=25, lease=3.0, retry=_RETRY, max_attempts=12, max_crashes=MAX_CRASHES)
     async def mail(number: int) -> None:
         job = begun(app.current)
         if trouble_at() or number == POISON:
             await troubles.befall(job, number, longest=6.0)
         finished.add((job.job.id, job.job.attempts))
 
-    @app.handler("chain", batch=10, lease=2.0, retry=_RETRY)
+    @app.handler("chain", batch=10, lease=2.0, retry=_RETRY, max_crashes=MAX_CRASHES)
     async def chain(number: int) -> None:
         job = begun(app.current)
         if trouble_at() or number == POISON:
@@ -78,7 +80,7 @@ def install(process: Process) -> None:
             begun(job)
         finished.update((job.job.id, job.job.attempts) for job in batch)
 
-    @app.handler("bulk", batch=50, lease=3.0, retry=_RETRY, max_attempts=12)
+    @app.handler("bulk", batch=50, lease=3.0, retry=_RETRY, max_attempts=12, max_crashes=MAX_CRASHES)
     async def bulk(batch: Batch[int]) -> None:
         await troubles.befall_batch(batch)
 

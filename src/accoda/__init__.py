@@ -64,6 +64,7 @@ if TYPE_CHECKING:
         Lease,
         Look,
         NewJob,
+        NotCrashed,
         Order,
         Outcome,
         QueueStats,
@@ -138,6 +139,7 @@ __all__ = [
     "Monitor",
     "NewJob",
     "NotADatabase",
+    "NotCrashed",
     "NotFound",
     "Observation",
     "Order",
@@ -206,8 +208,8 @@ _WHERE = {
         ),
         "accoda.limits": "set_limits",
         "accoda.model": (
-            "Bury ById ByKey Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob Order Outcome "
-            "QueueStats Refused Remove Rerank Retry Revive StartNow State Stats Target"
+            "Bury ById ByKey Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob NotCrashed Order "
+            "Outcome QueueStats Refused Remove Rerank Retry Revive StartNow State Stats Target"
         ),
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",

@@ -9,7 +9,7 @@ It stands in front of the payload's bytes, and only where there is something to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -25,8 +25,6 @@ HEAD = 5
 NAME_LENGTH = 200
 URL_LENGTH = 2000
 SECRET_FIELDS = 50
-SHORTEST = 4
-"""Characters of a secret that is looked for in other texts: of shorter ones half of every text would be hidden."""
 HIDDEN = "•••"
 """What is shown in the place of a secret."""
 
@@ -127,46 +125,6 @@ def named(value: Any) -> Any:
 def has_names(value: Any) -> bool:
     """Whether fields can be found in it by name: it is a map, or a list of maps."""
     return isinstance(value, dict) or (isinstance(value, list) and all(isinstance(one, dict) for one in value))
-
-
-def secret_texts(value: Any, secret: Sequence[str]) -> tuple[str, ...]:
-    """What stands in the secret fields of a payload, longest first: an error's text may quote it.
-
-    >>> secret_texts({"card": "4111 1111", "to": {"name": "Anna"}}, ["card"])
-    ('4111 1111',)
-    """
-    found = {text for path in secret for inner in _at(value, path.split(".")) for text in _leaves(inner)}
-    return tuple(sorted(found, key=len, reverse=True))
-
-
-def without_secrets(text: str, secrets: Sequence[str]) -> str:
-    """A text that came out of a run, with the secrets in it replaced.
-
-    >>> without_secrets("card 4111 1111 refused", ["4111 1111"])
-    'card ••• refused'
-    """
-    for secret in secrets:
-        text = text.replace(secret, HIDDEN)
-    return text
-
-
-def _at(value: Any, path: Sequence[str]) -> Iterator[Any]:
-    if isinstance(value, (list, tuple)):
-        for one in value:
-            yield from _at(one, path)
-    elif isinstance(value, dict) and path[0] in value:
-        if len(path) == 1:
-            yield value[path[0]]
-        else:
-            yield from _at(value[path[0]], path[1:])
-
-
-def _leaves(value: Any) -> Iterator[str]:
-    if isinstance(value, (dict, list, tuple)):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _leaves(one)
-    elif isinstance(value, (str, int, float)) and not isinstance(value, bool) and len(str(value)) >= SHORTEST:
-        yield str(value)
 
 
 def _without(value: Any, path: Sequence[str]) -> Any:

@@ -71,7 +71,7 @@ class JobNotFound(AccodaError):
 
 
 class NotFound(AccodaError):
-    """There is no such thing: `kind` says what ("queue"), `name` which."""
+    """Something is not stored: `kind` says what ("queue"), `name` which."""
 
     def __init__(self, kind: str, name: str, advice: str = "") -> None:
         super().__init__(f"there is no {kind} {name!r}" + (f"; {advice}" if advice else ""))
@@ -137,7 +137,7 @@ class ProcessDied(AccodaError):
 
 
 class CannotStart(ProcessDied):
-    """A child process could not load the handler."""
+    """A child process could not load the handler: the worker's problem, so the job goes back and has not tried."""
 
 
 class RemoteError(AccodaError):
@@ -188,7 +188,7 @@ class RateLimited(RetryLater):
         reason: str = "",
     ) -> None:
         if retry_after is None and at is None:
-            raise InvalidInput("retry_after", "say when to come again: seconds, or a moment with at=…")
+            raise InvalidInput("retry_after", "say when to try again: seconds, or a moment with at=…")
         super().__init__(reason or "the API has had enough", delay=retry_after, at=at)
         self.budget = budget
 

@@ -91,11 +91,16 @@ class Enqueued(Struct, frozen=True, gc=False):
 
 
 class Lease(Struct, frozen=True, gc=False):
-    """The right to run a job until a moment. `attempts` grows on every return, so an old lease never matches."""
+    """The right to run a job until a moment. Its token is `(id, attempts, taken_at)`.
+
+    `attempts` grows on every return, so within the life of a store an old lease never matches. A store that was put
+    back from a backup gives ids and attempts again; `taken_at`, the moment of the take by the store's clock, differs.
+    """
 
     queue: str
     id: int
     attempts: int
+    taken_at: int
 
 
 class Job(Struct, frozen=True, gc=False):
@@ -175,7 +180,7 @@ Outcome = Done | Retry | Bury
 def follow_ups(outcome: Outcome) -> Sequence[NewJob]:
     """What is enqueued with the outcome if it is accepted.
 
-    >>> follow_ups(Bury(Lease("emails", 7, 0), "no such address", [NewJob("complaints")]))[0].queue
+    >>> follow_ups(Bury(Lease("emails", 7, 0, 0), "no such address", [NewJob("complaints")]))[0].queue
     'complaints'
     """
     return () if isinstance(outcome, Retry) else outcome.then
@@ -212,6 +217,13 @@ class StartNow(_Change, frozen=True, gc=False):
     """Make a delayed job ready now, whatever it waits for: a start time or the pause before a retry."""
 
 
+class NotCrashed(_Change, frozen=True, gc=False):
+    """A lease of the job ended without an outcome, but its worker lives: crashes - 1. For a job that waits or runs.
+
+    A worker says so when it finds that a lease has ended, as after an outage of the store that was longer than a lease.
+    """
+
+
 class Rerank(Struct, frozen=True, gc=False):
     """Give a job that is ready or delayed another rank. `waiters` and `queue` are as for every change."""
 
@@ -225,7 +237,7 @@ class Rerank(Struct, frozen=True, gc=False):
             _check_rank(self.rank)
 
 
-Change = Remove | Revive | StartNow | Rerank
+Change = Remove | Revive | StartNow | NotCrashed | Rerank
 
 
 class ById(Struct, frozen=True, gc=False):
@@ -390,6 +402,8 @@ def check_outcomes(outcomes: Sequence[Outcome]) -> None:
             and type(outcome.lease.queue) is str
             and type(outcome.lease.attempts) is int
             and 0 <= outcome.lease.attempts < _END_OF_IDS
+            and type(outcome.lease.taken_at) is int
+            and 0 <= outcome.lease.taken_at <= MOMENT
         ):
             continue
         _check_outcome(outcome)
@@ -419,8 +433,14 @@ def check_lease_token(lease: object) -> None:
     """Refuse what is no lease of a taken job."""
     if type(lease) is not Lease:
         raise InvalidInput("lease", f"must be the lease of a taken job, not {type(lease).__name__}")
-    if type(lease.queue) is not str or type(lease.attempts) is not int or not 0 <= lease.attempts < _END_OF_IDS:
-        raise InvalidInput("lease", f"must be the lease of a taken job, not {lease!r:.80}")
+    if (
+        type(lease.queue) is not str
+        or type(lease.attempts) is not int
+        or not 0 <= lease.attempts < _END_OF_IDS
+        or type(lease.taken_at) is not int
+        or not 0 <= lease.taken_at <= MOMENT
+    ):
+        raise InvalidInput("lease", f"must be the lease of a taken job, not {lease!r:.100}")
     check_id(lease.id)
 
 

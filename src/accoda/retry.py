@@ -12,7 +12,7 @@ from math import isfinite
 
 from msgspec import Struct
 
-from accoda.errors import BuryJob, InvalidInput, RateLimited, RetryLater, WorkerStopped
+from accoda.errors import BuryJob, CannotStart, InvalidInput, RateLimited, RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
 from accoda.payload import encode_result
 from accoda.times import milliseconds, seconds
@@ -89,11 +89,11 @@ def rule(value: RetryRule | float | None) -> RetryRule:
 
 
 class Limits(Struct, frozen=True):
-    """When to give a job up: its queue's rule, and how many failures and how many lost leases it may have."""
+    """When to give a job up: its queue's rule, and how many failures and how many crashes it may have; None: any."""
 
     rule: RetryRule = Exponential()
     max_attempts: int | None = None
-    max_crashes: int | None = 5
+    max_crashes: int | None = None
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -137,7 +137,7 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
     error = result.error
     if isinstance(error, BuryJob):
         return Bury(job.lease, clean(str(error.reason)))
-    if isinstance(error, WorkerStopped):
+    if isinstance(error, (WorkerStopped, CannotStart)):  # the worker's doing: the job has not tried
         return Retry(job.lease, reason=describe(error), counts=False)
     reason = describe(error)
     tries, counts = job.tries + 1, not isinstance(error, RateLimited)  # a rate limit is the API's doing, not the job's
@@ -156,15 +156,62 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
 
 
 def give_up(job: Job, limits: Limits) -> Bury | None:
-    """Bury a job before it runs again, if its runs kept ending without an outcome."""
+    """Bury a job before it runs again, if `max_crashes` is set and so many of its leases ended without an outcome.
+
+    Crashes do not count towards `max_attempts`, which limits the failures of the handler.
+    """
     if limits.max_crashes is not None and job.crashes >= limits.max_crashes:
-        return Bury(
-            job.lease, f"poison: its lease ended {job.crashes} times without an outcome; its worker may have died"
-        )
-    ran = job.tries + job.crashes
-    if limits.max_attempts is not None and job.crashes and ran >= limits.max_attempts:
-        return Bury(job.lease, f"ran {ran} times, {job.crashes} of them without an outcome")
+        return Bury(job.lease, f"poison: {_crashed(job.crashes)}; its worker may have died")
     return None
+
+
+QUARANTINED = 2
+"""Crashes from which on a job runs alone, after pauses."""
+
+
+def runs_alone(job: Job, limits: Limits) -> bool:
+    """Whether nothing else may be in hand while a job runs: it is quarantined, or `max_crashes` leaves it few runs.
+
+    A first crash alone is not enough: a kill -9 of a busy worker gives one to all its jobs, and they would come back
+    one after the other. They run again each in a batch of its own.
+    """
+    most = QUARANTINED if limits.max_crashes is None else min(QUARANTINED, max(1, limits.max_crashes - 2))
+    return job.crashes >= most
+
+
+def quarantine_pause(crashes: int) -> float:
+    """Seconds between the starts of a job whose leases ended so many times without an outcome; 0: it has no pause.
+
+    >>> [quarantine_pause(crashes) for crashes in (1, 2, 3, 10, 11)]
+    [0.0, 10.0, 20.0, 2560.0, 3600.0]
+    """
+    return 0.0 if crashes < QUARANTINED else min(LONGEST, 10.0 * 2.0 ** min(crashes - QUARANTINED, 64))
+
+
+def quarantine(job: Job) -> Retry | None:
+    """Give a job that was just taken back until its pause is over; None: it has served it, or needs none.
+
+    A job keeps its last two start times, and they tell whether it has served its pause:
+
+    - When its lease ends, the store sets `start_time` to that moment, and `prev_start_time` to the start time of the
+      run that crashed. If they are a pause apart (its lease is long, or it waited for a worker), it may run at once.
+    - Otherwise it goes back until `start_time` plus the pause. That retry moves `start_time` to `prev_start_time`, so
+      on the next take the two are a pause apart, whichever worker takes it: one crash costs one pause.
+    - A job that comes back within its pause for another reason (it failed, or its worker left) serves it anew.
+
+    So the start times of its runs are at least a pause apart, and each run has one of its own: however its workers die,
+    it takes down no more than one of them in each pause, on average.
+    """
+    pause = round(quarantine_pause(job.crashes) * 1000)
+    if not pause or job.start_time - (job.prev_start_time or 0) >= pause:
+        return None
+    reason = f"quarantined: {_crashed(job.crashes)}; it runs alone, after a pause of {pause // 1000} s"
+    return Retry(job.lease, at=job.start_time + pause, reason=reason, counts=False)
+
+
+def _crashed(crashes: int) -> str:
+    times = f" {crashes} times" if crashes > 1 else ""
+    return f"its lease ended{times} without an outcome"
 
 
 def describe(error: BaseException) -> str:

@@ -172,6 +172,9 @@ async def _reports(app: App, now: int) -> None:
 async def _dead(app: App, clock: ManualClock) -> None:
     """Emails that could not be sent, for two causes."""
     await app.enqueue_many("emails", [{"to": f"p{n}@example.com", "card": "4111"} for n in range(6)])
+    for _ in range(4):
+        failed = await app.storage.take("emails", 6, worker="post")
+        await app.storage.settle([Retry(job.lease, reason="TimeoutError: no answer") for job in failed])
     for number, job in enumerate(await app.storage.take("emails", 6, lease=3600.0, worker="post")):
         clock.advance(300)
         cause = f"TimeoutError: no answer from 10.0.0.{number} after 30 s" if number else "LookupError: no user 4711"

@@ -5,12 +5,14 @@ import json
 import pytest
 from cli_world import World
 
+from accoda import App, Retry
+
 
 def test_jobs_are_listed_with_what_people_know_them_by(world: World) -> None:
     told = world.run("jobs", "--state", "done")
     assert told.stdout.splitlines() == [
-        "id  queue    state  priority  retries  since        what",
-        " 1  reports  done   NORMAL          0  3 hours ago  Report of the year 2029",
+        "id  queue    state  priority  attempt  since    what",
+        " 1  reports  done   NORMAL    1        3 h ago  Report of the year 2029",
     ]
 
 
@@ -129,3 +131,28 @@ def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[s
     told = world.run(*words)
     assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("word", ["running", "taken"])
+def test_the_state_of_a_running_job_has_a_word_for_people_and_one_for_programs(world: World, word: str) -> None:
+    (line,) = world.run("jobs", "--state", word).stdout.splitlines()[1:]
+    assert line.split()[:3] == ["10", "emails", "running"]
+    (job,) = json.loads(world.run("jobs", "--state", word, "--json").stdout)["items"]
+    assert job["state"] == "taken"
+
+
+def test_a_quarantined_job_says_so_in_lists_and_on_its_card(world: World) -> None:
+    id = json.loads(world.run("enqueue", "calls", "1", "--json").stdout)["id"]
+
+    async def crash(app: App) -> None:
+        for _ in range(2):
+            await app.storage.take("calls", 1, lease=30.0)
+            world.clock.advance(31)
+        for job in await app.storage.take("calls", 1):
+            await app.storage.settle([Retry(job.lease, delay=600.0, counts=False)])
+
+    world.store(crash)
+    assert "quarantined: it runs alone" in world.run("jobs", "--queue", "calls").stdout
+    card = " ".join(world.run("job", str(id)).stdout.split())
+    assert "its lease ended 2 times without an outcome (the worker may have died); quarantined: it runs alone" in card
+    assert "attempt 1" in card

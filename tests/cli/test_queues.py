@@ -6,11 +6,13 @@ from pathlib import Path
 import pytest
 from cli_world import NOW, World
 
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
+
 
 def test_a_queue_is_paused_for_a_while_and_resumed(world: World) -> None:
-    assert world.run("queues", "emails", "pause", "--for", "90m").stdout == "emails is paused for 2 hours.\n"
+    assert world.run("queues", "emails", "pause", "--for", "90m").stdout == "emails is paused for 1 h 30 min.\n"
     assert world.store(lambda app: app.storage.stats()).queues["emails"].paused_until == NOW + 5_400_000
-    assert world.run("queues", "emails", "resume").stdout == "emails is open.\n"
+    assert world.run("queues", "emails", "resume").stdout == "emails resumed.\n"
     assert world.run("queues", "emails", "pause").stdout == "emails is paused.\n"
     assert world.store(lambda app: app.storage.stats()).queues["emails"].paused_until is None
 
@@ -66,7 +68,7 @@ def test_without_workers_it_says_how_to_start_one(world: World) -> None:
     world.clock.advance(3600)
     told = world.run("workers")
     assert (told.exit_code, told.stdout) == (0, "")
-    assert told.stderr == "No worker is alive. Start one: accoda worker MODULE:APP\n"
+    assert told.stderr == "No worker is running. Start one: accoda worker MODULE:APP\n"
 
 
 def test_budgets_are_shown(world: World) -> None:
@@ -89,3 +91,21 @@ def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[s
     told = world.run(*words)
     assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1
+
+
+def test_a_worker_names_each_queue_once(world: World) -> None:
+    states = tuple(ProcessorState("reports", 1, id, NOW) for id in (1, 2))
+    beat = Heartbeat("c3", "batch", "shop-3", 9, NOW, NOW, ("reports",), 2, states)
+    world.store(lambda app: app.storage.write("worker/c3", encode(beat), ttl=60.0))
+    (line,) = [line for line in world.run("workers").stdout.splitlines() if line.startswith("batch")]
+    assert line.endswith("2/2   reports × 2")
+
+
+def test_queues_have_their_health_and_people_read_running(world: World) -> None:
+    title, *rows = world.run("queues").stdout.splitlines()
+    assert title.split() == ["queue", "ready", "delayed", "running", "dead", "done", "oldest", "health"]
+    assert [row.split()[0] for row in rows] == ["deals", "emails", "reports"]
+    assert "healthy" in rows[1] and "6" in rows[1].split()  # six dead letters
+    assert {queue["health"]["word"] for queue in json.loads(world.run("queues", "--json").stdout)} == {
+        "paused", "healthy", "idle",
+    }  # fmt: skip

@@ -20,9 +20,9 @@ def test_a_job_is_enqueued_looked_at_and_deleted(server: Callable[[], Any], monk
         monkeypatch.setenv("ACCODA_URL", running.url)
         id = json.loads(told("enqueue", "calls", '{"n": 1}', "--delay", "1h", "--json"))["id"]
         assert json.loads(told("job", str(id), "--json"))["payload"] == {"n": 1}
-        assert "in 60 min" in told("jobs", "--state", "delayed")
+        assert "in 59 min" in told("jobs", "--state", "delayed")
         assert told("queues", "calls", "pause") == "calls is paused.\n"
-        assert "calls      0        1      0     0     0          paused" in told("queues")
+        assert "calls      0        1        0     0     0          paused" in told("queues")
         assert told("job", str(id), "delete", "--yes") == f"Job {id} is deleted.\n"
         assert told("jobs") == told("dead") == ""
         running.stop()

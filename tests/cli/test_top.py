@@ -20,9 +20,10 @@ from accoda import App
 from accoda.cli.top.board import Board, Command, JobNow, StoreNow, press
 from accoda.cli.top.loop import Top, read
 from accoda.cli.top.terminal import keys_of
-from accoda.cli.top.view import health, overview_lines, screen
+from accoda.cli.top.view import overview_lines, screen
 from accoda.model import Bury
 from accoda.operations import jobs, overview, workers
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 
 WIDTHS = (40, 80, 140)
 
@@ -121,7 +122,7 @@ async def test_commands_are_carried_out_and_reported() -> None:
     await top.refresh()
     for keys, said in (
         ("py", "calls is paused."),
-        ("p", "calls goes on."),
+        ("p", "calls resumed."),
         ("ry", "1 of calls ready again."),
         ("/99\r", "job 99 is not stored"),
     ):
@@ -147,6 +148,22 @@ async def test_a_job_is_shown_cancelled_and_gone() -> None:
     assert (top.board.page, top.board.job) == ("queues", None)
 
 
+async def test_a_command_that_takes_longer_than_a_refresh_is_carried_out(tmp_path: Path) -> None:
+    async with App(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        id = (await app.enqueue("emails", 1)).id
+        pressed: asyncio.Queue[str] = asyncio.Queue()
+        for key in keys_of(f"/{id}\r"):
+            pressed.put_nowait(key)
+
+        def show(board: Board) -> None:
+            if board.page == "job":
+                pressed.put_nowait("ctrl-c")
+
+        top = Top(app, False, show)
+        await asyncio.wait_for(top.run(pressed, 0.0), 20)
+        assert top.board.job is not None and top.board.job.job.id == id
+
+
 async def test_a_store_that_is_away_is_reported_and_what_was_shown_stays() -> None:
     app = await filled()
     top = Top(app, False, lambda board: None)
@@ -165,13 +182,40 @@ async def test_hostile_names_move_no_cursor() -> None:
     assert not any("\x1b" in line for line in drawn(board))
 
 
-async def test_a_queue_says_how_it_does() -> None:
+async def test_a_queue_has_its_health_and_dead_letters_are_none_of_it() -> None:
     app = await filled()
-    assert [health(queue)[0] for queue in (await overview.overview(app)).queues] == [
-        "dead letters",
-        "working",
+    await app.storage.write("worker/w", encode(Heartbeat("w", "w", "host", 7, 0, 0, ("calls",), 1)))
+    rows = [line.split() for line in drawn(await board_of(app))]
+    assert [row[-1] for row in rows if row and row[0] in ("calls", "emails", "reports")] == [
+        "healthy",
+        "stuck",
         "paused",
     ]
+    assert ["calls", "1", "0", "0", "1"] in [row[:5] for row in rows]  # it has a dead letter
+
+
+async def test_running_jobs_and_busy_processors_are_two_numbers() -> None:
+    app = await filled()
+    await app.storage.take("emails", 2)
+    states = (ProcessorState("emails", 2, 3, 0), ProcessorState())
+    await app.storage.write("worker/w", encode(Heartbeat("w", "w", "host", 7, 0, 0, ("emails",), 2, states)))
+    lines = drawn(await board_of(app))
+    assert "1 worker, 2 jobs running, 1 of 2 processors busy" in lines[0]
+    assert "running 2" in lines[1] and not any("taken" in line for line in lines)
+
+
+async def test_a_job_is_shown_with_each_error_once_and_its_payload_as_json() -> None:
+    app = App("memory://")
+    id = (await app.enqueue("emails", {"to": None, "paid": True}, max_attempts=1)).id
+    (job,) = await app.storage.take("emails", 1)
+    await app.storage.settle([Bury(job.lease, "LookupError: no user 4711")])
+    top = Top(app, False, lambda board: None)
+    await top.refresh()
+    for key in keys_of(f"/{id}\r"):
+        await top.press(key)
+    shown = "\n".join(drawn(top.board, 120))
+    assert shown.count("no user 4711") == 1 and '{"to": null, "paid": true}' in shown
+    assert f"job {id}  dead  in emails, attempt 1 of 1" in shown
 
 
 def test_the_store_is_printed_once_without_a_terminal(world: World) -> None:

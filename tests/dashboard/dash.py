@@ -1,6 +1,7 @@
 """A dashboard over a store in memory, asked with plain HTTP, for the tests of its pages."""
 
 import asyncio
+import http.client
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 from urllib.parse import unquote, urlencode
@@ -87,3 +88,35 @@ class Dash:
     def state(self, id: int) -> str | None:
         job = self.store(lambda store: store.look(ById(id))).job
         return None if job is None else job.state
+
+
+class Stream:
+    """A browser's EventSource, as far as it is needed."""
+
+    def __init__(self, service: ServiceRunner, page: str = "/", **headers: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
+        self._connection.request("GET", f"/live?page={page}", headers=headers)
+        self.answer = self._connection.getresponse()
+
+    def line(self) -> str:
+        return self.answer.readline().decode()
+
+    def event(self) -> tuple[str, str]:
+        """The next event: its name and its text."""
+        name, lines = "", []
+        while True:
+            line = self.line()
+            assert line, "the stream has ended"
+            if line.startswith("event: "):
+                name = line[7:].strip()
+            elif line.startswith("data: "):
+                lines.append(line[6:])
+            elif line == "\n" and name:
+                return name, "".join(lines)
+
+    def rest(self) -> str:
+        return self.answer.read().decode()
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()

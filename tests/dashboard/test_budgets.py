@@ -26,6 +26,15 @@ def test_without_budgets_it_says_how_to_declare_one(dash: Dash) -> None:
     assert "app.budget(" in dash.text("/budgets")
 
 
+def test_the_meter_is_green_only_while_the_budget_is_open(keepa: Dash) -> None:
+    assert '<svg class="bar " ' in keepa.text("/budgets")
+    keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w1")))
+    keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w2")))
+    page = keepa.text("/budgets")
+    assert 'class="state short"' in page and '<svg class="bar warn" ' in page
+    assert 'aria-valuenow="' in page and '<a href="/queues/prices">prices</a>.' in page
+
+
 def test_what_is_left_held_and_waited_for_is_shown(keepa: Dash) -> None:
     keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w1")))
     keepa.run(lambda app: app.books.reserve(Ask("prices", ("keepa",), head_cost=15, worker="w2")))

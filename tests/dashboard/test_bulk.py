@@ -44,9 +44,12 @@ def test_all_that_match_are_counted_and_asked_about(dash: Dash) -> None:
     assert "No job matches" in dash.text("/bulk?which=matching&action=delete&queue=none")
 
 
-def test_nothing_ticked_is_told(dash: Dash) -> None:
-    reply = dash.get("/bulk?which=picked&action=retry")
-    assert reply.status == 422 and b"none is ticked" in reply.body
+def test_with_nothing_selected_the_list_is_shown_again_as_it_was(dash: Dash) -> None:
+    reply = dash.get("/bulk?which=picked&action=retry&queue=a&back=%2Fjobs%3Fqueue%3Da%26cursor%3Dx")
+    assert (reply.status, reply.headers["location"]) == (303, "/jobs?queue=a&cursor=x")
+    assert "No%20job%20is%20selected" in reply.headers["set-cookie"]
+    reply = dash.get("/bulk?which=picked&action=retry&state=dead&back=https%3A%2F%2Fevil.example")
+    assert (reply.status, reply.headers["location"]) == (303, "/jobs?state=dead")
     assert dash.get("/bulk?which=matching&action=explode").status == 422
 
 

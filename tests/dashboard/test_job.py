@@ -2,18 +2,19 @@
 
 import json
 
+import msgspec
 import pytest
 from dash import HOSTILE, Dash
 from proof.service import ServiceRunner
 
-from accoda import App, Bury, Done, Retry, Waiter
+from accoda import App, Bury, Done, ManualClock, Retry, Waiter
 
 
 def test_a_job_that_waits_says_why(dash: Dash) -> None:
     id = dash.enqueue("emails", {"to": "anna@example.com"}, name="Welcome", priority=1)
     page = dash.text(f"/jobs/{id}")
     assert "Why it is not running" in page and "Welcome" in page and "&#34;anna@example.com&#34;" in page
-    assert "Set priority" in page and ">Cancel<" in page and ">Delete<" in page and ">Retry<" not in page
+    assert "Set priority" in page and ">Cancel<" in page and ">Delete<" in page and " disabled>Retry<" in page
 
 
 def test_a_job_is_shown_in_every_state(dash: Dash) -> None:
@@ -22,17 +23,41 @@ def test_a_job_is_shown_in_every_state(dash: Dash) -> None:
     running = dash.enqueue("b")
     [job] = dash.take("b")
     page = dash.text(f"/jobs/{running}")
-    assert "Attempt 1 is running" in page and "mailer-1" in page and "Set priority" not in page
+    assert "Attempt 1 running for" in page and "mailer-1" in page and "Set priority" not in page
     dash.settle(Retry(job.lease, delay=60, reason="no route to host"))
     page = dash.text(f"/jobs/{running}")
     assert "Starts again" in page and "no route to host" in page
+    assert '<dt>Attempt</dt><dd><span class="num">2</span>' in page and "Retries" not in page
     [dead] = dash.bury("c", "card refused")
     page = dash.text(f"/jobs/{dead}")
-    assert "card refused" in page and ">Retry<" in page and "Why it is not running" not in page
+    assert (
+        "card refused" in page
+        and ">Retry<" in page
+        and " disabled>" not in page
+        and "Why it is not running" not in page
+    )
     done = dash.enqueue("d", keep_for=60)
     dash.settle(Done(dash.take("d")[0].lease, result=b"\x81\xa2ok\xc3"))
     page = dash.text(f"/jobs/{done}")
     assert "Result" in page and "&#34;ok&#34;: true" in page
+
+
+def test_a_job_whose_workers_died_says_so_and_when_it_runs_next() -> None:
+    clock = ManualClock()
+    with ServiceRunner(App("memory://", clock=clock)) as service:
+        dash = Dash(service)
+        id = dash.enqueue("a")
+        for _ in range(2):
+            dash.take("a")
+            clock.advance(3600)
+            dash.store(lambda store: store.stats())
+        page = dash.text(f"/jobs/{id}")
+        assert '<dt>Attempt</dt><dd><span class="num" title="Its lease ended 2 times' in page and ">1</span>" in page
+        assert "attempt 1; its lease ended 2 times without an outcome" in page and "quarantined: it runs alone" in page
+        clock.advance(7200)
+        dash.settle(Bury(dash.take("a")[0].lease, "no"))
+        page = dash.text(f"/jobs/{id}")  # `why` is not asked about what has ended
+    assert "<dt>Lost leases</dt><dd>Its lease ended 2 times without an outcome" in page
 
 
 def test_secrets_are_not_shown(dash: Dash) -> None:
@@ -53,9 +78,35 @@ def test_hostile_texts_are_shown_as_texts(dash: Dash) -> None:
 
 
 def test_a_payload_that_is_too_long_is_cut(dash: Dash) -> None:
-    id = dash.enqueue("a", {"text": "x" * 200_000})
+    payload = {"text": "x" * 200_000}
+    id = dash.enqueue("a", payload, keep_for=60)
     page = dash.text(f"/jobs/{id}")
     assert len(page) < 120_000 and "more characters" in page
+    assert f"<code>accoda job {id}</code>" in page and f'href="/jobs/{id}/payload"' in page
+    reply = dash.get(f"/jobs/{id}/payload")
+    assert reply.headers["content-disposition"] == f'attachment; filename="job-{id}-payload.json"'
+    assert reply.json() == payload and reply.headers["content-type"] == "application/json"
+    assert dash.get("/jobs/999/payload").status == 404
+    dash.settle(Done(dash.take("a")[0].lease, result=msgspec.msgpack.encode("y" * 100_000)))
+    assert f'href="/jobs/{id}/result"' in dash.text(f"/jobs/{id}")
+    assert dash.get(f"/jobs/{id}/result").json() == "y" * 100_000
+
+
+def test_a_file_holds_no_secrets_and_needs_the_scope_read(dashes: dict[str, Dash]) -> None:
+    body = {"queue": "a", "payload": {"card": "4111-1111"}, "secretFields": ["card"]}
+    admin = {"Authorization": f"Bearer {dashes['admin'].token}"}
+    id = dashes["admin"].service.post("/api/v1/jobs", body, **admin).json()["id"]
+    assert b"4111" not in dashes["read"].get(f"/jobs/{id}/payload").body
+    assert dashes["read"].service.get(f"/jobs/{id}/payload").status == 303  # to the login
+
+
+def test_texts_from_right_to_left_stay_where_they_are_in_json(dash: Dash) -> None:
+    key, value = "\u05e9\u05dd", "\u05d0\u05e0\u05d4 <b>"
+    id = dash.enqueue("a", {key: value, "plain": 1})
+    for path in (f"/jobs/{id}", "/jobs"):
+        page = dash.text(path)
+        assert f"<bdi>&#34;{key}&#34;</bdi>: <bdi>&#34;\u05d0\u05e0\u05d4 &lt;b&gt;&#34;</bdi>" in page
+        assert "&#34;plain&#34;: 1" in page
 
 
 def test_progress_is_a_bar(dash: Dash) -> None:

@@ -16,7 +16,7 @@ def ids(page: str) -> list[int]:
 
 def test_an_empty_store_says_how_to_put_a_job_in(dash: Dash) -> None:
     assert "accoda enqueue emails" in dash.text("/jobs")
-    assert "No job fits" in dash.text("/jobs?state=dead")
+    assert "No matching jobs" in dash.text("/jobs?state=dead")
 
 
 def test_jobs_of_every_state_are_listed(dash: Dash) -> None:
@@ -29,8 +29,9 @@ def test_jobs_of_every_state_are_listed(dash: Dash) -> None:
     page = dash.text("/jobs")
     assert sorted(ids(page)) == sorted([ready, delayed, dead, kept, running])
     for state in ("ready", "delayed", "taken", "dead", "done"):
-        assert f'class="state {state}"' in page
+        assert f'class="state {state}">{"running" if state == "taken" else state}<' in page
         assert len(ids(dash.text(f"/jobs?state={state}"))) == 1
+    assert '<option value="taken">running</option>' in page and "running for" in page
     assert "no user 7" in page and "{ &#34;n&#34;: 1 }" in page
 
 

@@ -1,14 +1,13 @@
 """Live pages: one rendering for many, sent when it changed, until the viewer leaves."""
 
 import asyncio
-import http.client
 import threading
 import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from dash import Dash
+from dash import Dash, Stream
 from proof.service import ServiceRunner
 
 from accoda import App
@@ -72,9 +71,9 @@ async def test_an_event_is_what_has_changed_and_not_the_time_that_passes() -> No
     live_pages = LivePages(pages.part)
     pages.text = '<p><time datetime="x">1 s ago</time></p>'
     page = await entered(live_pages, "/", READ)
-    pages.text = '<p><time datetime="x">2 s ago</time></p>'
+    pages.text, told = '<p><time datetime="x">2 s ago</time></p>', page.next_event()
     await page.run_once()
-    assert page.number == 1
+    assert page.number == 1 and told.done()  # that it was rendered is told all the same
     pages.text = '<p><time datetime="y">2 s ago</time></p>'
     await page.run_once()
     assert page.number == 2 and b'datetime="y"' in page.event
@@ -129,38 +128,6 @@ async def test_there_are_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     live_pages.leave(page)
 
 
-class Stream:
-    """A browser's EventSource, as far as it is needed."""
-
-    def __init__(self, service: ServiceRunner, page: str = "/", **headers: str) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=10)
-        self._connection.request("GET", f"/live?page={page}", headers=headers)
-        self.answer = self._connection.getresponse()
-
-    def line(self) -> str:
-        return self.answer.readline().decode()
-
-    def event(self) -> tuple[str, str]:
-        """The next event: its name and its text."""
-        name, lines = "", []
-        while True:
-            line = self.line()
-            assert line, "the stream has ended"
-            if line.startswith("event: "):
-                name = line[7:].strip()
-            elif line.startswith("data: "):
-                lines.append(line[6:])
-            elif line == "\n" and name:
-                return name, "".join(lines)
-
-    def rest(self) -> str:
-        return self.answer.read().decode()
-
-    def close(self) -> None:
-        self.answer.close()
-        self._connection.close()
-
-
 @pytest.fixture
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "EVERY", 0.02)
@@ -207,6 +174,17 @@ def test_a_client_that_leaves_is_noticed(dash: Dash, fast: None) -> None:
 def test_something_is_sent_to_a_client_when_nothing_happens(dash: Dash, fast: None) -> None:
     stream = Stream(dash.service)
     stream.event()
+    assert stream.event() == ("same", "")
+    stream.close()
+
+
+def test_something_is_sent_to_a_client_while_a_page_is_not_rendered(
+    dash: Dash, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "BEAT", 0.05)
+    monkeypatch.setattr(live, "EVERY", 60.0)
+    stream = Stream(dash.service)
+    stream.event()
     assert stream.line().startswith(": ")
     stream.close()
 
@@ -217,7 +195,7 @@ def test_a_service_that_stops_lets_its_streams_go() -> None:
         stream.event()
         stopping = threading.Thread(target=service.stop)
         stopping.start()
-        assert stream.rest() == ""  # its end, and nothing torn off
+        assert stream.rest().replace(live.SAME.decode(), "") == ""  # its end, and nothing torn off
         stopping.join(5)
         assert not stopping.is_alive(), "it does not wait for its grace to be over"
         stream.close()

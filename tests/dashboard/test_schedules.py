@@ -25,8 +25,8 @@ def test_schedules_are_told_in_words(dash: Dash) -> None:
 def test_one_schedule_is_shown_with_its_next_ticks_rules_and_jobs(dash: Dash) -> None:
     make(dash, payload={"x": HOSTILE}, jobName=HOSTILE, overlap="skip", catchUp="all")
     page = dash.text("/schedules/report")
-    assert page.count("data-exact") == 5 and "A job is made for every tick that was missed, up to 100." in page
-    assert "left out while the last job has not ended" in page and "&lt;script&gt;" in page
+    assert page.count("data-exact") == 5 and "Missed runs: run each, up to 100." in page
+    assert "Overlapping runs: skip a run while" in page and "&lt;script&gt;" in page
     to, _ = dash.done("/do/schedules/report/trigger")
     assert f'href="{to}"' in dash.text("/schedules/report")
     assert 'href="/schedules/report"' in dash.text(to)
@@ -37,13 +37,13 @@ def test_a_trigger_that_must_not_overlap_says_so(dash: Dash) -> None:
     make(dash, overlap="skip")
     to, _ = dash.done("/do/schedules/report/trigger", back="/schedules")
     again = dash.done("/do/schedules/report/trigger", back="/schedules")
-    assert to == "/jobs/2" and again[0] == "/schedules" and "has not ended yet" in again[1]
+    assert to == "/jobs/2" and again[0] == "/schedules" and "has not finished" in again[1]
 
 
 def test_pause_resume_and_delete(dash: Dash) -> None:
     make(dash)
     assert dash.done("/do/schedules/report/pause", back="/schedules")[0] == "/schedules"
-    assert 'class="state paused"' in dash.text("/schedules") and "Nothing until" in dash.text("/schedules/report")
+    assert 'class="state paused"' in dash.text("/schedules") and "None until" in dash.text("/schedules/report")
     dash.done("/do/schedules/report/resume", back="/schedules")
     assert 'class="state active"' in dash.text("/schedules")
     assert dash.done("/do/schedules/report/delete", back="/schedules/report")[0] == "/schedules"

@@ -3,22 +3,28 @@
 import doctest
 import importlib
 import re
+import time
 
 import pytest
-from dash import HOSTILE, Dash
+from dash import HOSTILE, Dash, Stream
 from proof.proxy import Proxy
+from proof.servers.process import wait_until
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 from proof.service import ServiceRunner
 
 from accoda import App
-from accoda.dashboard import mount
-from accoda.dashboard.health import RecentRuns, judge
+from accoda.dashboard import dashboard, files, live, mount
 from accoda.dashboard.routes import actions, pages
 from accoda.http.options import ServiceOptions
-from accoda.operations.views import QueueView
+from accoda.http.security import Security, guard, token_cache
+from accoda.model import NewJob
+from accoda.operations.health import Health
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 
-PURE = ("answers", "charts", "forms", "health", "live", "routes", "words")
+FAR_LESS_THAN_THE_STORAGES_OWN = 8.0
+"""Seconds; a hung Redis is given up after 30. A loaded machine may be slow, and is not the question here."""
+PURE = ("answers", "charts", "forms", "live", "render", "routes", "words")
 
 
 @pytest.mark.parametrize("name", [*(f"accoda.dashboard.{each}" for each in PURE), "accoda.http.security.pages"])
@@ -41,6 +47,31 @@ def test_the_overview_tells_each_queue_and_what_is_wrong_with_it(dash: Dash) -> 
     assert "No worker is running" in page and "accoda worker" in page
 
 
+def test_running_jobs_and_busy_processors_are_two_numbers(dash: Dash) -> None:
+    for _ in range(41):
+        dash.enqueue("emails")
+    dash.take("emails", 41)
+    tile = r'state=taken">Running</a></dt>\s*<dd><span class="num">41</span>(.*?)</dd>'
+    assert re.findall(tile, dash.text("/")) == [""]  # a client of the HTTP API runs them: there are no processors
+    beat = Heartbeat("w1", "mailer", "host-7", 4711, 0, 0, ("emails",), 12, (ProcessorState("emails", 41, 1, 0),))
+    dash.store(lambda store: store.write("worker/w1", encode(beat), ttl=60))
+    assert re.findall(tile, dash.text("/")) == ['<span class="note">1 of 12 processors busy</span>']
+
+
+@pytest.mark.parametrize("word", ["healthy", "idle", "paused", "waiting for budget", "behind", "failing", "stuck"])
+def test_every_word_for_health_has_a_colour(word: str) -> None:
+    assert word in (Health.__doc__ or "")
+    assert re.search(rf"\.state\.{word.replace(' ', '-')}[ ,]", files.files()["accoda.css"].body.decode())
+
+
+def test_the_workers_tile_warns_only_where_jobs_wait_for_one(dash: Dash) -> None:
+    dash.enqueue("emails", delay=60)
+    tile = r'<div class="tile (\w*)">\s*<dt><a href="/workers">'
+    assert re.findall(tile, dash.text("/")) == [""]
+    dash.enqueue("emails")
+    assert re.findall(tile, dash.text("/")) == ["warn"]
+
+
 def test_many_queues_are_found_by_name(dash: Dash) -> None:
     for number in range(14):
         dash.enqueue(f"line-{number}")
@@ -55,9 +86,26 @@ def test_a_queue_page_shows_its_line_and_its_failures(dash: Dash) -> None:
     dead = dash.bury("letters", HOSTILE)[0]
     page = dash.text("/queues/emails")
     assert f'href="/jobs/{first}"' in page and "the first" in page and "Waiting by level" in page
-    assert "No history yet" in page and "No worker serves it" in page
+    assert "No history yet" in page and "No running worker handles this queue" in page
     letters = dash.text("/queues/letters")
     assert f'href="/jobs/{dead}"' in letters and "&lt;script&gt;" in letters
+
+
+def test_queues_of_accoda_itself_ask_for_no_handler(dash: Dash) -> None:
+    dash.app.budget("bank", capacity=20, refill=20, per=60)
+
+    @dash.app.handler("payments", budget="bank", cost=1)
+    async def pay() -> None: ...
+
+    dash.enqueue("payments")
+    dash.run(lambda app: app.run_until_idle(["payments"]))
+    dash.store(lambda store: store.enqueue([NewJob("accoda.bulk", delay=60)]))
+    spent, bulk = dash.text("/queues/payments.spent"), dash.text("/queues/accoda.bulk")
+    assert "A record kept by Accoda" in spent and "never run" in spent
+    assert "Every worker and HTTP service runs its jobs" in bulk
+    for page in (spent, bulk):
+        assert "@app.handler" not in page and "worker handles it" not in page
+    assert "@app.handler" in dash.text("/queues/payments")
 
 
 def test_a_queue_is_paused_with_a_note_and_resumed(dash: Dash) -> None:
@@ -125,6 +173,64 @@ def test_a_store_that_is_away_is_a_page_too() -> None:
         server.close()
 
 
+def test_a_store_that_hangs_is_told_in_time_and_not_called_a_matter_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dashboard, "ANSWER_WITHIN", 0.3)
+    monkeypatch.setattr(live, "EVERY", 0.02)
+    server = need(lambda: RedisServer().start())
+    try:
+        with Proxy(server.port) as proxy, ServiceRunner(App(server.url_at(proxy.port))) as service:
+            stream = Stream(service)
+            assert stream.event()[0] == "live"
+            with proxy.during(hold=True):  # connected, and silent
+                reply = service.get("/")
+                assert reply.status == 503 and b"The store does not answer" in reply.body
+                assert b"token" not in reply.body and b"Try again" in reply.body
+                while (event := stream.event())[0] == "same":
+                    pass
+                assert event[0] == "stale" and "the store does not answer" in event[1]
+            stream.close()
+    finally:
+        server.close()
+
+
+def test_a_page_that_is_refused_because_tokens_cannot_be_read_tells_of_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("FRESH_FOR", "KNOWN_FOR"):
+        monkeypatch.setattr(token_cache, name, 0.0 if name == "FRESH_FOR" else 1e-9)
+    server = need(lambda: RedisServer().start())
+    try:
+        options = ServiceOptions(system_jobs=False, patience=0.2, policy=Security())
+        with Proxy(server.port) as proxy, ServiceRunner(App(server.url_at(proxy.port)), options) as service:
+            with proxy.during(cut=True):
+                reply = service.get("/")
+            assert reply.status == 503 and b"The store does not answer, so nothing was done." in reply.body
+            assert b"token" not in reply.body
+    finally:
+        server.close()
+
+
+def test_a_guarded_page_does_not_wait_for_a_store_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard, "LOOK_UP_FOR", 0.2)
+    monkeypatch.setattr(token_cache, "FRESH_FOR", 0.0)
+    monkeypatch.setattr(token_cache, "KNOWN_FOR", 0.5)
+    server = need(lambda: RedisServer().start())
+    try:
+        options = ServiceOptions(system_jobs=False, policy=Security())
+        with Proxy(server.port) as proxy, ServiceRunner(App(server.url_at(proxy.port)), options) as service:
+            wait_until(lambda: service.get("/").status == 200, lambda: "no page")
+            time.sleep(0.5)  # the tokens that the guard has are too old now
+            with proxy.during(hold=True):  # connected, and silent
+                for _ in range(2):  # the second finds the read of the first, which still waits
+                    begun = time.monotonic()
+                    reply = service.get("/")
+                    assert reply.status == 503 and b"The store does not answer, so nothing was done." in reply.body
+                    assert time.monotonic() - begun < FAR_LESS_THAN_THE_STORAGES_OWN
+            wait_until(lambda: service.get("/").status == 200, lambda: "it does not go on by itself")
+    finally:
+        server.close()
+
+
 def test_a_page_is_not_for_posting(dash: Dash) -> None:
     assert dash.do("/").status == 405 and dash.do("/do/nothing").status == 404
 
@@ -179,30 +285,6 @@ def test_where_jinja_is_missing_a_line_says_what_to_install(monkeypatch: pytest.
 def test_a_head_has_no_body(dash: Dash) -> None:
     reply = dash.service.request("HEAD", "/")
     assert reply.status == 200 and not reply.body and int(reply.headers["content-length"]) > 1000
-
-
-@pytest.mark.parametrize(
-    ("word", "queue", "pace"),
-    [
-        ("paused", QueueView(name="q", ready=9, paused=True), RecentRuns()),
-        ("stuck", QueueView(name="q", ready=9), RecentRuns()),
-        ("stuck", QueueView(name="q", ready=9, oldest_age=900), RecentRuns(over=900, workers=1)),
-        ("failing", QueueView(name="q"), RecentRuns(done=5, failed=8, over=900, workers=1)),
-        ("behind", QueueView(name="q", ready=1000), RecentRuns(done=900, over=900, busy=900, workers=1)),
-        ("healthy", QueueView(name="q", ready=10), RecentRuns(done=900, failed=1, over=900, workers=1)),
-        ("healthy", QueueView(name="q", taken=1), RecentRuns(workers=1)),
-        ("idle", QueueView(name="q", dead=2), RecentRuns(workers=1)),
-    ],
-)
-def test_health_is_the_worst_that_is_known(word: str, queue: QueueView, pace: RecentRuns) -> None:
-    assert judge(queue, pace).word == word
-
-
-def test_a_young_queue_is_judged_by_the_time_that_it_has_lived() -> None:
-    young = RecentRuns.of([0.0] * 56 + [3.0] * 4, [0.0] * 60, 15.0, workers=1)
-    assert (young.over, young.busy) == (900.0, 60.0)
-    assert judge(QueueView(name="q", ready=600), young).word == "healthy"  # 200 s of work, not 50 minutes
-    assert judge(QueueView(name="q", ready=1200), young).reason == "6 min 40 s of work at this pace"
 
 
 def test_an_address_that_leads_nowhere_is_a_page_for_browsers_and_json_for_programs(dash: Dash) -> None:

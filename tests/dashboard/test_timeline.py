@@ -3,6 +3,7 @@
 from typing import Any
 
 from accoda.dashboard.pages.timeline import timeline
+from accoda.operations.attempt_text import attempt_text
 from accoda.operations.jobs import RunView
 from accoda.operations.views import JobView
 
@@ -21,7 +22,7 @@ def kinds(view: JobView, *runs: RunView) -> list[str]:
 def test_a_new_job_was_created_and_waits() -> None:
     assert kinds(job("ready")) == ["created", "waits"]
     assert kinds(job("delayed")) == ["created", "waits"]
-    assert timeline(job("delayed", schedule="report"), [])[0].title == "Created by the schedule report"
+    assert timeline(job("delayed", schedule="report"), [])[0].title == "Enqueued by the schedule report"
 
 
 def test_a_job_that_ends_says_how() -> None:
@@ -37,17 +38,18 @@ def test_attempts_that_nobody_wrote_down_are_told_as_a_gap() -> None:
     assert "3 times" in steps[1].title and steps[1].error == "no route"
 
 
-def run(attempt: int, outcome: str = "retry") -> RunView:
+def run(attempt: int, outcome: str = "retry", tries: int | None = None) -> RunView:
     at = AT.format(attempt + 2)
     fields = {"worker": "w", "started_at": at, "ended_at": at, "ran_for": 1.5, "error": "no", "traceback": "Traceback"}
-    return RunView(attempt=attempt, outcome=outcome, **fields)  # type: ignore[arg-type]
+    text = attempt_text(attempt if tries is None else tries)
+    return RunView(attempt=attempt, attempt_text=text, outcome=outcome, **fields)  # type: ignore[arg-type]
 
 
 def test_failed_runs_are_shown_one_by_one() -> None:
     steps = timeline(job("dead", attempts=1, reason="no"), [run(0), run(1, "bury")])
     assert [step.kind for step in steps] == ["created", "failed", "failed", "dead"]
-    assert steps[1].title == "Attempt 1 failed, to be retried" and steps[1].traceback == "Traceback"
-    assert steps[2].title == "Attempt 2 failed, and was given up"
+    assert steps[1].title == "Attempt 1 failed, will retry" and steps[1].traceback == "Traceback"
+    assert steps[2].title == "Attempt 2 failed, no retries left"
     assert steps[3].error == ""  # the run has told it
 
 
@@ -55,3 +57,13 @@ def test_of_some_that_are_not_on_record_the_number_is_told() -> None:
     steps = timeline(job("delayed", attempts=12), [run(5), run(6)])
     assert [step.kind for step in steps] == ["created", "gap", "failed", "failed", "waits"]
     assert "10 times" in steps[1].title
+
+
+def test_an_attempt_has_the_same_number_as_everywhere_else() -> None:
+    # Its lease ended twice without an outcome, so the run that failed came with the fencing number 2.
+    steps = timeline(job("taken", attempts=3, tries=1, crashes=2, attempt_text="attempt 2 of 3"), [run(2, tries=0)])
+    assert [step.title for step in steps[1:]] == [
+        "Lease ended 2 times without an outcome",
+        "Attempt 1 failed, will retry",
+        "Attempt 2 of 3 running for",
+    ]

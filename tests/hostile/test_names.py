@@ -49,7 +49,7 @@ async def test_calls_refuse_it(name: str) -> None:
             with pytest.raises(InvalidInput) as caught:
                 await call
             assert str(caught.value) == queue_words(name)
-        assert await store.settle([Done(Lease(name, 1, 0))]) != [], "a lease is looked up, not made: it is lost"
+        assert await store.settle([Done(Lease(name, 1, 0, 0))]) != [], "a lease is looked up, not made: it is lost"
 
 
 @pytest.mark.parametrize("name", ["a b", "über", ".a", "-a", "x" * 129, "{a}", "a:b"])

@@ -214,7 +214,7 @@ def test_what_a_child_process_says_is_only_data(sentinel: Path) -> None:
 
 
 def test_a_job_in_a_message_is_only_data(sentinel: Path) -> None:
-    job = Job(1, "q", pickle.dumps(Trap(sentinel)), 0.0, 0, "hostile_trap", 0, 1, 2, None, 0, Lease("q", 1, 0))
+    job = Job(1, "q", pickle.dumps(Trap(sentinel)), 0.0, 0, "hostile_trap", 0, 1, 2, None, 0, Lease("q", 1, 0, 0))
     assert wire.decode_in_child(wire.encode(wire.Work("q", [job]))) == wire.Work("q", [job])
 
 

@@ -161,7 +161,7 @@ def test_a_retry_rule_can_look_at_it() -> None:
             return None
         return 5.0 if isinstance(error, ConnectionError) else 60.0
 
-    job = Job(1, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", 1, 0))
+    job = Job(1, "q", b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", 1, 0, 0))
     outcome = decide(job, Failed(through(Unreachable("host"))), Limits(rule))
     assert isinstance(outcome, Retry)
     assert (outcome.delay, outcome.reason) == (5.0, "Unreachable: host")

@@ -496,8 +496,11 @@ def upgrade_body(attacked: AttackedService) -> Answer:
 
 @attack
 def rubbish_behind(attacked: AttackedService) -> Answer:
-    poll = request("POST", "/api/v1/queues/rubbish/take", b'{"wait": 30}', **bearer(attacked.admin))
-    return attacked.send(poll + b"\x00\x01\r\n\r\n")
+    with socket.create_connection(("127.0.0.1", attacked.port), timeout=10) as connection:
+        connection.sendall(request("GET", JOBS, **bearer(attacked.admin)) + b"\x00\x01\r\n\r\n")
+        answer = read_answer(connection)
+        assert read_answer(connection).status == 0
+    return answer
 
 
 @attack

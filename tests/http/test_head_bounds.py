@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
-from uvicorn.server import ServerState
 
-from accoda.http.security.head_bounds import HEAD_COUNT, HEAD_SIZE, BoundedHeads
+from accoda.http.security.connections import Connections
+from accoda.http.security.head_bounds import HEAD_COUNT, HEAD_SIZE, BoundedHeads, BoundedState
 from accoda.http.server import configuration
 
 JOB = b'{"queue":"emails"}'
@@ -26,7 +26,7 @@ class Connection(asyncio.Transport):
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 50000), "sockname": ("127.0.0.1", 8000)})
         self.wrote = b""
-        self.closed = False
+        self.closed = self.is_paused = False
 
     def write(self, data: Any) -> None:
         self.wrote += bytes(data)
@@ -37,9 +37,16 @@ class Connection(asyncio.Transport):
     def is_closing(self) -> bool:
         return self.closed
 
-    def pause_reading(self) -> None: ...
+    def get_write_buffer_size(self) -> int:
+        return 0
 
-    def resume_reading(self) -> None: ...
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+
+    def pause_reading(self) -> None:
+        self.is_paused = True
+
+    def resume_reading(self) -> None:
+        self.is_paused = False
 
 
 class Listener:
@@ -67,7 +74,7 @@ class Talk:
     def __init__(self, protocol: type[Any], application: Any, **more: Any) -> None:
         config: uvicorn.Config = configuration(application, http=protocol, proxy_headers=False, **more)
         config.load()
-        self.state = ServerState()
+        self.state = BoundedState(Connections())
         self.connection = Connection()
         self.protocol = protocol(config=config, server_state=self.state, app_state={})
         self.protocol.connection_made(self.connection)

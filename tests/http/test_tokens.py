@@ -313,10 +313,10 @@ def test_the_command_makes_lists_and_revokes_tokens_and_shows_a_secret_once(tmp_
     assert code == 0
     assert id in out
     assert "read, enqueue" in out
-    assert "in 90 days" in out
+    assert "in 89 d" in out
     assert text.rpartition("_")[2] not in out
     listed = json.loads(accoda_tokens(url, "list", "--json")[1])
-    assert listed[0].keys() == {"id", "name", "scopes", "createdAt", "lastUsedAt", "expiresAt"}
+    assert listed[0].keys() == {"id", "name", "scopes", "queues", "createdAt", "lastUsedAt", "expiresAt"}
     assert accoda_tokens(url, "revoke", id)[0] == 2  # no terminal to ask in
     code, out, err = accoda_tokens(url, "revoke", id, "--yes")
     assert (code, "revoked" in out, "last one" in err) == (0, True, True)

@@ -27,7 +27,7 @@ def test_a_job_that_waits_says_why(service: ServiceRunner) -> None:
     first, second = (service.post("/api/v1/jobs", {"queue": "emails"}).json()["id"] for _ in range(2))
     told = service.get(f"/api/v1/jobs/{second}/why").json()
     assert (told["id"], told["position"], told["state"], told["start"]) == (second, 2, "ready", None)
-    assert told["line"] == "no worker is alive"
+    assert told["line"] == "no worker is running"
     gates = {gate["name"]: gate for gate in told["gates"]}
     assert gates["line"]["facts"]["ahead"] == 1 and gates["paused"]["verdict"] == "open"
     assert isinstance(gates["delayed"]["facts"]["at"], str) and told["at"].endswith("Z")

@@ -4,9 +4,12 @@ import asyncio
 import json
 import socket
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
+import apsw
 import msgspec
 import pytest
 import pytest_asyncio
@@ -64,8 +67,14 @@ class ServedQueues:
 
 @pytest_asyncio.fixture
 async def served() -> AsyncIterator[ServedQueues]:
+    async with serve("memory://") as served:
+        yield served
+
+
+@asynccontextmanager
+async def serve(url: str) -> AsyncIterator[ServedQueues]:
     clock = ManualClock(NOW)
-    app = App("memory://", clock=clock)
+    app = App(url, clock=clock)
     service = Service(app, ServiceOptions(system_jobs=False), operations())
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.bind(("127.0.0.1", 0))
@@ -125,6 +134,36 @@ async def test_a_late_outcome_changes_nothing_and_is_given_back(served: ServedQu
     assert (await served.counts()).done == 1
     again = await served.settle({"lease": second["lease"], "do": "done"})
     assert again["refused"][0]["why"] == "lost"
+
+
+async def test_a_lease_from_before_the_store_was_put_back_is_lost(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    async with serve(f"sqlite:///{path}") as served:
+        await served.store.stats()  # makes the file
+        backup = apsw.Connection(":memory:")
+        copy(apsw.Connection(str(path)), backup)
+        await served.enqueue(*(f"old {n}" for n in range(20)))
+        old = await served.take(count=20, lease=600)
+        copy(backup, apsw.Connection(str(path)))
+        served.clock.advance(0.001)
+        await served.enqueue(*(f"new {n}" for n in range(20)))
+        new = await served.take(count=20, lease=600)
+        assert [(job["id"], job["attempts"]) for job in new] == [(job["id"], job["attempts"]) for job in old]
+        for do in ("done", "retry", "bury"):
+            more = {"reason": "old"} if do == "bury" else {}
+            answer = await served.settle(*({"lease": job["lease"], "do": do, **more} for job in old))
+            assert [one["why"] for one in answer["refused"]] == ["lost"] * 20
+        answer = await served.post("emails/extend", {"leases": [job["lease"] for job in old], "lease": 60})
+        assert len(answer["refused"]) == 20
+        assert await served.settle(*({"lease": job["lease"], "do": "done"} for job in new)) == {"refused": []}
+        counts = await served.counts()
+        assert (counts.done, counts.total) == (20, 0)
+
+
+def copy(source: apsw.Connection, target: apsw.Connection) -> None:
+    """As `sqlite3 TARGET ".restore SOURCE"` does."""
+    with target.backup("main", source, "main") as backup:
+        backup.step()
 
 
 async def test_extend_keeps_what_is_held_and_names_what_is_lost(served: ServedQueues) -> None:
@@ -265,14 +304,55 @@ async def test_a_take_that_finds_only_what_must_be_buried_looks_further(served: 
     assert [job["payload"] for job in await served.take(count=2)] == ["good"]
 
 
-async def test_a_job_that_kills_its_workers_is_buried_in_the_end(served: ServedQueues) -> None:
+async def test_jobs_that_may_have_killed_their_worker_are_handed_over_one_by_one(served: ServedQueues) -> None:
+    first, second = await served.enqueue("a", "b")
+    await served.take(count=2, lease=1)
+    served.clock.advance(1)
+    [third] = await served.enqueue("c")
+    for expected in (first, second, third):
+        [job] = await served.take(count=3)
+        assert job["id"] == expected
+        await served.settle({"lease": job["lease"], "do": "done"})
+
+
+async def test_a_job_that_kills_its_workers_is_quarantined_for_longer_and_longer(served: ServedQueues) -> None:
     await served.enqueue("poison")
+    pauses = []
     for _ in range(5):
+        waited = 0
+        while not await served.take(lease=1):
+            served.clock.advance(1)
+            waited += 1
+        pauses.append(waited)
+        served.clock.advance(1)
+    assert pauses == [0, 0, 10, 20, 40]
+    assert (await served.counts()).dead == 0, "no number of crashes buries a job unless max_crashes says so"
+
+
+async def test_a_job_that_kills_its_workers_is_buried_where_its_crashes_have_a_limit(served: ServedQueues) -> None:
+    served.app.handler("emails", max_crashes=2)(_nothing)
+    await served.enqueue("poison")
+    for _ in range(2):
         assert await served.take(lease=1)
         served.clock.advance(1)
     assert await served.take() == []
     [dead] = await served.store.browse("emails", "dead")
-    assert (dead.reason or "").startswith("poison: its lease ended 5 times")
+    assert (dead.reason or "").startswith("poison: its lease ended 2 times")
+
+
+async def test_a_worker_that_asks_about_a_lease_that_ended_has_not_crashed(served: ServedQueues) -> None:
+    for call in ("settle", "extend"):
+        [id] = await served.enqueue(call)
+        [job] = await served.take(lease=1)
+        served.clock.advance(1)
+        assert (await served.store.look(ById(id))).job.crashes == 1  # type: ignore[union-attr]
+        if call == "settle":
+            answer = await served.settle({"lease": job["lease"], "do": "done"})
+        else:
+            answer = await served.post("emails/extend", {"leases": [job["lease"]], "lease": 60})
+        assert answer["refused"][0]["why"] == "lost"
+        assert (await served.store.look(ById(id))).job.crashes == 0  # type: ignore[union-attr]
+        await served.store.purge("emails", "ready")
 
 
 async def test_bad_input_names_its_place_and_settles_nothing(served: ServedQueues) -> None:

@@ -22,6 +22,7 @@ async def test_the_overview_sums_up_all_but_system_queues(app: App, clock: Manua
     view = await overview.overview(app)
     assert (view.totals.queues, view.totals.ready, view.totals.delayed, view.totals.paused) == (2, 2, 1, 1)
     assert (view.workers, view.processors, view.busy) == (1, 2, 1)
+    assert view.running == "0 jobs running, 1 of 2 processors busy"
     assert view.totals.oldest_age == 5.0 and [queue.name for queue in view.queues] == ["a", "b"]
     assert view.rates is None
 
@@ -36,3 +37,21 @@ async def test_rates_are_those_of_the_last_minute_from_the_history(app: App, clo
     await Recorder().run_once(store)
     rates = (await overview.overview(app)).rates
     assert rates is not None and (rates["a"].done, rates["a"].failed) == (2.0, 0.0)
+
+
+async def test_a_rate_is_steady_over_a_minute_whatever_the_moment(app: App, clock: ManualClock) -> None:
+    """One burst a minute: a difference of two looks would be 0 most of the time, and large now and then."""
+    store = await app.connections.get()
+    await ensure_job(store)
+    await Recorder().run_once(store)
+    seen = []
+    for slot in range(12):
+        if slot % 4 == 0:
+            await store.enqueue([NewJob("a") for _ in range(120)])
+            await store.settle([Done(job.lease) for job in await store.take("a", 120)])
+        clock.advance(15)
+        await Recorder().run_once(store)
+        rates = (await overview.overview(app)).rates
+        assert rates is not None
+        seen.append(rates["a"].done)
+    assert seen == [2.0] * 12

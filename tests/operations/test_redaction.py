@@ -108,3 +108,35 @@ async def test_keys_that_collide_do_not_uncover_a_secret(app: App) -> None:
 
     stored = msgspec.structs.replace(stored, data=wrap(data, JobMetadata(secret=("1",))))
     assert CARD not in text_of(JobView.of(app, stored))
+
+
+async def test_a_record_inside_a_record_hides_its_secrets_though_it_is_stored_without_names(clock: ManualClock) -> None:
+    app = App("memory://", clock=clock)
+
+    class Parcel(Struct):
+        order: Order
+        city: str
+
+    @app.handler("pay", secret=("order.card",), max_attempts=1)
+    async def pay(parcel: Parcel) -> None:
+        raise ValueError(f"{parcel.order.item}: {parcel.order.card} in {parcel.city}")
+
+    job = await pay.enqueue(Parcel(Order("book", CARD), "Roma"))
+    assert (await jobs.get(app, job.id)).payload == {"order": {"item": "book", "card": "•••"}, "city": "Roma"}
+    await app.run_until_idle()
+    stored = await app.find(job.id)
+    assert stored is not None and stored.reason == "failed: ValueError: book: ••• in Roma"
+
+
+async def test_a_result_that_quotes_a_secret_does_not_show_it(clock: ManualClock) -> None:
+    app = App("memory://", clock=clock)
+
+    @app.handler("pay", secret=("card", "pin"), keep_for=60)
+    async def pay(order: dict[str, Any]) -> dict[str, Any]:
+        return {"said": f"paid with {order['card']}", "pins": [order["pin"], 7], order["card"]: True, "item": "book"}
+
+    job = await pay.enqueue({"card": CARD, "pin": 90210})
+    await app.run_until_idle()
+    shown = (await jobs.get(app, job.id)).result
+    assert shown == {"said": "paid with •••", "pins": ["•••", 7], "•••": True, "item": "book"}
+    assert (await app.result(job.id))["said"] == f"paid with {CARD}"

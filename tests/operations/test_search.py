@@ -10,9 +10,10 @@ from accoda import App, Bury, InvalidInput, ManualClock
 from accoda.fingerprint import fingerprint
 from accoda.model import STATES, NewJob, Remove
 from accoda.operations import bulk, jobs, overview, queues
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.new_jobs import NewJobRequest
-from accoda.operations.search import CALLS, SearchCursor, hidden_queues
+from accoda.operations.search import CALLS, SearchCursor
 from accoda.operations.views import JobView, Page
 
 cursors = st.builds(
@@ -220,7 +221,7 @@ async def filled() -> App:
 async def test_companions_of_demands_are_hidden_and_queues_with_similar_names_are_not() -> None:
     app = await filled()
     names = (await app.storage.stats()).queues
-    assert await hidden_queues(app.storage, names) == {"deals.cache", "deals.spent", "accoda.history"}
+    assert await bookkeeping(app.storage, names) == {"deals.cache", "deals.spent", "accoda.history"}
 
 
 async def test_hidden_queues_are_shown_and_counted_only_when_named() -> None:

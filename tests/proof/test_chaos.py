@@ -69,8 +69,8 @@ async def test_a_store_that_drops_what_it_acknowledged_is_found_out() -> None:
 async def test_a_poison_job_runs_as_often_as_it_may_and_its_neighbours_are_done() -> None:
     found = await poison.run("sqlite", concurrency=2, lease=0.7)
     assert found.ok, found
-    assert (found.ran, found.neighbours_done, found.processes_killed) == (3, 100, 3)
-    assert "sqlite           3 of 3 yes     100" in poison.show([found])
+    assert (found.ran, found.neighbours_done, found.processes_killed) == (2, 100, 2)
+    assert "sqlite           2 of 2 yes     100" in poison.show([found])
 
 
 def test_a_clock_that_runs_faster_for_a_while_is_noticed() -> None:
@@ -95,7 +95,7 @@ def test_the_same_seed_gives_the_same_schedule() -> None:
 def test_every_second_fault_of_a_server_is_its_death() -> None:
     names = list(itertools.islice(kills_between(random.Random(1), [*GROUPS["server"][:2], *GROUPS["network"]]), 40))
     assert names[::2] == ["server kill"] * 20
-    assert all(names.count(name) == 1 for name in RARE)  # they last long: once in a run
+    assert all(names.count(name) == 1 for name in RARE & {*GROUPS["network"]})  # they last long: once in a run
     assert list(kills_between(random.Random(1), [])) == []
 
 

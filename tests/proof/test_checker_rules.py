@@ -452,7 +452,7 @@ def test_redelivery_is_counted_from_the_kill_of_its_holder() -> None:
     script.take(5, 6, (2, 1))
     script.note(4, "kill", client="c")
     script.note(4, "kill", client="another")
-    assert redelivery(CallLog.of(script.sink)) == [(9.0, Lease("q", 1, 0))]
+    assert redelivery(CallLog.of(script.sink)) == [(9.0, Lease("q", 1, 0, 0))]
 
 
 def test_recovery_is_counted_to_the_next_take_that_gave_a_job() -> None:

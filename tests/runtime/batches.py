@@ -29,7 +29,7 @@ class Owner:
 def batch_of(*payloads: Any, data: Sequence[bytes] = ()) -> BatchRun:
     """A batch of jobs with these payloads; their ids are 0, 1, …"""
     jobs = [
-        Job(n, "q", data[n] if data else b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0))
+        Job(n, "q", data[n] if data else b"", 0.0, 0, None, 0, 0, 0, None, 0, Lease("q", n, 0, 0))
         for n in range(len(payloads))
     ]
     return BatchRun(Owner(), jobs, payloads)

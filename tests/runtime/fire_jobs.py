@@ -20,7 +20,7 @@ def note(what: str) -> None:
     os.close(file)
 
 
-@app.handler("short", lease=2, batch=10, retry=0, max_crashes=30)  # one may be in the killed hand again and again
+@app.handler("short", lease=2, batch=10, retry=0)
 async def short(n: float) -> None:
     note("start")
     await asyncio.sleep(0.03)
@@ -50,7 +50,7 @@ async def endless(n: int) -> None:
         note("end")
 
 
-@app.handler("poison", lease=1, batch=10, max_crashes=3)
+@app.handler("poison", lease=1, batch=10, max_crashes=2)  # before the first pause of its quarantine
 async def poison(n: int) -> None:
     note("start")
     if n == 0:

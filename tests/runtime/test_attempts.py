@@ -5,6 +5,7 @@ import pytest
 
 from accoda import App, Batch, BuryJob, ManualClock, RetryLater, Worker, WorkerOptions
 from accoda.errors import InvalidInput, JobNotFound, StorageUnavailable
+from accoda.masking import Mask
 from accoda.model import ById
 from accoda.operations import jobs
 from accoda.operations.new_jobs import NewJobRequest
@@ -33,7 +34,8 @@ async def test_a_failed_run_is_noted_with_its_traceback(app, clock):
     made = await a.enqueue({"n": 7})
     await app.run_until_idle()
     [run] = await jobs.failed_runs(app, made.id)
-    assert (run.attempt, run.outcome, run.error) == (0, "retry", "ValueError: no user 7")
+    assert (run.attempt, run.attempt_text) == (0, "attempt 1")
+    assert (run.outcome, run.error) == ("retry", "ValueError: no user 7")
     assert run.worker and run.started_at <= run.ended_at and run.ran_for >= 0
     assert run.traceback.startswith("Traceback") and "in deep" in run.traceback
     assert run.traceback.endswith("ValueError: no user 7\n") and "runners" not in run.traceback
@@ -186,5 +188,5 @@ def test_a_secret_at_the_cut_is_not_half_shown():
     try:
         fail()
     except ValueError as error:
-        text = trace_of(error, ("sesame-open",))
+        text = trace_of(error, Mask.of("sesame-open"))
     assert "sesame" not in text and "open" not in text.replace("sesame-open", "") and len(text) == LONGEST

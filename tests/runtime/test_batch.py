@@ -11,9 +11,11 @@ from accoda.retry import Fixed, Limits
 from accoda.runtime.batch import BatchRun, open_batches
 
 
-def job(id: int, data: bytes = encode(7), crashes: int = 0, tries: int = 0) -> Job:
+def job(id: int, data: bytes = encode(7), crashes: int = 0, tries: int = 0, waited: int = 3_600_000) -> Job:
+    """A job whose last two start times are `waited` milliseconds apart."""
     attempts = crashes + tries
-    return Job(id, "q", data, 0.0, 0, None, attempts, 0, 0, None, 0, Lease("q", id, attempts), tries, crashes)
+    lease = Lease("q", id, attempts, 0)
+    return Job(id, "q", data, 0.0, 0, None, attempts, 0, waited, 0, 0, lease, tries, crashes)
 
 
 def ids(batches: list[BatchRun]) -> list[list[int]]:
@@ -36,12 +38,12 @@ def test_a_payload_that_does_not_decode_is_buried_alone_and_the_reason_names_the
     assert "Expected `int`, got `str` - at `$[...]`" in buried[0].reason  # type: ignore[union-attr]
 
 
-def test_suspects_run_after_the_others_and_alone_for_their_last_two_runs() -> None:
+def test_suspects_run_after_the_others_each_alone_and_after_its_pause() -> None:
     owner = Owner(limits=Limits(max_crashes=5))
-    jobs = [job(1, crashes=4), job(2), job(3, crashes=1), job(4, crashes=3), job(5, crashes=2), job(6, crashes=5)]
-    batches, buried = open_batches(owner, jobs)
-    assert ids(batches) == [[2], [3, 5], [4], [1]]
-    assert [outcome.lease.id for outcome in buried] == [6]
+    jobs = [job(1, crashes=4), job(2), job(3, crashes=1, waited=0), job(4, crashes=3), job(5, crashes=2, waited=9_999)]
+    batches, not_run = open_batches(owner, [*jobs, job(6, crashes=5, waited=0), job(7)])
+    assert ids(batches) == [[2, 7], [3], [4], [1]]
+    assert [(type(outcome), outcome.lease.id) for outcome in not_run] == [(Retry, 5), (Bury, 6)]
 
 
 def test_outcomes_are_those_of_which_something_was_said_and_that_are_not_settled() -> None:

@@ -118,7 +118,7 @@ def test_follow_ups_of_other_kinds_stay():
     from accoda.model import Job, Lease
     from accoda.runtime.envelope_outcome import with_call
 
-    lease = Lease("orders", 1, 0)
+    lease = Lease("orders", 1, 0, 0)
     data = wrap(b"\xa1x", JobMetadata(hook=Hook(URL)))
     job = Job(1, "orders", data, 0.0, 0, None, 0, 0, 0, None, 0, lease)
     outcome = with_call(Bury(lease, "why", (NewJob("others"),)), job)

@@ -126,7 +126,7 @@ async def test_twenty_kills_lose_nothing(workers: Workers) -> None:
         pair[victim] = workers.start("-q", "short", "-c", "4")
         await asyncio.sleep(chance.uniform(0, 0.2))
     assert (await workers.stats("short")).done < 10_000, "too fast: the kills came when all was done"
-    stats = await workers.until_done("short", 10_000)
+    stats = await workers.until_done("short", 10_000, 180)  # what was killed runs alone, and some of it after pauses
     assert (stats.done, stats.total, stats.dead) == (10_000, 0, 0)
 
     runs = defaultdict(list)
@@ -236,7 +236,7 @@ async def test_a_job_that_kills_its_worker_is_buried_and_takes_no_other_with_it(
     assert (stats.done, stats.dead) == (4, 1)
     [dead] = await workers.store.browse("poison", "dead")
     assert dead.id == ids[2]
-    assert "poison: its lease ended 3 times" in (dead.reason or "")
+    assert "poison: its lease ended 2 times" in (dead.reason or "")
     supervisor.send_signal(signal.SIGTERM)
     assert await asyncio.to_thread(supervisor.wait, 30) == 0
 

@@ -14,9 +14,9 @@ from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 from tests.runtime.batches import Owner
 
-from accoda import open_storage
+from accoda import ManualClock, open_storage
 from accoda.errors import RetryLater, StorageUnavailable
-from accoda.model import ById, Done, Job, JobInfo, NewJob, Outcome, Refused, Remove
+from accoda.model import ById, Done, Job, JobInfo, Lease, NewJob, Outcome, Refused, Remove
 from accoda.runtime.batch import BatchRun
 from accoda.runtime.lease_heartbeat import LeaseHeartbeat, beat, is_due
 from accoda.storage.memory import MemoryStorage
@@ -179,6 +179,47 @@ async def test_batches_of_the_same_lease_are_extended_in_one_call_and_young_ones
     store.extended.clear()
     await heartbeat.run_once(100.5)
     assert store.extended == [(ids(young), 60.0)]
+
+
+async def test_a_lost_lease_and_a_new_one_of_the_same_job_are_told_apart() -> None:
+    """A worker that lost a lease in an outage may take the job again before it learns of it."""
+    clock = ManualClock()
+    store, lost = MemoryStorage(clock), list[Lease]()
+
+    async def open_store() -> Store:
+        return store
+
+    before = await old(store, 1)
+    clock.advance(61)
+    again = BatchRun(Owner(Stops()), await store.take("q", 1), [None])
+    again.extended_at = 0.0
+    for batches in ({before, again}, {again, before}):
+        heartbeat = LeaseHeartbeat(batches, lambda: 60.0, open_store, leave_open, lost.extend)
+        clock.advance(50)  # without an extension, it would end the second time
+        await heartbeat.run_once(time.monotonic() + 100)
+        before.extended_at = again.extended_at = 0.0
+    await asyncio.sleep(0)
+    assert before.taken[0].id == again.taken[0].id
+    assert (before.lost, again.lost) == ({before.taken[0].id}, set())
+    assert lost == [before.taken[0].lease]
+    assert await store.settle([Done(again.taken[0].lease)]) == []
+
+
+async def test_a_lease_that_an_outcome_on_its_way_may_have_ended_is_not_told_as_lost() -> None:
+    store, lost = MemoryStorage(), list[Lease]()
+
+    async def open_store() -> Store:
+        return store
+
+    settling, settled = await old(store, 1), await old(store, 2)
+    heartbeat = LeaseHeartbeat({settling, settled}, lambda: 60.0, open_store, leave_open, lost.extend)
+    await store.settle([Done(settling.taken[0].lease), Done(settled.taken[0].lease)])
+    await store.change([Remove(settled.taken[1].id)])
+    await heartbeat.run_once(100.0)
+    settling.settling = True  # as the processor says before it sends the outcomes
+    settled.settled.add(settled.taken[0].id)
+    await asyncio.sleep(0)
+    assert lost == [settled.taken[1].lease]
 
 
 async def test_finished_jobs_keep_their_leases_until_they_are_settled() -> None:

@@ -35,7 +35,7 @@ def report(jobs: int = 50, *failed: Outcome, queue: str = "emails", lost: int = 
 
 
 def retry(id: int, reason: str = "ValueError: no such user") -> Retry:
-    return Retry(Lease("emails", id, 3), delay=1.0, reason=reason)
+    return Retry(Lease("emails", id, 3, 0), delay=1.0, reason=reason)
 
 
 def lines(out: io.StringIO) -> list[str]:
@@ -161,7 +161,7 @@ class TestHostileText:
         configure("json", "info", out)
         circle: list[object] = []
         circle.append(circle)
-        extra = {"a": circle, "b": {(1, 2): 3}, "c": Nasty(), "d": 10**30, "e": float("nan"), "f": Lease("q", 1, 0)}
+        extra = {"a": circle, "b": {(1, 2): 3}, "c": Nasty(), "d": 10**30, "e": float("nan"), "f": Lease("q", 1, 0, 0)}
         logging.getLogger("accoda.worker").info("%s", HOSTILE, extra=extra | {"jobs": 5, "\ud800": 1})
         (line,) = objects(out)
         assert line["jobs"] == 5
@@ -213,7 +213,7 @@ class TestErrors:
 class TestFailures:
     def test_ids_and_reasons_stand_in_the_line(self, out: io.StringIO) -> None:
         configure("human", "info", out)
-        failed = (retry(7), retry(9), Bury(Lease("emails", 12, 0), "KeyError: 'to'\n  at line 3"))
+        failed = (retry(7), retry(9), Bury(Lease("emails", 12, 0, 0), "KeyError: 'to'\n  at line 3"))
         LogMonitor().batch_ended(report(50, *failed))
         expected = (
             "WARN  emails  50 jobs in 0.12 s: 47 done, 2 retried, 1 buried"
@@ -223,7 +223,7 @@ class TestFailures:
 
     def test_machines_get_them_as_fields(self, out: io.StringIO) -> None:
         configure("json", "info", out)
-        LogMonitor().batch_ended(report(50, retry(7), Bury(Lease("emails", 12, 0), "poison")))
+        LogMonitor().batch_ended(report(50, retry(7), Bury(Lease("emails", 12, 0, 0), "poison")))
         (line,) = objects(out)
         assert line["level"] == "warning"
         assert (line["queue"], line["queue_num"], line["done"], line["retried"]) == ("emails", 1, 48, 1)
@@ -248,7 +248,7 @@ class TestFailures:
 
     def test_jobs_buried_before_they_ran_have_no_duration(self, out: io.StringIO) -> None:
         configure("human", "info", out)
-        buried = Bury(Lease("emails", 7, 5), "poison")
+        buried = Bury(Lease("emails", 7, 5, 0), "poison")
         LogMonitor().batch_ended(BatchReport("emails", 1, 1, HandlerStats(errors=1, buried=1), 0.0, 0.0, (buried,)))
         assert lines(out)[0].endswith("1 job: 1 buried – job 7: poison")
 

@@ -191,7 +191,7 @@ def test_a_registry_of_ones_own_can_be_used() -> None:
 
 
 def test_the_page_holds_nothing_of_a_job(metrics: Metrics) -> None:
-    lease = Lease("emails", 4711, 3)
+    lease = Lease("emails", 4711, 3, 0)
     failed = (Retry(lease, reason="secret"), Bury(lease, "secret"), Done(lease, result=b"secret"))
     metrics.batch_ended(report(stats=HandlerStats(errors=2, last_error="secret"), failed=failed))
     assert b"secret" not in metrics.page()

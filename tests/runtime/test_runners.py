@@ -267,6 +267,19 @@ async def test_a_middleware_that_passes_on_another_batch_is_told(make: Make) -> 
     assert "passes on the batch that it was given" in str(error_of(batch, 0))
 
 
+@pytest.mark.parametrize("function", SINGLE + WHOLE)
+async def test_a_middleware_that_neither_runs_the_batch_nor_speaks_fails_its_jobs(
+    make: Make, function: Callable[..., Any]
+) -> None:
+    async def skip(batch: Batch[Any], run: Run) -> None:
+        batch.done(batch[0])
+
+    batch = batch_of(1, 2)
+    await run(make(function, skip), batch)
+    assert batch.results[0] == Finished()
+    assert "ended without a result" in str(error_of(batch, 1))
+
+
 async def test_a_middleware_that_hangs_does_not_hold_a_batch_that_was_stopped(make: Make) -> None:
     inside = asyncio.Event()
 

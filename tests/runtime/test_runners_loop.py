@@ -197,3 +197,23 @@ async def test_a_batch_gives_the_same_jobs_each_time_and_new_ones_when_it_is_ove
     assert [job.id for job in batch] == [0, 1, 2] and batch[1] is not first[1]
     assert len(batch) == 3 and [job.payload for job in batch] == [0, 1, 2]
     batch.bury(first[0], "still of this batch")
+
+
+async def test_a_task_that_is_destroyed_with_its_loop_runs_no_other_job(make: Make) -> None:
+    """Python throws GeneratorExit into its coroutine then, which must not go on to the next job."""
+    ran: list[int] = []
+
+    async def work(payload: int) -> None:
+        ran.append(payload)
+        await asyncio.Event().wait()
+
+    batch = batch_of(5)
+    batch.todo = batch.passing()
+    driver = make(work)._drive(batch)
+    task = asyncio.create_task(driver)
+    await asyncio.sleep(0)
+    driver.close()
+    assert ran == [0]
+    assert isinstance(batch.results[0], Failed)
+    task.cancel()  # its coroutine is closed: there is nothing left to run
+    await asyncio.wait([task])

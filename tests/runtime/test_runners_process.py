@@ -21,6 +21,7 @@ from tests.runtime.batches import run
 
 from accoda.errors import (
     BuryJob,
+    CannotStart,
     HandlerTimeout,
     InvalidInput,
     LeaseLost,
@@ -30,6 +31,7 @@ from accoda.errors import (
     WorkerStopped,
 )
 from accoda.limits import as_told, set_limits
+from accoda.model import Retry
 from accoda.payload import decode, encode
 from accoda.retry import Failed, Finished, describe
 from accoda.runtime.batch import Batch, BatchRun
@@ -524,7 +526,7 @@ def test_a_handler_in_the_main_script_is_refused_at_once(tmp_path: Path) -> None
     assert "accoda worker module:app" in done.stderr
 
 
-async def test_a_module_that_breaks_in_the_child_fails_the_jobs_with_its_error(
+async def test_a_module_that_breaks_in_the_child_gives_the_jobs_back_with_its_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "breaks.py").write_text(
@@ -536,8 +538,11 @@ async def test_a_module_that_breaks_in_the_child_fails_the_jobs_with_its_error(
     runner = ProcessRunner(importlib.import_module("breaks").job)
     batch = batch_of(["a"], ["b"])
     await run(runner, batch)
-    assert "the process cannot load the handler" in str(error_of(batch, 0))
-    assert "ZeroDivisionError" in str(error_of(batch, 1))
+    assert "a child process cannot load the handler job from breaks: ZeroDivisionError" in str(error_of(batch, 0))
+    assert all(isinstance(outcome, Retry) and not outcome.counts for outcome in batch.outcomes())
+    assert runner.problem == str(error_of(batch, 1))
+    with pytest.raises(CannotStart, match="ZeroDivisionError"):
+        await runner.start()
     await runner.close()
 
 

@@ -15,7 +15,8 @@ from tests.runtime.batches import batch_of, run
 
 from accoda.app import App
 from accoda.errors import HandlerTimeout, WorkerStopped
-from accoda.retry import Failed, Finished
+from accoda.model import Retry
+from accoda.retry import Failed, Finished, Limits, decide
 from accoda.runtime.batch import Batch
 from accoda.runtime.runners.interrupt import HandlerStopped, Turn, _raise_in, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.loop import LoopRunner
@@ -82,7 +83,7 @@ async def test_a_job_that_is_stopped_before_its_first_step_never_begins() -> Non
     assert isinstance(batch.results[0], Failed)
 
 
-async def test_a_thread_that_is_stuck_is_given_up_and_another_does_the_rest(
+async def test_a_thread_that_is_stuck_is_given_up_and_the_rest_of_its_batch_goes_back(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     free, threads, ended = threading.Event(), [], threading.Event()
@@ -99,16 +100,19 @@ async def test_a_thread_that_is_stuck_is_given_up_and_another_does_the_rest(
     batch = batch_of("a", "slow", "b", "slow", "c")
     with caplog.at_level(logging.WARNING, "accoda.runners"):
         await run(runner, batch, 0.05)
-    assert [is_timeout(batch, n) for n in range(5)] == [False, True, False, True, False]
-    assert threads[0] is threads[1]
-    assert len(set(threads)) == 3
-    assert caplog.text.count("its thread is given up") == 2
+    assert isinstance(batch.results[0], Finished)
+    assert is_timeout(batch, 1)
+    rest = [decide(batch.taken[n], batch.results[n], Limits(max_attempts=1)) for n in (2, 3, 4)]
+    assert [isinstance(outcome, Retry) and outcome.counts for outcome in rest] == [False] * 3
+    assert len(threads) == 2 and threads[0] is threads[1], "no thread beside the one that hangs"
+    assert caplog.text.count("its thread is given up") == 1
+    assert batch.held_by is not None and not batch.held_by.is_set()
 
-    free.set()  # they come back, too late
+    free.set()  # it comes back, too late
+    await asyncio.wait_for(batch.held_by.wait(), 10)
     await runner.close()
-    for thread in set(threads):
-        thread.join(5)
-        assert not thread.is_alive()
+    threads[0].join(5)
+    assert not threads[0].is_alive()
     assert not ended.is_set(), "the exception was raised as soon as Python had the thread again"
     assert is_timeout(batch, 1)
 
@@ -157,27 +161,6 @@ async def test_each_single_job_has_the_whole_timeout_from_its_own_start() -> Non
     await run(runner, batch, 0.4)  # 0.6 s in sum
     assert all(isinstance(result, Finished) for result in batch.results.values())
     await runner.close()
-
-
-async def test_a_keyboard_interrupt_of_a_def_handler_goes_on_to_the_worker() -> None:
-    def ctrl_c(payload: int) -> None:
-        raise KeyboardInterrupt
-
-    runner = ThreadRunner(App("memory://").handler("q")(ctrl_c))
-    with pytest.raises(KeyboardInterrupt):
-        await run(runner, batch_of(1))
-    await runner.close()
-
-
-def test_a_keyboard_interrupt_of_an_async_handler_ends_the_loop() -> None:
-    async def ctrl_c(payload: int) -> None:
-        raise KeyboardInterrupt
-
-    async def main() -> None:
-        await run(LoopRunner(App("memory://").handler("q")(ctrl_c)), batch_of(1))
-
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(main())
 
 
 def test_a_thread_that_hangs_does_not_keep_the_interpreter() -> None:

@@ -275,12 +275,12 @@ async def test_a_handler_that_takes_too_long_fails_with_that_reason() -> None:
     assert "HandlerTimeout" in (job.reason or "")
 
 
-async def test_jobs_that_lost_a_lease_run_apart_and_after_five_are_buried() -> None:
+async def test_jobs_that_lost_a_lease_run_apart_and_are_buried_where_their_crashes_have_a_limit() -> None:
     clock = ManualClock()
     app = App("memory://", clock=clock)
     batches: list[int] = []
 
-    @app.handler("a", batch=10)
+    @app.handler("a", batch=10, max_crashes=5)
     async def work(batch: Batch[int]) -> None:
         batches.append(len(batch))
 
@@ -290,7 +290,7 @@ async def test_jobs_that_lost_a_lease_run_apart_and_after_five_are_buried() -> N
     await app.enqueue("a", 3)
     await app.enqueue("a", 4)
     await app.run_until_idle()
-    assert batches == [2, 3]
+    assert batches == [2, 1, 1, 1]
     poison = await app.enqueue("a", 5)
     for _ in range(5):
         await app.storage.take("a", 1, lease=1)
@@ -300,7 +300,7 @@ async def test_jobs_that_lost_a_lease_run_apart_and_after_five_are_buried() -> N
     assert job is not None
     assert job.state == "dead"
     assert "poison: its lease ended 5 times" in (job.reason or "")
-    assert batches == [2, 3]
+    assert batches == [2, 1, 1, 1]
 
 
 async def test_before_a_likely_poison_runs_the_others_in_hand_are_given_back() -> None:
@@ -308,17 +308,45 @@ async def test_before_a_likely_poison_runs_the_others_in_hand_are_given_back() -
     app = App("memory://", clock=clock)
     in_hand: list[int] = []
 
-    @app.handler("a", batch=10)
+    @app.handler("a", batch=10, max_crashes=3)
     async def work(n: int) -> None:
         in_hand.append((await app.storage.stats()).queues["a"].taken)
 
     await app.enqueue_many("a", range(3))
-    for _ in range(4):
-        await app.storage.take("a", 3, lease=1)
-        clock.advance(2)
+    await app.storage.take("a", 3, lease=1)
+    clock.advance(2)
     await app.run_until_idle()
     assert in_hand == [1, 1, 1]
     assert (await app.storage.stats()).queues["a"].done == 3
+
+
+async def test_a_job_whose_workers_die_is_quarantined_for_longer_and_longer_but_never_buried() -> None:
+    clock = ManualClock()
+    app = App("memory://", clock=clock)
+    ran_at: list[float] = []
+
+    @app.handler("a", max_attempts=2)
+    async def work(n: int) -> None:
+        ran_at.append(clock.now() / 1000)
+
+    id = (await app.enqueue("a", 0)).id
+    for crashes, pause in ((1, 0), (2, 10), (3, 20), (4, 40)):
+        await app.storage.take("a", 1, lease=1)  # a worker that dies with it
+        clock.advance(1)
+        ended = clock.now() / 1000
+        if pause:
+            await app.run_until_idle()
+            job = await app.find(id)
+            assert job is not None
+            assert (job.state, job.tries, job.crashes) == ("delayed", 0, crashes)
+            assert (job.reason or "").startswith(f"quarantined: its lease ended {crashes} times without an outcome")
+            assert job.start_time / 1000 == ended + pause
+            assert ran_at == []
+            clock.advance(pause)
+    await app.run_until_idle()
+    assert ran_at == [ended + 40]
+    stats = (await app.storage.stats()).queues["a"]
+    assert (stats.done, stats.dead, stats.retried, stats.expired) == (1, 0, 3, 4)
 
 
 class Flaky(MemoryStorage):

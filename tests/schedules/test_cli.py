@@ -44,9 +44,7 @@ def shell(tmp_path: Path) -> Shell:
 
 def test_a_schedule_is_added_listed_and_shown_with_its_next_runs_in_its_own_zone(shell: Shell) -> None:
     told = shell.run(*REPORT, "--payload", '{"year": 2030}')
-    said = (
-        "report is stored: at 07:00, Monday to Friday, Europe/Rome; next Tue 2026-03-03 07:00:00 CET (in 18 hours).\n"
-    )
+    said = "report is stored: at 07:00, Monday to Friday, Europe/Rome; next Tue 2026-03-03 07:00:00 CET (in 18 h).\n"
     assert told.stdout == said
     listed = shell.run().stdout.splitlines()
     assert listed[1].split("  ") == [
@@ -54,16 +52,16 @@ def test_a_schedule_is_added_listed_and_shown_with_its_next_runs_in_its_own_zone
         "active",
         "at 07:00, Monday to Friday, Europe/Rome",
         "reports",
-        "in 18 hours",
+        "in 18 h",
     ]
     shown = shell.run("show", "report").stdout
     assert 'payload       {"year": 2030}' in shown and "last run      never" in shown
     assert shown.splitlines()[-5:] == [
-        "Tue 2026-03-03 07:00:00 CET  in 18 hours",
-        "Wed 2026-03-04 07:00:00 CET  in 2 days",
-        "Thu 2026-03-05 07:00:00 CET  in 3 days",
-        "Fri 2026-03-06 07:00:00 CET  in 4 days",
-        "Mon 2026-03-09 07:00:00 CET  in 7 days",
+        "Tue 2026-03-03 07:00:00 CET  in 18 h",
+        "Wed 2026-03-04 07:00:00 CET  in 1 d",
+        "Thu 2026-03-05 07:00:00 CET  in 2 d",
+        "Fri 2026-03-06 07:00:00 CET  in 3 d",
+        "Mon 2026-03-09 07:00:00 CET  in 6 d",
     ]
 
 
@@ -108,7 +106,7 @@ def test_pause_resume_trigger_delete(shell: Shell) -> None:
     assert shell.run("pause", "sweep").stdout == "sweep is paused: every 5 minutes.\n"
     assert "paused" in shell.run().stdout
     assert shell.run("resume", "sweep").stdout.startswith(
-        "sweep goes on: every 5 minutes; next Mon 2026-03-02 12:05:00"
+        "sweep resumed: every 5 minutes; next Mon 2026-03-02 12:05:00"
     )
     assert "was created." in shell.run("trigger", "sweep").stdout
     assert "was kept; its last job has not ended" in shell.run("trigger", "sweep").stdout
@@ -144,8 +142,8 @@ def test_check_needs_no_store(shell: Shell) -> None:
     assert told.stdout.splitlines() == [
         "every day at 02:30, Europe/Rome",
         "next runs",
-        "Tue 2026-03-03 02:30:00 CET  in 14 hours",
-        "Wed 2026-03-04 02:30:00 CET  in 2 days",
+        "Tue 2026-03-03 02:30:00 CET  in 13 h",
+        "Wed 2026-03-04 02:30:00 CET  in 1 d",
     ]
     wrong = shell.run("check", "0 0 30 2 *", url=False)
     assert wrong.exit_code == 2 and "never fires" in wrong.stderr

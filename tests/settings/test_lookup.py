@@ -38,7 +38,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "batch_size": 10,
         "timeout": None,
         "max_attempts": None,
-        "max_crashes": 5,
+        "max_crashes": None,
         "keep_dead_for": None,
         "slow_cycle": 10,
     }

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from accoda import Bury, Done, NewJob, Retry
-from accoda.model import ById, ByKey, Head, Remove, Rerank, Revive, StartNow
+from accoda.model import ById, ByKey, Head, NotCrashed, Remove, Rerank, Revive, StartNow
 from accoda.storage.protocol import Store
 
 Q = "q"
@@ -19,7 +19,7 @@ async def use_every_verb(store: Store) -> None:
     one, two, three = await store.take(Q, 3)
     await store.extend([one.lease], 60)
     await store.settle([Done(one.lease, then=[NewJob("next")]), Bury(two.lease, "x"), Retry(three.lease)])
-    await store.change([Revive(two.id)])
+    await store.change([Revive(two.id), NotCrashed(three.id)])
     await store.wait([Q], 0)
     await store.stats()
     await store.look(ById(two.id), ahead=True)

@@ -482,7 +482,7 @@ class TestVacuum(Scenarios):
         monkeypatch.setattr("accoda.storage.postgres.vacuum.LOOK_EVERY", 1)
         store = await opened(gate)
         gate.stop(stage)
-        await store.settle([Done(Lease("q", 1, 0))])
+        await store.settle([Done(Lease("q", 1, 0, 0))])
         await gate.held.wait()
         await store.close()
         await nothing_runs()
@@ -492,11 +492,11 @@ class TestVacuum(Scenarios):
     async def test_many_settle_while_the_storage_is_closed(self, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("accoda.storage.postgres.vacuum.LOOK_EVERY", 1)
         store = await opened(gate)
-        await store.settle([Done(Lease("q", 1, 0))])
+        await store.settle([Done(Lease("q", 1, 0, 0))])
         closing = asyncio.create_task(store.close())
         calls: list[Awaitable[Any]] = []
         while not closing.done():
-            calls.append(asyncio.create_task(store.settle([Done(Lease("q", 1, 0))])))
+            calls.append(asyncio.create_task(store.settle([Done(Lease("q", 1, 0, 0))])))
             await asyncio.sleep(0)
         await closing
         await asyncio.gather(*calls, return_exceptions=True)

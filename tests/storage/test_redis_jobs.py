@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
 
@@ -247,7 +248,7 @@ class TestSettle:
 
     async def test_refuses_a_wrong_attempt_and_the_second_of_two_outcomes(self, store: Store) -> None:
         one, two = await taken(store, 2)
-        wrong = Lease(Q, one.id, 3)
+        wrong = Lease(Q, one.id, 3, 0)
         outcomes: list[Outcome] = [
             Done(wrong), Done(two.lease), Retry(two.lease), Done(one.lease), Done(one.lease),
         ]  # fmt: skip
@@ -255,6 +256,26 @@ class TestSettle:
         assert [each.lease for each in refused] == [wrong, two.lease, one.lease]
         stats = (await store.stats()).queues[Q]
         assert (stats.done, stats.retried, stats.total) == (2, 0, 0)
+
+    async def test_of_several_takes_reads_and_deletes_their_jobs_together(
+        self, store: Store, server: RedisServer, clock: ManualClock
+    ) -> None:
+        jobs = []
+        for _ in range(5):
+            jobs += await taken(store, 2)
+            clock.advance(1)
+        server.ask("CONFIG", "RESETSTAT")
+        assert await store.settle(done(jobs)) == []
+        calls = dict(re.findall(r"cmdstat_(\w+):calls=(\d+)", server.ask("INFO", "commandstats")))
+        assert calls["hmget"] == "1"
+        assert (await store.stats()).queues[Q].done == 10
+
+    async def test_refuses_ids_that_are_too_long_and_nothing_beside_them(self, store: Store) -> None:
+        jobs = await taken(store, 20)
+        wrong = [replace(job.lease, id=(1 << 63) - 1 - job.id) for job in jobs]
+        leases = [lease for pair in zip(wrong, (job.lease for job in jobs), strict=True) for lease in pair]
+        assert [each.lease for each in await store.settle(list(map(Done, leases)))] == wrong
+        assert (await store.stats()).queues[Q].done == 20
 
     async def test_reads_a_batch_once_for_all_its_jobs(self, store: Store, server: RedisServer) -> None:
         # It names all of them: read for each job, a settle of thousands would keep the server busy for many seconds.

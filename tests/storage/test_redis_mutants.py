@@ -48,6 +48,11 @@ WOKEN = "TestStartNow.test_wakes_a_wait"
 VERSIONS = "TestDocuments.test_a_version_of_what_does_not_exist_is_refused"
 ENDED = "TestTimeToLive.test_it_is_gone_at_the_exact_millisecond"
 EXTENDED = "TestBrowseInLine.test_follows_an_extended_lease"
+MOMENT = (
+    "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
+)
+NOT_BELOW_ZERO = "TestCrashes.test_is_taken_back_by_a_worker_that_lives state=ready"
+LEASE_STAYS = "TestCrashes.test_of_the_job_that_runs_can_be_taken_back_and_its_lease_stays"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -71,6 +76,8 @@ MUTANTS = {
     "burial without follow-ups": ("settle.lua", "kind ~= 'r' and tonumber", "kind == 'f' and tonumber", FOLLOWED),
     "follow-ups of refused outcomes": ("settle.lua", "if is_refused[n] then", "if false then", NOT_OF_REFUSED),
     "every retry counts": ("settle.lua", "if ARGV[from + 3] == '1' then", "do", NOT_COUNTED),
+    "outcome of another take": ("settle.lua", " or taken_at ~= run.moments[n]", "", MOMENT),
+    "extension of another take": ("extend.lua", " or taken_at ~= ARGV[at + 2]", "", MOMENT),
     "late extension": ("extend.lua", " or Lease.end_of(base, batch) <= now", "", FENCED),
     "extension of the whole batch": ("extend.lua", "== group.size then", ">= group.size then", EXTENDED),
     "look before its time": ("look.lua", "  Due.apply(base)", "  --", DUE_BEFORE_A_LOOK),
@@ -79,6 +86,8 @@ MUTANTS = {
     "removal of more waiters": ("change.lua", "Job.waiters_of(base, id) > seen", "false", COUNTED),
     "started twice": ("change.lua", "  Placed.remove(base, 'delayed', {id}, {record})", "  --", ONCE_IN_LINE),
     "revive keeps the tries": ("change.lua", "  Record.begin_again(job)", "  --", FROM_ZERO),
+    "crashes below zero": ("change.lua", "if crashes == 0 then", "if not job then", NOT_BELOW_ZERO),
+    "a crash that is taken back ends the lease": ("change.lua", "batch .. ',' .. taken_at", "',0'", LEASE_STAYS),
     "page begins too late": ("browse.lua", "Record.head_of(here) == after and 1 or 0", "1 or 0", NEXT_PAGE),
     "pause without an end": ("pause.lua", "'paused', ARGV[6])", "'paused', '')", RESUMED),
     "purge too much": ("purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),

@@ -152,7 +152,7 @@ class TestPartitions:
     async def test_a_lease_that_names_another_queue_is_lost_in_either(self, split: RedisStorage) -> None:
         await split.enqueue([NewJob(Q), NewJob("other")])
         (job,) = await split.take("other", 1)
-        strange = Lease(Q, job.id, 0)
+        strange = Lease(Q, job.id, 0, 0)
         assert [each.why for each in await split.settle([Done(strange)])] == ["lost"]
         assert [each.why for each in await split.extend([strange], 60)] == ["lost"]
         assert await split.change([Rerank(job.id, 5.0, queue=Q)]) == 0

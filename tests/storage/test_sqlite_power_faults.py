@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Iterator
 import apsw
 import pytest
 import pytest_asyncio
+from msgspec.structs import replace
 from proof.powercut import Disk, Machine, Operation, PowerVFS, SyncFailed, installed, machine
 from proof.powercut.check import damage
 from proof.powercut.disk import Survival
@@ -355,7 +356,7 @@ class TestATakeOfThisMachine:
             await store.take("q", 1)
         assert syncs == ["jobs.db-wal"]
         await store.take("q", 1)
-        assert len(syncs) == 2, "a lease that may leave the machine must survive it: its token is never given out again"
+        assert len(syncs) == 2, "a lease that may leave the machine must survive it"
 
     async def test_is_synced_with_a_settlement_of_the_same_commit(self, lab: Lab) -> None:
         clock = HeldClock(Time())
@@ -377,7 +378,7 @@ class TestATakeOfThisMachine:
         store = await lab.cut()
         assert await ids(store) == {one.id}
         [again] = await store.take("q", 1)
-        assert again.lease == job.lease
+        assert replace(again.lease, taken_at=job.lease.taken_at) == job.lease, "it differs only in its moment"
 
     async def test_is_there_after_a_cut_if_anything_was_acknowledged_after_it(self, lab: Lab) -> None:
         store = await lab.open()

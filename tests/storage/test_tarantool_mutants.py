@@ -17,6 +17,9 @@ from accoda.testing.store_fixture import ManualStoreFixture
 
 BOUNDED = "TestStorm.test_one_call_applies_a_bounded_part_over_all_its_queues"
 FENCED = "TestStorm.test_no_ended_lease_is_good_though_its_return_is_not_applied"
+MOMENT = (
+    "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
+)
 OLDEST = "TestStorm.test_the_oldest_moments_come_first"
 KEPT = "TestStorm.test_of_kept_results_leaves_none"
 AS_IT_IS = "TestStorm.test_a_look_at_a_key_and_a_removal_see_that_job_as_it_is"
@@ -31,7 +34,8 @@ NEW_RANK = "TestBrowseInLine.test_follows_a_new_rank"
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
     "unbounded": ("shared/1_transaction.lua", "may_move = app.DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
-    "late outcome": ("shared/3_jobs.lua", "or job[SORT] <= tx.now ", "", FENCED),
+    "late outcome": ("shared/3_jobs.lua", "job[SORT] <= tx.now or ", "", FENCED),
+    "another moment": ("shared/3_jobs.lua", " or job[f.TAKEN_AT] ~= taken_at", "", MOMENT),
     "youngest first": (
         "shared/3_jobs.lua", "line:pairs({no, state})", "line:pairs({no, state}, {iterator = 'REQ'})", OLDEST,
     ),

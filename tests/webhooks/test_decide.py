@@ -11,7 +11,7 @@ NOW = 1_700_000_000_000
 
 
 def job(tries: int = 0, attempts: int = 20) -> Job:
-    return Job(1, QUEUE, b"", 0.0, 0, None, attempts, NOW, NOW, None, 0, Lease(QUEUE, 1, attempts), tries)
+    return Job(1, QUEUE, b"", 0.0, 0, None, attempts, NOW, NOW, None, 0, Lease(QUEUE, 1, attempts, 0), tries)
 
 
 @pytest.mark.parametrize("status", [200, 201, 202, 204, 299])
@@ -46,7 +46,7 @@ def test_pauses_grow_and_ten_tries_take_about_a_day() -> None:
             outcome = decide(job(tries), Attempt(reason="x"), NOW, chance)
             assert isinstance(outcome, Retry) and outcome.delay == pytest.approx(pause(tries + 1) * part)
     last = decide(job(TRIES - 1), Attempt(reason="no connection"), NOW)
-    assert last == Bury(Lease(QUEUE, 1, 20), "no connection (given up after 10 tries)")
+    assert last == Bury(Lease(QUEUE, 1, 20, 0), "no connection (given up after 10 tries)")
 
 
 def test_only_tries_count_and_not_how_often_the_call_came_back() -> None:

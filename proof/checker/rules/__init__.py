@@ -9,7 +9,7 @@ from proof.checker.rules.content import content_kept, ids_grow, versions_unique
 from proof.checker.rules.counts import counters_conserve
 from proof.checker.rules.demand import no_waiter_forgotten
 from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected
-from proof.checker.rules.leases import double_lease, stale_token, tokens_grow
+from proof.checker.rules.leases import double_lease, own_lease, stale_token, tokens_grow
 from proof.checker.rules.runs import runs_explained
 from proof.checker.rules.timing import in_order, never_early
 
@@ -19,6 +19,7 @@ _RULES = (
     Rule("double lease", "No two leases of a job are valid at once, and none is handed out twice.", double_lease),
     Rule("tokens grow", "The attempts of a job never fall.", tokens_grow),
     Rule("stale token", "No outcome or extension of a lease that has ended is accepted.", stale_token),
+    Rule("own lease", "A job is ended only by a lease that was taken for that very job.", own_lease),
     Rule("done twice", "A job is done once.", done_twice),
     Rule("resurrected", "What is done or removed is never seen again; a dead job only after a revival.", resurrected),
     Rule("attempts", "Attempts, crashes and tries are as many as returns explain.", attempts_right),

@@ -77,12 +77,14 @@ def step(life: Life, attempts: int, ledger: Ledger) -> Step:
 
 def _failures(life: Life, ledger: Ledger) -> Iterator[Broken]:
     """A job tells how many of its leases ended without an outcome (crashes), and how many of its retries counted
-    (tries), since it was enqueued, revived or replaced."""
+    (tries), since it was enqueued, revived or replaced. A worker may take a crash back."""
     steps = [_step_counts(life, k, ledger) for k in range(highest(life))]
     for lease in life.leases:
         taken = lease.taken
         begins = _beginnings(life, taken.attempts, ledger)
-        if not any(_explains(steps[begin : taken.attempts], taken) for begin in begins):
+        # Each crash that was taken back until then may be missing, or not: it may have come when there was none.
+        taken_back = sum(each.call.started <= lease.call.ended for each in life.not_crashed)
+        if not any(_explains(steps[begin : taken.attempts], taken, taken_back) for begin in begins):
             text = f"says {taken.crashes} crashes and {taken.tries} tries at attempts {taken.attempts}, which its"
             yield Broken(life.id, f"{text} returns cannot have given", (lease.call,))
 
@@ -113,10 +115,10 @@ def _beginnings(life: Life, attempts: int, ledger: Ledger) -> range:
     return range(max(buried, default=-1) + 1, attempts + 1)
 
 
-def _explains(steps: list[_Counts], taken: Taken) -> bool:
-    for told, name in ((taken.crashes, "crashes"), (taken.tries, "tries")):
+def _explains(steps: list[_Counts], taken: Taken, taken_back: int) -> bool:
+    for told, name, fewer in ((taken.crashes, "crashes", taken_back), (taken.tries, "tries", 0)):
         bounds = [getattr(each, name) for each in steps]
-        if not sum(least for least, _ in bounds) <= told <= sum(most for _, most in bounds):
+        if not sum(least for least, _ in bounds) - fewer <= told <= sum(most for _, most in bounds):
             return False
     return True
 

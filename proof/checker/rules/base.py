@@ -22,7 +22,9 @@ class Options(Struct, frozen=True):
     is how many seconds takes may pass over a job: in PostgreSQL a job that another call locks for a moment, only to
     look at it, is not there for a taker. `takes_anew` is True for a store whose client, when the answer of a take was
     lost, sends it as a new one (PostgreSQL), or gives the caller what it has when a part of a take fails (Redis Cluster
-    with partitions): any take may then have leased jobs that its answer does not name.
+    with partitions): any take may then have leased jobs that its answer does not name. `gives_fewer` is True for one
+    whose client asks for half as many where a take is refused for want of memory or disk (Tarantool): a take that gave
+    less than it was asked for then says nothing about the rest of the line.
     """
 
     slack: float = 0.003
@@ -31,6 +33,7 @@ class Options(Struct, frozen=True):
     lingering: float = 5.0
     passing: float = 0.0
     takes_anew: bool = False
+    gives_fewer: bool = False
 
     def surely(self, seconds: float) -> int:
         """The nanoseconds that have passed at the least when the store says that so many seconds have passed."""

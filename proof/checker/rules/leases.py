@@ -1,4 +1,4 @@
-"""Which client may hold a job, and when. A lease is named by the job's id and its attempts."""
+"""Which client may hold a job, and when. A lease is named by the job's id, its attempts and the moment of its take."""
 
 from __future__ import annotations
 
@@ -136,3 +136,18 @@ def _overtaken(life: Life) -> Iterator[Broken]:
         elif removed is not None:
             text = f"{what} of attempts {use.attempts} was accepted after the job had been removed"
             yield Broken(life.id, text, (removed.call, use.call))
+
+
+def own_lease(ledger: Ledger, options: Options) -> Iterable[Broken]:
+    """An accepted outcome or extension has the token of a take. One that has the attempts of a take and another moment
+    belongs to a job of before the store came back older, with another payload."""
+    for life in ledger.lives.values():
+        moments = {lease.attempts: {each.taken.taken_at for each in life.leases if each.attempts == lease.attempts}
+                   for lease in life.leases}  # fmt: skip
+        uses: list[Outcome | Extension] = [*life.outcomes, *life.extensions]
+        for use in uses:
+            moment = use.told.taken_at if isinstance(use, Outcome) else use.taken_at
+            if use.sure and use.attempts in moments and moment not in moments[use.attempts]:
+                what = use.kind if isinstance(use, Outcome) else "extension"
+                text = f"{what} of attempts {use.attempts} was accepted for a lease of another moment"
+                yield Broken(life.id, text, (*(lease.call for lease in life.leases[:3]), use.call))

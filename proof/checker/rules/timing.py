@@ -158,7 +158,7 @@ def _sweep(queue: str, line: list[_Ready], ledger: Ledger, options: Options) -> 
 
 def _limit(queue: str, take: Call, ledger: Ledger, options: Options) -> tuple[float, float]:
     """Everything in the line before this place must have been in the take."""
-    if len(take.end.taken) < take.start.count and take.start.max_cost is None:
+    if len(take.end.taken) < take.start.count and take.start.max_cost is None and not options.gives_fewer:
         pauses = ledger.pauses.get(queue)
         # Else it may have been paused, or have met so many unreadable records that it gave up; or it was sent again
         # when the lease of what it had been given was over (see hidden.py), and told of none of those.

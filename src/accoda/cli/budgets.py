@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from accoda.cli.common import StoreOptions, lazily, present, store_options
-from accoda.cli.draw import Column, bar, card, now, table
+from accoda.cli.draw import Column, bar, card, echo, now, table
 from accoda.cli.words import ago
 from accoda.operations.words import amount
 
@@ -31,7 +31,7 @@ def budgets(store: StoreOptions, name: str | None) -> None:
 
 def _draw(found: list[BudgetView]) -> None:
     if not found:
-        click.echo("There are no budgets: an app declares them with app.budget(…).", err=True)
+        echo("There are no budgets: an app declares them with app.budget(…).", err=True)
         return
     moment = now()
     counts = [Column(title, right=True) for title in ("left", "of", "reserved", "used today", "waiting")]
@@ -71,7 +71,7 @@ def _show(budget: BudgetView) -> None:
             ("used today", f"{amount(budget.used_today)}, {budget.utilisation:.0%} of what could have been"),
             ("refused today", f"{budget.refused_today:,}" if budget.refused_today else None),
             ("the API said", observed),
-            ("pace", f"{budget.pace:.0%} of what the code says" if budget.pace < 1 else None),
+            ("refill", f"measured at {budget.pace:.0%} of the configured rate" if budget.pace < 1 else None),
             ("reserved", "\n".join(held)),
             ("waiting", "\n".join(wanted)),
         ],
@@ -80,5 +80,5 @@ def _show(budget: BudgetView) -> None:
 
 def _state(budget: BudgetView, moment: int) -> str:
     if budget.closed_until is not None:
-        return f"closed, open again {ago(budget.closed_until, moment)}"
+        return f"closed, opens again {ago(budget.closed_until, moment)}"
     return f"refills {ago(budget.next_refill, moment)}" if budget.next_refill else "full"

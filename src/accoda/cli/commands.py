@@ -41,7 +41,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Look after": {
         "top": "The store as it is now, with keys to act.",
-        "workers": "Which workers are alive; drain one.",
+        "workers": "Running workers; drain one.",
         "doctor": "Check a deployment, and say what to change.",
         "migrate": "Create or upgrade a store.",
         "settings": "Every setting, with its source.",
@@ -104,6 +104,11 @@ class Trouble(click.ClickException):
         text = fitted(f"Error: {text}", "stderr").removeprefix("Error: ")
         return {codes.WRONG_USE: WrongUse, codes.NO_STORE: NoStore}.get(code, Trouble)(text)
 
+    def show(self, file: object = None) -> None:
+        from accoda.cli.draw import echo
+
+        echo(f"Error: {self.message}", err=True)
+
 
 class WrongUse(Trouble):
     exit_code = codes.WRONG_USE
@@ -127,7 +132,9 @@ def plain_errors() -> Iterator[None]:
     except click.ClickException as error:
         raise Trouble.of(error.format_message(), error.exit_code) from error
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Stopped.", err=True)
+        from accoda.cli.draw import echo
+
+        echo("Stopped.", err=True)
         raise click.exceptions.Exit(codes.STOPPED) from None
     except BrokenPipeError:
         _leave_output()  # the reader (`| head`) has enough
@@ -156,7 +163,9 @@ def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -
     if value and not ctx.resilient_parsing:
         from importlib.metadata import version  # not at the top: it costs more than all of click
 
-        click.echo(f"accoda, version {version('accoda')}")
+        from accoda.cli.draw import echo
+
+        echo(f"accoda, version {version('accoda')}")
         ctx.exit()
 
 

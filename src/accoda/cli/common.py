@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 import click
 
 from accoda.cli.codes import NO
-from accoda.cli.draw import fitted, is_terminal, json_text, say, surroundings
+from accoda.cli.draw import ask, echo, is_terminal, json_text, say, surroundings
 from accoda.cli.groups import near
 from accoda.errors import InvalidInput, NotFound, StorageUnavailable
 
@@ -174,7 +174,7 @@ def echo_json(value: object) -> None:
     """Print one JSON document: records with their names on the wire, pages as `items` and `next`."""
     import msgspec
 
-    click.echo(json_text(msgspec.json.encode(value, enc_hook=str)))
+    echo(json_text(msgspec.json.encode(value, enc_hook=str)))
 
 
 def present(store: StoreOptions, value: T, draw: Callable[[T], None]) -> None:
@@ -194,7 +194,7 @@ def confirm(what: str, yes: bool) -> None:
         return
     if not (is_terminal("stdin") and is_terminal("stderr")):
         raise click.UsageError(f"{what}? Add --yes: there is no terminal to ask.")
-    if not click.confirm(fitted(f"{what}?", "stderr"), default=False, err=True):  # standard output is for the answer
+    if not ask(f"{what}?"):
         answer_is_no("Nothing was changed.")
 
 

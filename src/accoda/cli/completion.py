@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from accoda.cli.draw import echo
+
 PATIENCE = 0.3
 """Seconds that the store has to list its queues: Tab must not wait longer."""
 
@@ -25,7 +27,7 @@ def completion(shell: str) -> None:
     kind = get_completion_class(shell)
     assert kind is not None
     script = kind(accoda, {}, "accoda", "_ACCODA_COMPLETE")
-    click.echo(ShellComplete.source(script))  # bash's own would check the version of bash here; another may read it
+    echo(ShellComplete.source(script))  # bash's own would check the version of bash here; another may read it
 
 
 def complete_queues(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
@@ -45,9 +47,9 @@ def complete_queues(ctx: click.Context, parameter: click.Parameter, incomplete: 
 
 def _queues(url: str | None, app: str | None) -> list[str]:
     from accoda.cli.common import StoreOptions
+    from accoda.operations import queues
 
     try:
-        queues = StoreOptions(url, app).ask(lambda opened: opened.storage.stats()).queues
-        return sorted(name for name in queues if not name.startswith("accoda."))
+        return [queue.name for queue in StoreOptions(url, app).ask(lambda opened: queues.list(opened))]
     except Exception:  # while a person types, nothing but names is printed
         return []

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import json_option, load_app
-from accoda.cli.draw import say
+from accoda.cli.common import echo_json, json_option, load_app
+from accoda.cli.draw import echo, say
 
 if TYPE_CHECKING:
     from accoda.contract import Contract
@@ -79,7 +78,7 @@ def check(files: tuple[Path, ...], as_json: bool) -> None:
             if not as_json:
                 say(f"{file}: {len(queues)} queue{'s' if len(queues) != 1 else ''}, no mistakes")
     if as_json:
-        click.echo(json.dumps([_problem(problem) for problem in problems], indent=2, ensure_ascii=False))
+        echo_json([_problem(problem) for problem in problems])
     else:
         for problem in problems:
             say(str(problem), err=True)
@@ -109,12 +108,12 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
     except AccodaError as error:
         raise _NoVerdict(str(error)) from error
     if as_json:
-        click.echo(json.dumps([_change(change) for change in changes], indent=2, ensure_ascii=False))
+        echo_json([_change(change) for change in changes])
     else:
         for change in changes:
             say(str(change))
         if not changes:
-            click.echo("nothing that matters has changed")
+            echo("nothing that matters has changed")
     worst = max((change.verdict for change in changes), default=Verdict.SAFE)
     if url is not None and worst is Verdict.BREAKS and not any(change.stored for change in changes):
         worst = Verdict.WORKERS_FIRST  # it would, but no such jobs are stored
@@ -130,7 +129,7 @@ def export(app: str) -> None:
     text, notes = export_handlers(load_app(app).handlers)
     for note in notes:
         say(f"Note: {note}", err=True)
-    click.echo(text, nl=False)
+    echo(text, nl=False)
 
 
 @contract.command()
@@ -138,7 +137,7 @@ def schema() -> None:
     """Print the JSON Schema of the contract format, for editors."""
     from accoda.contract.schema import schema as contract_schema
 
-    click.echo(json.dumps(contract_schema(), indent=2))
+    echo_json(contract_schema())
 
 
 async def _counted(changes: list[Change], new: Contract, url: str) -> list[Change]:

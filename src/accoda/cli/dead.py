@@ -17,9 +17,9 @@ from accoda.cli.common import (
     store_options,
     yes_option,
 )
-from accoda.cli.draw import Column, now, progress, say, table
+from accoda.cli.draw import Column, echo, now, progress, say, table
 from accoda.cli.groups import Defaulting
-from accoda.cli.jobs import cause, cursor_option, limit_option, page_of, queue_option, show_next, system_option
+from accoda.cli.jobs import attempt, cause, cursor_option, limit_option, page_of, queue_option, show_next, system_option
 from accoda.cli.words import ago
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ dry_run_option = click.option("--dry-run", is_flag=True, help="Change nothing; s
 
 @click.group(cls=Defaulting)
 def dead() -> None:
-    """Dead letters: jobs that were given up, with the reason."""
+    """Dead letters: jobs that failed for good, with the reason."""
 
 
 @dead.command("list")
@@ -118,7 +118,7 @@ def delete(store: StoreOptions, dry_run: bool, yes: bool, **given: Any) -> None:
             return await bulk.run(app, "delete", _filter(given), progress=so_far)
 
     gone = store.ask(do).changed
-    present(store, {"deleted": gone}, lambda _: click.echo(f"{gone:,} deleted."))
+    present(store, {"deleted": gone}, lambda _: echo(f"{gone:,} deleted."))
 
 
 def _count(store: StoreOptions, given: dict[str, Any], action: Action, tell: bool) -> Count:
@@ -168,16 +168,17 @@ def _report(store: StoreOptions, done: BulkView) -> None:
 
 def _draw(found: list[JobView]) -> None:
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), Column("retries", right=True), "died")
+    columns = (Column("id", right=True), Column("queue", cut=True), "attempt", "died")
     rows = [
-        (job.id, job.queue, job.tries, ago(job.ended_at, moment), job.fingerprint, cause(job.reason)) for job in found
+        (job.id, job.queue, attempt(job), ago(job.ended_at, moment), job.fingerprint, cause(job.reason))
+        for job in found
     ]
     table((*columns, "fingerprint", Column("reason", cut=True)), rows)
 
 
 def _draw_groups(found: Groups) -> None:
     if not found.groups:
-        click.echo("There are none.", err=True)
+        echo("There are none.", err=True)
         return
     moment = now()
     columns = ("fingerprint", Column("count", right=True), Column("queues", cut=True), "last", Column("id", right=True))

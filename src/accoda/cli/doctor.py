@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from accoda.cli.common import StoreOptions, load_app, present, store_options
-from accoda.cli.draw import columns_of, paragraph, style
+from accoda.cli.draw import columns_of, echo, paragraph, style
 
 if TYPE_CHECKING:
     from accoda.operations.doctor import Finding
@@ -51,11 +51,11 @@ def _draw(findings: list[Finding]) -> None:
     """A line for each, with what to do below it; long ones are folded, never cut: each word may matter."""
     names = min(22, max((columns_of(finding.what) for finding in findings), default=0))
     for finding in findings:
-        head = f"{style(finding.level.ljust(7), _COLOURS[finding.level])}  {finding.what:<{names}}  "
+        head = (style(finding.level.ljust(7), _COLOURS[finding.level]), f"  {finding.what:<{names}}  ")
         paragraph(finding.found, head, 11 + names)
         if finding.advice:
-            paragraph(finding.advice, " " * 9 + style("→ ", dim=True), 11)
-    click.echo(_summary(findings))
+            paragraph(finding.advice, (" " * 9, style("→ ", dim=True)), 11)
+    echo(_summary(findings))
 
 
 def _summary(findings: list[Finding]) -> str:

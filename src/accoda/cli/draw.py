@@ -1,6 +1,10 @@
 """What is printed on a terminal: tables, cards, bars. Without a terminal it is plain text with the same columns.
 
 Colours only if a terminal can show them and NO_COLOR does not forbid it. Only the bars import rich.
+
+Names, payloads and errors are other people's text, and a terminal obeys what is in it. So everything is printed by
+`echo`, `ask` and `console`, which let no control character through but line ends and their own colours; the linter
+keeps the other modules from printing in any other way.
 """
 
 from __future__ import annotations
@@ -10,12 +14,14 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from unicodedata import category, east_asian_width
 
 import click
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from accoda.clock import Clock
 
 GAP = 2
@@ -72,12 +78,55 @@ def colourful() -> bool:
     return is_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
-def style(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> str:
-    """The text with colours, if they are shown."""
+class Styled(NamedTuple):
+    """A part of a line with a colour, if colours are shown. Escapes in a string would not be printed as such."""
+
+    text: str
+    colour: str | None = None
+    bold: bool = False
+    dim: bool = False
+
+
+Part = str | Styled
+
+
+def style(text: str, colour: str | None = None, *, bold: bool = False, dim: bool = False) -> Styled:
+    """The text with colours, for `echo`."""
+    return Styled(text, colour, bold, dim)
+
+
+def echo(*parts: Part, err: bool = False, nl: bool = True) -> None:
+    """Print the parts after each other, without what a terminal would obey."""
+    click.echo("".join(map(_shown, parts)), err=err, nl=nl)
+
+
+def _shown(part: Part) -> str:
+    if isinstance(part, str):
+        return printable_lines(part)
+    text, colour, bold, dim = part
+    text = printable_lines(text)
     return click.style(text, fg=colour, bold=bold or None, dim=dim or None) if colourful() else text
 
 
-STATES = {"ready": "green", "taken": "cyan", "delayed": "yellow", "dead": "red", "done": "blue"}
+def ask(question: str) -> bool:
+    """Whether the user says yes. On standard error: standard output is for the answer."""
+    return click.confirm(fitted(question, "stderr"), default=False, err=True)
+
+
+def console(**options: Any) -> Console:
+    """What `accoda top` and the bars print on. It lets through what rich itself controls the terminal with."""
+    from rich.console import Console
+    from rich.segment import Segment
+
+    class SafeConsole(Console):
+        def render(self, *args: Any, **given: Any) -> Iterator[Segment]:
+            for part in super().render(*args, **given):
+                yield part if part.control else Segment(printable_lines(part.text), part.style)
+
+    return SafeConsole(**options)
+
+
+STATES = {"ready": "green", "running": "cyan", "delayed": "yellow", "dead": "red", "done": "blue"}
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:
@@ -86,13 +135,15 @@ def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> 
     texts = [[one_line(cell) for cell in row] for row in rows]
     widths = _fit(heads, texts, width())
     titles = [_pad(head.title, wide, head.right) for head, wide in zip(heads, widths, strict=True)]
-    click.echo(style((" " * GAP).join(titles).rstrip(), bold=True))
+    echo(style((" " * GAP).join(titles).rstrip(), bold=True))
     for row in texts:
-        cells = [
-            _coloured(_pad(_cut(cell, wide), wide, head.right), cell)
-            for cell, head, wide in zip(row, heads, widths, strict=True)
-        ]
-        click.echo((" " * GAP).join(cells).rstrip())
+        while row and not row[-1]:
+            row.pop()
+        parts: list[Part] = []
+        for at, (cell, head, wide) in enumerate(zip(row, heads, widths, strict=False), 1):
+            padded = _pad(_cut(cell, wide), wide, head.right)
+            parts += [*_coloured(padded if at < len(row) else padded.rstrip(), cell), " " * GAP]
+        echo(*parts[:-1])
 
 
 def card(title: str, facts: Iterable[tuple[str, object]]) -> None:
@@ -100,25 +151,25 @@ def card(title: str, facts: Iterable[tuple[str, object]]) -> None:
     known = [(name, str(value)) for name, value in facts if value not in (None, "")]
     indent = max((len(name) for name, _ in known), default=0) + GAP + 2
     for line in folded(printable(title), width()):
-        click.echo(style(line, bold=True))
+        echo(style(line, bold=True))
     for name, value in known:
         lines = [part for line in value.splitlines() or [""] for part in folded(printable(line), width() - indent)]
-        click.echo(style(f"  {name}".ljust(indent), dim=True) + _coloured(lines[0], lines[0]))
+        echo(style(f"  {name}".ljust(indent), dim=True), *_coloured(lines[0], lines[0]))
         for line in lines[1:]:
-            click.echo(" " * indent + line)
+            echo(" " * indent + line)
 
 
-def paragraph(text: str, head: str = "", indent: int = 0, *, bold: bool = False) -> None:
+def paragraph(text: str, head: Sequence[Part] = (), indent: int = 0, *, bold: bool = False) -> None:
     """Print a text in lines that fit, under each other beside its head, which is `indent` columns wide."""
     first, *rest = folded(printable(text), max(20, width() - indent))
-    click.echo(head + style(first, bold=bold))
+    echo(*head, style(first, bold=bold))
     for line in rest:
-        click.echo(" " * indent + style(line, bold=bold))
+        echo(" " * indent, style(line, bold=bold))
 
 
 def say(text: str, *, err: bool = False) -> None:
     """Print words for a person, in lines that fit."""
-    click.echo(fitted(text, "stderr" if err else "stdout"), err=err)
+    echo(fitted(text, "stderr" if err else "stdout"), err=err)
 
 
 def fitted(text: str, stream: Literal["stdout", "stderr"] = "stdout") -> str:
@@ -126,6 +177,7 @@ def fitted(text: str, stream: Literal["stdout", "stderr"] = "stdout") -> str:
 
     In a pipe it stays one line, for a program or a log to find, unless COLUMNS says how long a line may be.
     """
+    text = printable_lines(text)
     if not is_terminal(stream) and not os.environ.get("COLUMNS"):
         return text
     return "\n".join(part for line in text.splitlines() for part in folded(line, width(), whole=True))
@@ -140,12 +192,11 @@ def progress(label: str, total: int | None, *, quiet: bool = False) -> Iterator[
     if quiet or not is_terminal("stderr"):
         yield lambda count: None
         return
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    console = Console(stderr=True, width=width(), force_terminal=True)
+    shown = console(stderr=True, width=width(), force_terminal=True)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True) as bars:
+    with Progress(*columns, console=shown, transient=True) as bars:
         bar = bars.add_task(label, total=total)
         yield lambda count: bars.update(bar, completed=count)
 
@@ -178,18 +229,18 @@ def printable(text: str) -> str:
     return text if text.isprintable() else "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 
+def printable_lines(text: str) -> str:
+    """The same for a text of several lines."""
+    return text if text.isprintable() else "\n".join(map(printable, text.split("\n")))
+
+
 def json_text(document: bytes) -> str:
-    """A JSON document for people and programs: the same to a parser, and harmless to a terminal.
-
-    JSON escapes what is below a blank. The other control characters and those that change the direction of the text
-    occur only in its strings, so they may be escaped as well.
-    """
-    import re
-
+    """A JSON document for people and programs: the same to a parser, and harmless to a terminal."""
     import msgspec
 
-    text = msgspec.json.format(document, indent=2).decode("utf-8", "replace")
-    return re.sub("[\x7f-\x9f\u2028-\u202e\u2066-\u2069]", lambda found: f"\\u{ord(found[0]):04x}", text)
+    from accoda.runtime.logs.text import safe_json
+
+    return safe_json(msgspec.json.format(document, indent=2).decode("utf-8", "replace"))
 
 
 def one_line(value: object) -> str:
@@ -198,9 +249,12 @@ def one_line(value: object) -> str:
     return printable(" ".join(text.split())) if not text.isprintable() else text
 
 
-def _coloured(text: str, cell: str) -> str:
+def _coloured(text: str, cell: str) -> tuple[Part, ...]:
     """States have colours."""
-    return text.replace(cell, style(cell, STATES[cell])) if cell in STATES and colourful() else text
+    if cell not in STATES:
+        return (text,)
+    before, found, after = text.partition(cell)
+    return before, style(found, STATES[cell]), after
 
 
 def _fit(heads: Sequence[Column], rows: Sequence[Sequence[str]], wide: int) -> list[int]:

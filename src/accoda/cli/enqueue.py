@@ -13,7 +13,7 @@ import click
 
 from accoda.cli.common import StoreOptions, echo_json, lazily, store_options
 from accoda.cli.completion import complete_queues
-from accoda.cli.draw import progress, say
+from accoda.cli.draw import echo, progress, say
 from accoda.cli.job import wait_for
 from accoda.cli.jobs import level
 from accoda.cli.words import read_length, read_moment
@@ -172,7 +172,7 @@ async def _many(app: App, options: dict[str, Any], source: Iterable[bytes], as_j
             except InvalidInput as error:
                 raise _at_line(error, batch, stored) from error
             except (StorageError, asyncio.CancelledError):
-                click.echo(f"The {stored:,} jobs before line {batch[0][0]:,} are stored.", err=True)
+                echo(f"The {stored:,} jobs before line {batch[0][0]:,} are stored.", err=True)
                 raise
             stored += len(batch)
             so_far(stored)

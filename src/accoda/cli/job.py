@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from accoda.cli.common import StoreOptions, confirm, echo_json, lazily, present, store_options, yes_option
-from accoda.cli.draw import card, now, say
+from accoda.cli.draw import card, echo, now, say
 from accoda.cli.groups import Nouns
-from accoda.cli.jobs import in_json, level
+from accoda.cli.jobs import attempt, in_json, level
 from accoda.cli.words import ago, read_length, stamp
-from accoda.operations.words import length
+from accoda.operations.words import length, state_word
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -123,18 +123,17 @@ def show_job(job: JobView) -> None:
         f"job {job.id}" + (f": {job.name}" if job.name else ""),
         [
             ("queue", job.queue),
-            ("state", job.state),
+            ("state", state_word(job.state)),
             ("progress", progress_of(job)),
             ("priority", job.priority or f"rank {job.rank:g}"),
             ("created", at(job.created_at)),
             ("starts", at(job.scheduled_at) if job.state == "delayed" else None),
-            ("taken", at(job.taken_at)),
+            ("running since" if job.state == "taken" else "last run", at(job.taken_at)),
             ("worker", job.worker),
             ("lease until", at(job.lease_until)),
             ("ended", at(job.ended_at)),
-            ("retries", f"{job.tries}" + (f", at most {job.max_retries}" if job.max_retries is not None else "")),
-            ("attempts", job.attempts if job.attempts != job.tries else None),
-            ("crashes", job.crashes or None),
+            ("attempt", attempt(job)),
+            ("crashes", job.crash_text),
             ("reason", job.reason),
             ("fingerprint", job.fingerprint if job.state == "dead" else None),
             ("cost", job.cost or None),
@@ -171,10 +170,10 @@ async def _follow(app: App, id: int, as_json: bool) -> JobView:
             if last is None:
                 raise
             # A dead job stays, so this one did not fail.
-            click.echo(f"{stamp(now())}  gone: done and not kept, or deleted", err=as_json)
+            echo(f"{stamp(now())}  gone: done and not kept, or deleted", err=as_json)
             return last
         last = job
-        line = " · ".join(part for part in (job.state, progress_of(job), _why(job)) if part)
+        line = " · ".join(part for part in (state_word(job.state), progress_of(job), _why(job)) if part)
         if line != said:
             say(f"{stamp(now())}  {line}", err=as_json)
             said = line
@@ -198,4 +197,4 @@ def _say(store: StoreOptions, id: int, answer: JobView | None, done: str) -> Non
     if store.as_json:
         echo_json(answer if answer is not None else {"id": id, "done": done})
     else:
-        click.echo(f"Job {id} is {done}.")
+        echo(f"Job {id} is {done}.")

@@ -10,14 +10,16 @@ import click
 
 from accoda.cli.common import StoreOptions, answer_is_no, echo_json, known, store_options
 from accoda.cli.completion import complete_queues
-from accoda.cli.draw import Column, now, say, table
+from accoda.cli.draw import Column, echo, now, say, table
 from accoda.cli.words import ago
+from accoda.operations.words import state_word
 
 if TYPE_CHECKING:
     from accoda.app import App
     from accoda.operations.views import JobView, Page
 
 STATES = ("ready", "delayed", "taken", "dead", "done")
+RUNNING = "running"
 LEVELS = ("CRITICAL", "HIGH", "NORMAL", "LOW")
 FILTERS = ("queue", "state", "priority", "key", "error", "fingerprint", "field", "name")
 level = click.Choice(LEVELS, case_sensitive=False)
@@ -28,9 +30,22 @@ queue_option = click.option(
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
 )
-_WORDS = "ready, delayed, taken, dead or done."
-state_option = partial(click.option, "-s", "--state", type=click.Choice(STATES), metavar="STATE", help=_WORDS)
-cursor_option = click.option("--cursor", metavar="TEXT", help="Go on where a page ended.")
+_WORDS = "ready, delayed, running, dead or done."
+
+
+class StateChoice(click.Choice[str]):
+    """A state of a job. People say `running`; programs, and records for them, say `taken`."""
+
+    def __init__(self) -> None:
+        super().__init__((*STATES, RUNNING))
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        found = super().convert(value, param, ctx)
+        return "taken" if found == RUNNING else found
+
+
+state_option = partial(click.option, "-s", "--state", type=StateChoice(), metavar="STATE", help=_WORDS)
+cursor_option = click.option("--cursor", metavar="TEXT", help="Continue where a page ended.")
 system_option = click.option("--all", "system", is_flag=True, help="Those of system queues too.")
 
 
@@ -49,8 +64,8 @@ system_option = click.option("--all", "system", is_flag=True, help="Those of sys
 def jobs(store: StoreOptions, **given: Any) -> None:
     """List jobs, a page at a time.
 
-    Ready jobs as they will run, delayed and taken ones by their moment,
-    dead and done ones latest first.
+    Ready jobs as they will run, delayed and running ones by their
+    moment, dead and done ones latest first.
     """
     page = page_of(store, given)
     if store.as_json:
@@ -79,9 +94,17 @@ def page_of(store: StoreOptions, given: dict[str, Any], **more: Any) -> Page[Job
 def show_jobs(found: list[JobView]) -> None:
     """A line for each job."""
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), "state", "priority", Column("retries", right=True))
+    columns = (Column("id", right=True), Column("queue", cut=True), "state", "priority", "attempt")
     rows = [
-        (job.id, job.queue, job.state, job.priority or f"{job.rank:g}", job.tries, since(job, moment), what(job))
+        (
+            job.id,
+            job.queue,
+            state_word(job.state),
+            job.priority or f"{job.rank:g}",
+            attempt(job),
+            since(job, moment),
+            what(job),
+        )
         for job in found
     ]
     table((*columns, "since", Column("what", cut=True)), rows)
@@ -95,7 +118,7 @@ def show_next(page: Page[Any], store: StoreOptions, filtered: bool, nothing: str
         if filtered:
             answer_is_no(nothing)
         if not store.as_json:
-            click.echo("There are none.", err=True)
+            echo("There are none.", err=True)
 
 
 def since(job: JobView, moment: int) -> str:
@@ -104,10 +127,17 @@ def since(job: JobView, moment: int) -> str:
     return ago(at.get(job.state) or job.created_at, moment)
 
 
+def attempt(job: JobView) -> str:
+    """Which attempt it is, for a column of that title."""
+    return job.attempt_text.removeprefix("attempt ")
+
+
 def what(job: JobView) -> str:
-    """What a person recognises the job by: why it is dead, its name, or its payload."""
+    """What a person recognises the job by: why it is dead, or runs alone; its name, or its payload."""
     if job.state == "dead" and job.reason:
         return cause(job.reason)
+    if job.crash_text and job.state in ("ready", "delayed"):
+        return job.crash_text[max(0, job.crash_text.find("quarantined")) :]
     return job.name or in_json(job.payload)
 
 

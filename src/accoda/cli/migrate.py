@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from accoda.cli.draw import echo
+
 
 @click.command()
 @click.argument("url", envvar="ACCODA_URL")
@@ -14,4 +16,4 @@ def migrate(url: str) -> None:
     from accoda.storage.open import migrate as migrate_store
 
     asyncio.run(migrate_store(url))
-    click.echo("The store is up to date.")
+    echo("The store is up to date.")

@@ -18,11 +18,11 @@ from accoda.cli.common import (
     yes_option,
 )
 from accoda.cli.completion import complete_queues
-from accoda.cli.draw import Column, card, now, progress, say, table
+from accoda.cli.draw import Column, card, echo, now, progress, say, table
 from accoda.cli.groups import Nouns
 from accoda.cli.jobs import state_option
 from accoda.cli.words import moment, read_length
-from accoda.operations.words import length
+from accoda.operations.words import length, rough, state_word
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -62,7 +62,7 @@ def show(store: StoreOptions, name: str) -> None:
 @click.option("--note", metavar="TEXT", default="", help="Why; accoda why shows it.")
 @store_options
 def pause(store: StoreOptions, name: str, length_: str | None, note: str) -> None:
-    """Hand out none of its jobs; running ones go on."""
+    """Hand out none of its jobs; running jobs will finish."""
     seconds = None if length_ is None else read_length("for", length_)
 
     async def do(app: App) -> QueueView:
@@ -97,9 +97,9 @@ def purge(store: StoreOptions, name: str, state: State, older_than: str | None, 
     queue = store.ask(lambda app: known(app, name))
     count = getattr(queue, state, 0) if state != "done" else None  # the store counts all that were ever done
     if count == 0:
-        answer_is_no(f"No job of {name} is {state}.")
+        answer_is_no(f"No job of {name} is {state_word(state)}.")
     older = f" older than {length(seconds)}" if seconds is not None else ""
-    confirm(f"Delete {'all' if count is None else f'up to {count:,}'} {state} jobs of {name}{older}", yes)
+    confirm(f"Delete {'all' if count is None else f'up to {count:,}'} {state_word(state)} jobs of {name}{older}", yes)
 
     async def do(app: App) -> int:
         from accoda.operations.moments import now_of
@@ -110,7 +110,7 @@ def purge(store: StoreOptions, name: str, state: State, older_than: str | None, 
 
     gone = store.ask(do)
     said = f"{gone:,} {'job was' if gone == 1 else 'jobs were'} deleted."
-    present(store, {"deleted": gone}, lambda _: click.echo(said))
+    present(store, {"deleted": gone}, lambda _: echo(said))
     if not gone:
         raise click.exceptions.Exit(1)
 
@@ -129,17 +129,17 @@ def _user() -> str:
 
 
 def _say(queue: QueueView) -> None:
-    say(f"{queue.name} is {_state(queue, now())}.")
+    say(f"{queue.name} is {_paused(queue, now())}." if queue.paused else f"{queue.name} resumed.")
 
 
 def _card(queue: QueueView) -> None:
     card(
         f"queue {queue.name}",
         [
-            ("state", _state(queue, now())),
+            ("health", _health(queue, now())),
             ("waiting", f"{queue.ready:,} ready, {queue.delayed:,} delayed"),
             ("oldest", length(queue.oldest_age) if queue.ready else None),
-            ("taken", f"{queue.taken:,}"),
+            ("running", f"{queue.taken:,}"),
             ("dead", f"{queue.dead:,}"),
             ("so far", f"{queue.done:,} done, {queue.retried:,} retried, {queue.buried:,} buried"),
             ("leases lost", f"{queue.expired:,}" if queue.expired else None),
@@ -150,24 +150,30 @@ def _card(queue: QueueView) -> None:
 
 def _draw(found: Sequence[QueueView]) -> None:
     if not found:
-        click.echo("There are no queues yet: a queue is there from its first job on.", err=True)
+        echo("There are no queues yet: a queue is there from its first job on.", err=True)
         return
     at = now()
     counts = ("ready", "delayed", "taken", "dead", "done")
-    columns = [Column("queue", cut=True), *(Column(name, right=True) for name in counts), Column("oldest", right=True)]
+    titles = [Column(state_word(name), right=True) for name in (*counts, "oldest")]
     rows = [
         (
             queue.name,
             *(f"{getattr(queue, name):,}" for name in counts),
-            length(queue.oldest_age) if queue.ready else "",
-            _state(queue, at),
+            rough(queue.oldest_age) if queue.ready else "",
+            _health(queue, at),
         )
         for queue in found
     ]
-    table([*columns, Column("state", cut=True)], rows)
+    table([Column("queue", cut=True), *titles, Column("health", cut=True)], rows)
 
 
-def _state(queue: QueueView, at: int) -> str:
-    if not queue.paused:
-        return "open"
-    return f"paused for {length((moment(queue.paused_until) - at) / 1000)}" if queue.paused_until else "paused"
+def _health(queue: QueueView, at: int) -> str:
+    """The word and the reason."""
+    if queue.paused:
+        return _paused(queue, at)
+    return queue.health.word + (f": {queue.health.reason}" if queue.health.reason else "")
+
+
+def _paused(queue: QueueView, at: int) -> str:
+    # A pause is given in seconds or more; what passed since then is milliseconds.
+    return f"paused for {length(round((moment(queue.paused_until) - at) / 1000))}" if queue.paused_until else "paused"

@@ -20,7 +20,7 @@ from accoda.cli.common import (
     yes_option,
 )
 from accoda.cli.completion import complete_queues
-from accoda.cli.draw import Column, card, now, say, table
+from accoda.cli.draw import Column, card, echo, now, say, table
 from accoda.cli.enqueue import read_json
 from accoda.cli.groups import Defaulting, near
 from accoda.cli.jobs import in_json
@@ -116,13 +116,13 @@ def pause(store: StoreOptions, name: str) -> None:
 @name_argument
 @store_options
 def resume(store: StoreOptions, name: str) -> None:
-    """Let it go on, with the next tick from now."""
+    """Resume it, with the next tick from now."""
 
     async def do(app: App) -> ScheduleView:
         await _known(app, name)
         return await operations.resume(app, name)
 
-    _say(store, store.ask(do), "goes on")
+    _say(store, store.ask(do), "resumed")
 
 
 @schedules.command()
@@ -238,7 +238,7 @@ def _say(store: StoreOptions, view: ScheduleView, said: str) -> None:
 
 def _draw(views: Sequence[ScheduleView]) -> None:
     if not views:
-        click.echo("There are no schedules. accoda schedules add --help says how to make one.", err=True)
+        echo("There are no schedules. accoda schedules add --help says how to make one.", err=True)
         return
     columns = [Column("name", cut=True), Column("state"), Column("when", cut=True), Column("queue", cut=True)]
     at = now()
@@ -274,9 +274,9 @@ def _card(view: ScheduleView) -> None:
         ],
     )
     if view.late:
-        click.echo("Its tick is overdue: is a worker or the service running?", err=True)
+        echo("Its tick is overdue: is a worker or the service running?", err=True)
     if view.upcoming:
-        click.echo()
+        echo()
         _draw_runs(view.upcoming, view.tz, at)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from accoda.cli.common import load_app, log_options, shown_url
+from accoda.cli.draw import echo
 from accoda.errors import AccodaError, InvalidInput
 
 if TYPE_CHECKING:
@@ -20,8 +21,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accoda.http")
 
-GRACE = 4
+GRACE = 3
 """Seconds that open requests get when it is stopped; with what follows, it ends within five."""
+UNSENT = 128 * 1024
+"""Bytes that the system holds for a client before it has room for them. By default it takes some MB for each."""
+OTHER_FILES = 64
+"""Open files beside the connections: the store's, the log's, the listener."""
 
 
 @click.command()
@@ -35,6 +40,13 @@ GRACE = 4
 @click.option("--read-only", is_flag=True, help="Allow no changes: pages and queries only.")
 @click.option("--rate", type=float, default=20_000.0, show_default=True, help="Requests a second for each token.")
 @click.option("--max-body", default="16MiB", show_default=True, metavar="SIZE", help="The largest request.")
+@click.option(
+    "--max-connections",
+    type=click.IntRange(2, 1_000_000),
+    default=900,
+    show_default=True,
+    help="Connections at once; half of them for one address.",
+)
 @click.option("--no-system-jobs", is_flag=True, help="Leave schedules and webhooks to workers.")
 @log_options
 def serve(app: str | None, **given: Any) -> None:
@@ -53,12 +65,13 @@ def serve(app: str | None, **given: Any) -> None:
     require()
     configure(given["log_format"], given["log_level"].upper())
     security = _security(given)
+    _allow_files(given["max_connections"] + OTHER_FILES)
     served = App(given["url"]) if app is None else load_app(app, given["url"])
     check_start(security, asyncio.run(_has_tokens(served)), shown_url(served.url))
     if security.no_auth:
         log.warning("--no-auth: every client that reaches %s may do everything", security.host)
     if served.url.startswith("memory:"):
-        click.echo("Note: the jobs of memory:// end with this process.", err=True)
+        echo("Note: the jobs of memory:// end with this process.", err=True)
     sys.exit(_serve(served, security, given))
 
 
@@ -90,6 +103,18 @@ def _size(text: str) -> int:
         raise InvalidInput("max-body", f"{error}; such as 16MiB") from error
 
 
+def _allow_files(needed: int) -> None:
+    """See to it that so many files may be open: a server that runs out of them loses its store as well."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if resource.RLIM_INFINITY not in (soft, hard) and hard < needed:
+        problem = f"needs {needed:,} open files, and this process may have {hard:,}"
+        raise InvalidInput("max-connections", f"{problem}; choose fewer, or raise the limit with ulimit -n")
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
 async def _has_tokens(app: App) -> bool:
     """Whether the store has a token; and whether it can be reached."""
     from accoda.http.security.tokens import PREFIX, read
@@ -108,7 +133,12 @@ def _serve(app: App, security: Security, given: dict[str, Any]) -> int:
     listener = _listen(security.host, given["port"])
     address = _address(security.host, listener.getsockname()[1])
     config = configuration(service, proxy_headers=False, timeout_graceful_shutdown=GRACE)
-    server = Server(config, leave=leave_of(service), started=lambda: _tell(address, app.url))
+    server = Server(
+        config,
+        leave=leave_of(service),
+        started=lambda: _tell(address, app.url),
+        most=given["max_connections"],
+    )
     _quiet_uvicorn()
     _end_well(server)
     with listener:
@@ -120,7 +150,7 @@ def _tell(address: str, url: str) -> None:
     from accoda.http.server import spare_the_collector
 
     spare_the_collector()
-    click.echo(f"Accoda serves {address} (docs: /docs), store {shown_url(url)}")  # one line: programs wait for it
+    echo(f"Accoda serves {address} (docs: /docs), store {shown_url(url)}")  # one line: programs wait for it
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -133,6 +163,8 @@ def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket(family, kind, protocol)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_NOTSENT_LOWAT"):  # its connections inherit it
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, UNSENT)
         listener.bind(address)
     except OSError as error:
         listener.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Mapping
@@ -10,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from accoda.cli.common import json_option, load_app
-from accoda.cli.draw import paragraph, say, style
+from accoda.cli.common import echo_json, json_option, load_app
+from accoda.cli.draw import echo, paragraph, say, style
 
 if TYPE_CHECKING:
     from accoda.settings import Knob, Settings, Value
@@ -48,7 +47,7 @@ def settings(
     problems = list(found.problems)
     rows = _rows(found, load_app(app).handlers if app else {}, problems)
     if as_json:
-        click.echo(json.dumps(_document(found, rows, problems), indent=2, ensure_ascii=False))
+        echo_json(_document(found, rows, problems))
     else:
         _show(found, rows)
     for problem in problems:
@@ -101,11 +100,12 @@ def _show(found: Settings, rows: list[Row]) -> None:
     titles = {None: f"worker {found.worker_name} of service {found.service}", OTHERS: "every other queue"}
     wide = max(len(row.knob.name) for row in rows) + 4
     for queue in dict.fromkeys(row.queue for row in rows):
-        click.echo(("" if queue is None else "\n") + style(titles.get(queue, f"queue {queue}"), bold=True))
+        echo("" if queue is None else "\n", style(titles.get(queue, f"queue {queue}"), bold=True))
         for row in (row for row in rows if row.queue == queue):
             default = row.value.source == "default"
             value = style(_text(row).rjust(10), bold=not default, dim=default)
-            paragraph(row.value.source, f"  {row.knob.name}".ljust(wide) + value + "  ", wide + 12, bold=not default)
+            head = (f"  {row.knob.name}".ljust(wide), value, "  ")
+            paragraph(row.value.source, head, wide + 12, bold=not default)
 
 
 def _text(row: Row) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from accoda.cli.common import StoreOptions, answer_is_no, confirm, echo_json, lazily, store_options, yes_option
-from accoda.cli.draw import Column, now, say, table
+from accoda.cli.draw import Column, echo, now, say, table
 from accoda.cli.groups import Defaulting
 from accoda.cli.words import ago, read_length
 
@@ -37,7 +37,7 @@ def list_tokens(store: StoreOptions) -> None:
     if store.as_json:
         echo_json([_public(token) for token in found])
     elif not found:
-        click.echo("There are none. Make one: accoda tokens create NAME --scope read", err=True)
+        echo("There are none. Make one: accoda tokens create NAME --scope read", err=True)
     else:
         _show(found, now())
 
@@ -47,9 +47,14 @@ def list_tokens(store: StoreOptions) -> None:
 @click.option(
     "-s", "--scope", "scopes", multiple=True, required=True, type=click.Choice(SCOPES), help="May be repeated."
 )
+@click.option(
+    "-q", "--queue", "queues", multiple=True, metavar="QUEUE", help="Limit it to this queue. May be repeated."
+)
 @click.option("--expires", metavar="TIME", help="Ends after this time: 90d, 12h. Default: never.")
 @store_options
-def create(store: StoreOptions, name: str, scopes: tuple[str, ...], expires: str | None) -> None:
+def create(
+    store: StoreOptions, name: str, scopes: tuple[str, ...], queues: tuple[str, ...], expires: str | None
+) -> None:
     """Make a token and show it: this once, and never again.
 
     \b
@@ -57,17 +62,20 @@ def create(store: StoreOptions, name: str, scopes: tuple[str, ...], expires: str
     enqueue  create jobs
     work     take and settle jobs
     admin    all of these, and change things
+
+    With --queue they hold for these queues alone.
     """
     lifetime = None if expires is None else read_length("expires", expires)
     moment = now()
     expires_at = None if lifetime is None else moment + round(lifetime * 1000)
     token, text = store.ask(
-        lambda app: security.create(app.storage, name, scopes, now=moment, expires_at=expires_at), create=True
+        lambda app: security.create(app.storage, name, scopes, now=moment, queues=queues, expires_at=expires_at),
+        create=True,
     )
     if store.as_json:
         echo_json({**_public(token), "token": text})
         return
-    click.echo(text)
+    echo(text)
     say(f"This is the only time that it is shown. Revoke it: accoda tokens revoke {token.id}", err=True)
 
 
@@ -90,11 +98,19 @@ def revoke(store: StoreOptions, id: str, yes: bool) -> None:
     if not store.as_json:
         say(f"The token {id} is revoked.")
     if not left:
-        click.echo("It was the last one: a service on loopback now asks for none.", err=True)
+        echo("It was the last one: a service on loopback now asks for none.", err=True)
 
 
 def _show(found: list[Token], moment: int) -> None:
-    columns = ("id", Column("name", cut=True), Column("scopes", cut=True), "created", "last used", "expires")
+    columns = (
+        "id",
+        Column("name", cut=True),
+        Column("scopes", cut=True),
+        Column("queues", cut=True),
+        "created",
+        "last used",
+        "expires",
+    )
     table(
         columns,
         [
@@ -102,6 +118,7 @@ def _show(found: list[Token], moment: int) -> None:
                 token.id,
                 token.name,
                 ", ".join(token.scopes),
+                ", ".join(token.queues) or "all",
                 ago(token.created_at, moment),
                 ago(token.used_at, moment) or "never",
                 "expired" if token.expired(moment) else ago(token.expires_at, moment) or "never",
@@ -117,4 +134,10 @@ def _public(token: Token) -> dict[str, Any]:
 
     moments = {"createdAt": token.created_at, "lastUsedAt": token.used_at, "expiresAt": token.expires_at}
     facts = {name: rfc3339(at) for name, at in moments.items()}
-    return {"id": token.id, "name": token.name, "scopes": list(token.scopes), **facts}
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "queues": list(token.queues) or None,
+        **facts,
+    }

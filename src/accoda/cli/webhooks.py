@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from accoda.cli.common import StoreOptions, answer_is_no, confirm, echo_json, store_options, yes_option
-from accoda.cli.draw import Column, card, json_text, now, say, table
+from accoda.cli.draw import Column, card, echo, json_text, now, say, table
 from accoda.cli.groups import Defaulting
-from accoda.cli.jobs import STATES
+from accoda.cli.jobs import StateChoice
 from accoda.cli.words import ago, stamp
-from accoda.operations.words import length
+from accoda.operations.words import length, state_word
 
 if TYPE_CHECKING:
     from accoda.model import State
@@ -32,7 +32,7 @@ def webhooks() -> None:
 
 
 @webhooks.command("list")
-@click.option("--state", type=click.Choice(STATES), help="Only these: delayed ones failed and are tried again.")
+@click.option("--state", type=StateChoice(), metavar="STATE", help="Only these; delayed ones failed and will retry.")
 @click.option("--before", type=int, metavar="ID", help="Only calls before this one: the next page.")
 @click.option("--limit", type=click.IntRange(1, 1000), default=20, show_default=True, help="How many.")
 @store_options
@@ -45,11 +45,11 @@ def list_calls(store: StoreOptions, state: State | None, before: int | None, lim
         echo_json(found)
         return
     if not found:
-        click.echo("No calls." if state is None and before is None else "No such calls.")
+        echo("No calls." if state is None and before is None else "No such calls.")
         return
     table(COLUMNS, [_row(one) for one in found])
     if len(found) == limit:
-        click.echo(f"Older ones: accoda webhooks --before {found[-1].id}")
+        echo(f"Older ones: accoda webhooks --before {found[-1].id}")
 
 
 @webhooks.command("show")
@@ -67,8 +67,8 @@ def show_call(store: StoreOptions, id: int) -> None:
         return
     card(f"Call {found.id}", _facts(found))
     if message is not None:
-        click.echo()
-        click.echo(json_text(message))
+        echo()
+        echo(json_text(message))
 
 
 @webhooks.command("redeliver")
@@ -82,7 +82,7 @@ def redeliver_call(store: StoreOptions, id: int) -> None:
     if store.as_json:
         echo_json({"id": sent})
     else:
-        click.echo(f"Call {id} is sent again{'' if sent == id else f', as call {sent}'}.")
+        echo(f"Call {id} is sent again{'' if sent == id else f', as call {sent}'}.")
 
 
 @webhooks.command("secret")
@@ -99,10 +99,10 @@ def secret_key(store: StoreOptions, rotate: bool, yes: bool) -> None:
     if store.as_json:
         echo_json({"key": keys.current, "since": _text(keys.since), "previous": _previous(keys)})
         return
-    click.echo(keys.current)
+    echo(keys.current)
     for old in keys.previous:
         if old.until > now():
-            click.echo(f"An old key signs too, until {stamp(old.until)}.", err=True)
+            echo(f"An old key signs too, until {stamp(old.until)}.", err=True)
 
 
 @webhooks.command("test")
@@ -125,7 +125,7 @@ def send_test(store: StoreOptions, url_to_call: str) -> None:
 
 
 def _row(one: Delivery) -> tuple[object, ...]:
-    return (one.id, one.state, one.status, one.tries, one.event, one.url, _when(one))
+    return (one.id, state_word(one.state), one.status, one.tries, one.event, one.url, _when(one))
 
 
 def _when(one: Delivery) -> str:
@@ -135,7 +135,7 @@ def _when(one: Delivery) -> str:
 
 def _facts(one: Delivery) -> list[tuple[str, object]]:
     return [
-        ("state", one.state),
+        ("state", state_word(one.state)),
         ("url", one.url),
         ("event", one.event),
         ("message id", one.message),

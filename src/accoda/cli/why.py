@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from accoda.cli.common import StoreOptions, lazily, present, store_options
-from accoda.cli.draw import paragraph, style
+from accoda.cli.draw import echo, paragraph, style
 from accoda.cli.job import id_argument
 from accoda.cli.words import stamp
+from accoda.operations.words import state_word
 
 if TYPE_CHECKING:
     from accoda.operations import why as operations
@@ -26,27 +27,28 @@ MARKS = {"open": ("✓", "green"), "shut": ("✗", "red"), "note": ("·", None)}
 def why(store: StoreOptions, id: int) -> None:
     """Say why the job ID is not running, and when it will.
 
-    The first line is the answer. Then what may stand in its way: ✓ does
-    not, ✗ does, · is good to know. Then when it may start, and what helps.
+    The first line is the answer. Then what may block it: ✓ OK, ✗ blocked,
+    · info. Then when it is likely to start, and what would help.
     """
     present(store, store.ask(lambda app: operations.why(app, id)), _draw)
 
 
 def _draw(answer: Explanation) -> None:
-    paragraph(f"job {answer.id} of {answer.queue} ({answer.state}): {answer.line}", bold=True)
-    click.echo()
-    wide = max(len(gate.name) for gate in answer.gates)
-    for gate in answer.gates:
+    paragraph(f"job {answer.id} of {answer.queue} ({state_word(answer.state)}): {answer.line}", bold=True)
+    echo()
+    names = [state_word(gate.name) for gate in answer.gates]
+    wide = max(map(len, names))
+    for name, gate in zip(names, answer.gates, strict=True):
         mark, colour = MARKS[gate.verdict]
-        head = f"  {style(mark, colour)} {gate.name.ljust(wide)}  "
+        head = ("  ", style(mark, colour), f" {name.ljust(wide)}  ")
         paragraph(gate.text, head, wide + 6)
     facts = [("position", _position(answer)), ("start", _start(answer)), *(("sooner", one) for one in answer.sooner)]
     known = [(name, text) for name, text in facts if text]
     if known:
-        click.echo()
+        echo()
     said = ""
     for name, text in known:
-        paragraph(text, f"  {style(('' if name == said else name).ljust(8), dim=True)}  ", 12)
+        paragraph(text, ("  ", style(("" if name == said else name).ljust(8), dim=True), "  "), 12)
         said = name
 
 

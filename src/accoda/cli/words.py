@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import datetime
 
 from accoda.errors import InvalidInput
-from accoda.operations.words import length
+from accoda.operations import words
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|min|s|m|h|d|w)", re.ASCII)
@@ -30,14 +30,9 @@ def ago(value: str | int | None, now: int) -> str:
 
     >>> now = 1_700_000_000_000
     >>> ago(now + 10_800_000, now), ago("2023-11-14T22:11:20Z", now), ago(now, now), ago(None, now)
-    ('in 3 hours', '2 min ago', 'now', '')
+    ('in 3 h', '2 min ago', 'now', '')
     """
-    if value is None:
-        return ""
-    distance = (moment(value) - now) / 1000
-    if abs(distance) < 1:
-        return "now"
-    return f"in {length(distance)}" if distance > 0 else f"{length(-distance)} ago"
+    return "" if value is None else words.ago(moment(value), now)
 
 
 def stamp(value: str | int) -> str:
@@ -46,7 +41,7 @@ def stamp(value: str | int) -> str:
     >>> stamp(1_700_000_000_000)
     '2023-11-14 22:13:20 UTC'
     """
-    return f"{datetime.fromtimestamp(moment(value) // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return words.stamp(moment(value))
 
 
 def read_length(field: str, text: str) -> float:

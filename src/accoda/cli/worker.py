@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,8 @@ def worker(app: str, **given: Any) -> None:
 
     SIGTERM or Ctrl-C: finish the current batches and leave with 0. A second
     one, or the end of the grace: give the jobs back at once and leave with 1.
+    If it cannot start, it takes no job and leaves with 1, 2 (options) or 3
+    (store).
     """
     from accoda.runtime.logs import configure
     from accoda.runtime.process import run_process
@@ -80,8 +83,22 @@ def _supervise(app: str, given: dict[str, Any]) -> int:
         watch=str(Path.cwd()) if given["watch"] else None,
         metrics_port=given["metrics_port"],
         metrics_host=given["metrics_host"],
+        grace=_grace(given),
     )
     return Supervisor(options).run()
+
+
+def _grace(given: dict[str, Any]) -> Callable[[], float]:
+    """The grace of the children, as the settings have it when it is asked for."""
+    from accoda.runtime.process import load_settings
+
+    settings = load_settings(_options(given))  # what is wrong in them is reported once too
+
+    def grace() -> float:
+        settings.refresh()
+        return float(settings.worker("grace").value)
+
+    return grace
 
 
 def _for_child(given: dict[str, Any]) -> list[str]:

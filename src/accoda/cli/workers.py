@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from accoda.cli.common import StoreOptions, lazily, present, store_options
-from accoda.cli.draw import Column, now, say, table
+from accoda.cli.draw import Column, echo, now, say, table
 from accoda.cli.groups import Defaulting
 from accoda.cli.words import ago
-from accoda.operations.words import length
+from accoda.operations.words import rough
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -24,13 +24,13 @@ worker_argument = click.argument("worker", metavar="WORKER")
 
 @click.group(cls=Defaulting)
 def workers() -> None:
-    """Workers that are alive, by their heartbeats."""
+    """Running workers, by their heartbeats."""
 
 
 @workers.command("list")
 @store_options
 def list_(store: StoreOptions) -> None:
-    """List the workers that are alive (the default)."""
+    """List the running workers (the default)."""
     present(store, store.ask(lambda app: operations.list(app)), _draw)
 
 
@@ -66,17 +66,17 @@ def _id_of(text: str, found: list[WorkerView]) -> str:
 
 def _draw(found: list[WorkerView]) -> None:
     if not found:
-        click.echo("No worker is alive. Start one: accoda worker MODULE:APP", err=True)
+        echo("No worker is running. Start one: accoda worker MODULE:APP", err=True)
         return
     moment = now()
     table(
-        [Column("worker", cut=True), Column("where", cut=True), "started", "beat", "busy", Column("does", cut=True)],
+        [Column("worker", cut=True), Column("where", cut=True), "started", "beat", "busy", Column("running", cut=True)],
         [
             (
                 worker.name,
                 f"{worker.host}:{worker.pid}",
                 ago(worker.started_at, moment),
-                f"{length(worker.beat_age)} ago",
+                f"{rough(worker.beat_age)} ago",
                 f"{worker.busy}/{worker.max_processors}",
                 _does(worker),
             )
@@ -90,5 +90,5 @@ def _does(worker: WorkerView) -> str:
     if worker.problem:
         return worker.problem
     said = ["drained"] if worker.drained else ["draining"] if worker.draining else []
-    running = [f"{one.queue} × {one.jobs}" for one in worker.processors if one.queue is not None]
+    running = [f"{queue} × {jobs:,}" for queue, (jobs, _) in operations.running_by_queue(worker).items()]
     return ", ".join(said + running) or f"idle ({', '.join(worker.queues)})"

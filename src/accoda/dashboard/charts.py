@@ -10,8 +10,8 @@ from typing import Any
 
 from accoda.errors import InvalidInput
 from accoda.operations import moments
-from accoda.operations.history.reading import BudgetSeriesView, SeriesView
-from accoda.operations.history.ring import Span
+from accoda.operations.history.reading import BudgetSeriesView, Numbers, Series, SeriesView
+from accoda.operations.history.ring import SHAPES, Span
 
 SPANS: tuple[Span, ...] = ("1h", "24h", "7d")
 LEAST = {"/s": 1.0, "s": 0.1, "": 4.0}
@@ -43,12 +43,13 @@ def rate_chart(series: SeriesView) -> dict[str, Any]:
 
 
 def time_chart(series: SeriesView) -> dict[str, Any]:
-    """How long jobs waited, and how long they ran; a gap if none was measured."""
+    """How long jobs waited, and how long they ran. Slots in which none was measured are spanned: where runs are rare,
+    hardly two slots with a value are neighbours, and there would be no line."""
     return _chart(
         series,
         "s",
-        {"label": "waited", "values": series.waited, "color": "calm"},
-        {"label": "ran", "values": series.ran, "color": "accent"},
+        {"label": "waited", "values": series.waited, "color": "calm", "span": True},
+        {"label": "ran", "values": series.ran, "color": "accent", "span": True},
     )
 
 
@@ -78,14 +79,18 @@ def budget_chart(series: BudgetSeriesView) -> dict[str, Any] | None:
     )
 
 
-def summary(series: SeriesView) -> dict[str, float | None]:
-    """The whole span in a few numbers; None if unknown."""
-    rates = [rate for rate in series.done if rate is not None]
+def summary(recorded: Series, span: Span) -> dict[str, float | None]:
+    """The whole span in a few numbers; None if unknown. They are made of the counts themselves: a sum of rounded rates
+    would be off, and the total of a week could be less than that of its last day."""
+    columns, step = recorded.columns, SHAPES[span].step / 1000
+    counts = [count for count in columns["done"] if count is not None]
+    # The last slot counts for the part of it that is recorded.
+    seconds = len(counts) * step - (step - recorded.newest if columns["done"][-1] is not None else 0.0)
     return {
-        "done": round(sum(rates) * series.step),
-        "rate": sum(rates) / len(rates) if rates else None,
-        "waited": _mean(series.waited, series.runs),
-        "ran": _mean(series.ran, series.runs),
+        "done": sum(counts),
+        "rate": sum(counts) / seconds if counts else None,
+        "waited": _mean(columns["waited"], columns["runs"]),
+        "ran": _mean(columns["ran"], columns["runs"]),
     }
 
 
@@ -104,7 +109,7 @@ def _chart(series: SeriesView | BudgetSeriesView, unit: str, *lines: dict[str, A
     }
 
 
-def _mean(values: list[float | None], weights: list[float | None]) -> float | None:
+def _mean(values: Numbers, weights: Numbers) -> float | None:
     pairs = [(value, weight or 0) for value, weight in zip(values, weights, strict=True) if value is not None]
     runs = sum(weight for _, weight in pairs)
     return sum(value * weight for value, weight in pairs) / runs if runs else None
@@ -124,9 +129,13 @@ def spark_line(values: Sequence[float], top: float | None = None) -> str:
 
 
 def spark_area(values: Sequence[float], top: float | None = None) -> str:
-    """The same line, closed along the bottom."""
-    line = spark_line(values, top)
-    return f"0,{HEIGHT} {line} {WIDTH},{HEIGHT}" if line else ""
+    """The same line, closed along zero, so that values of zero have no area.
+
+    >>> spark_area([0, 0, 10])
+    '0,26 0,26 60,26 120,2 120,26'
+    """
+    line, zero = spark_line(values, top), _short(_y(0, 1))
+    return f"0,{zero} {line} {WIDTH},{zero}" if line else ""
 
 
 def _y(value: float, high: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -16,7 +17,8 @@ from accoda.dashboard.files import files
 from accoda.dashboard.forms import cookies_of, headers_of, query_of, read_form
 from accoda.dashboard.live import LivePages, stream
 from accoda.dashboard.render import Frame, Renderer
-from accoda.dashboard.routes import ActionCall, PageCall, actions, pages, split
+from accoda.dashboard.routes import ActionCall, Elsewhere, Found, PageCall, PageRoute, actions, pages, split
+from accoda.errors import StorageUnavailable
 from accoda.http.problems import ProblemError, from_error
 from accoda.http.security.identity import LOCAL, Identity
 from accoda.http.security.pages import COOKIE
@@ -31,6 +33,9 @@ log = logging.getLogger("accoda.dashboard")
 
 Scope = MutableMapping[str, Any]
 READS = ("GET", "HEAD")
+ANSWER_WITHIN = 5.0
+"""Seconds in which the store has to answer all that a page asks it. It may hang where it seems to be connected, and its
+driver then waits for longer than a person does."""
 
 
 class Dashboard:
@@ -78,10 +83,10 @@ class Dashboard:
             return await login.answer(self, scope, receive)
         if path.startswith("/do/"):
             if method != "POST":
-                raise ProblemError("method-not-allowed", "an action is a form", headers=(("allow", "POST"),))
+                raise ProblemError("method-not-allowed", "an action is sent as a form", headers=(("allow", "POST"),))
             return await self._act(scope, receive, path)
         if method not in READS:
-            raise ProblemError("method-not-allowed", "a page is read", headers=(("allow", "GET, HEAD"),))
+            raise ProblemError("method-not-allowed", "a page can only be read", headers=(("allow", "GET, HEAD"),))
         return await self._page(scope, path)
 
     # -- pages
@@ -93,11 +98,23 @@ class Dashboard:
         if (instead := self.kept_out(scope, found.route.scope)) is not None:
             return instead
         began, before = time.perf_counter(), said(cookies_of(headers_of(scope)))
-        call = PageCall(app=self.app, query=query_of(scope["query_string"]), params=found.params)
-        context = await found.route.view(call)
+        try:
+            context = await self._view(found, scope["query_string"])
+        except Elsewhere as other:
+            return see_other(other.to, (saying(other.message),))
+        if isinstance(context, Answer):
+            return context
         text = self._render(found.route.template, self.frame(scope, found.route.section, before), context)
         took = (time.perf_counter() - began) * 1000
         return html(text, headers=(("server-timing", f"page;dur={took:.1f}"),), cookies=(drop(SAID),) if before else ())
+
+    async def _view(self, found: Found[PageRoute], query: bytes) -> dict[str, Any] | Answer:
+        call = PageCall(app=self.app, query=query_of(query), params=found.params)
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN):
+                return await found.route.view(call)
+        except TimeoutError as error:
+            raise StorageUnavailable(f"the store did not answer a page within {ANSWER_WITHIN:g} s") from error
 
     def frame(self, scope: Scope, section: str = "", message: str = "") -> Frame:
         """The frame around a page."""
@@ -134,9 +151,11 @@ class Dashboard:
         found = pages().find(path)
         if found is None or not identity.may(found.route.scope) or not found.route.live:
             raise ProblemError("not-found", "this page is not live")
-        call = PageCall(app=self.app, query=query_of(query.encode()), params=found.params)
+        context = await self._view(found, query.encode())
+        if isinstance(context, Answer):
+            raise ProblemError("not-found", "a file is not live")
         frame = self._frame(identity, address, section=found.route.section)
-        return self._render(found.route.template, frame, await found.route.view(call), "live.html")
+        return self._render(found.route.template, frame, context, "live.html")
 
     async def may_stay(self, scope: Scope) -> bool:
         """Whether a stream may go on: its token may have been revoked by now."""
@@ -177,6 +196,8 @@ class Dashboard:
         return html(text, problem.status, headers=error.headers)
 
     def _refusal(self, scope: Scope, error: ProblemError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
+        if error.problem.type == "/docs#storage":  # it was about to read the tokens, of which the viewer need not know
+            error = ProblemError("storage", "the store does not answer, so nothing was done", headers=error.headers)
         answer = self._problem(scope, error)
         return answer.status, answer.raw_headers(), answer.body
 

@@ -2,7 +2,8 @@
 
 While a page has viewers, one loop renders it every two seconds. It does not send: each viewer's stream waits for the
 page's next event, and takes the newest when it is ready. So a slow client misses what was in between, and delays no
-other.
+other. A rendering that has changed nothing is told too, in a few bytes: a page that hears nothing for some seconds
+knows that what it shows may be out of date, whether the service is gone or its store hangs.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ BEAT = 15.0
 MOST_PAGES = 500
 MOST_WATCHERS = 5000
 
-TROUBLE = "trouble"
+TROUBLE, STALE = "trouble", "stale"
+SAME = b"event: same\ndata:\n\n"
+"""What is sent where a rendering has changed nothing."""
 _TIMES = re.compile(r"(<time [^>]*>)[^<]*")
 
 
@@ -74,7 +77,7 @@ class LivePage:
         return True
 
     def next_event(self) -> asyncio.Future[None]:
-        """Done when there is another event than the present one. Shared by all viewers: it must not be cancelled."""
+        """Done when the page was rendered again. Shared by all viewers: it must not be cancelled."""
         return self._next
 
     def refresh(self) -> None:
@@ -82,17 +85,21 @@ class LivePage:
         self._changed.set()
 
     async def run_once(self) -> None:
-        """Render, and wake the viewers if it is another page than before."""
+        """Render, and wake the viewers: with the page if it is another than before, with trouble once."""
         try:
             text = await self._part(self.key[0], Identity("", self.key[1]))
             name, shown = "live", _TIMES.sub(r"\1", text)
         except Exception as error:
-            name, text = TROUBLE, from_error(error).problem.detail
-            shown = TROUBLE  # the details may vary; one of them is enough
-        if shown == self._shown:
+            problem = from_error(error).problem
+            # The store may be back at any moment, a page that is not there will not. The details of trouble may vary:
+            # one of them is enough.
+            name = shown = STALE if problem.status == 503 else TROUBLE
+            text = problem.detail
+        if shown != self._shown:
+            self._shown, self.event = shown, event_of(name, text)
+            self.number += 1
+        elif name != "live":
             return
-        self._shown, self.event = shown, event_of(name, text)
-        self.number += 1
         # No await between the two: a viewer gets the old future, which is done, or the new one.
         past, self._next = self._next, asyncio.get_running_loop().create_future()
         past.set_result(None)
@@ -102,9 +109,11 @@ class LivePage:
             self._changed.clear()
             began = time.perf_counter()
             await self.run_once()
-            self.took = time.perf_counter() - began
+            failed = self._shown in (TROUBLE, STALE)
+            # Of a store that hangs the time was waited and not used: it must not delay the pages when it is back.
+            self.took = 0.0 if failed else time.perf_counter() - began
             try:
-                async with asyncio.timeout(max(self._pause(), TROUBLED if self._shown == TROUBLE else 0.0)):
+                async with asyncio.timeout(max(self._pause(), TROUBLED if failed else 0.0)):
                     await self._changed.wait()
             except TimeoutError:
                 continue
@@ -186,8 +195,9 @@ async def _send_events(page: LivePage, ends: tuple[asyncio.Future[None], ...], m
         done, _ = await asyncio.wait((page.next_event(), *ends), timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
         if any(end.done() for end in ends) or not await may_stay():
             return
-        if not done:
-            await send({"type": "http.response.body", "body": b": still here\n\n", "more_body": True})
+        if page.number == seen:
+            body = SAME if done else b": still here\n\n"
+            await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
 def _page(dashboard: Host, scope: Scope) -> LivePage:

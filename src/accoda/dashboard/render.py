@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from contextvars import ContextVar
 from functools import cache
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from msgspec import Struct
 
 from accoda.clock import Clock, SystemClock
 from accoda.dashboard import charts, files, words
 from accoda.operations import moments
+from accoda.operations.words import ago, rough, stamp, state_word
 
 _clock: ContextVar[Clock] = ContextVar("clock", default=SystemClock())  # noqa: B039  # it is never changed
 """The clock while a template is rendered."""
+_STRINGS = re.compile(r'("(?:[^"\\]|\\.)*"?)')
+"""Strings of JSON; the last one may have been cut."""
 
 
 class Frame(Struct, frozen=True, kw_only=True):
@@ -69,18 +73,20 @@ def environment() -> Environment:
     )
     made.globals["asset"] = files.address
     made.filters.update(
-        ago=lambda moment: words.ago(_moment(moment), _clock.get().now()),
+        ago=lambda moment: ago(_moment(moment), _clock.get().now()),
         before=lambda seconds: _clock.get().now() - round(seconds * 1000),
-        exact=lambda moment: words.exact(_moment(moment)),
+        exact=lambda moment: stamp(_moment(moment)),
         iso=lambda moment: words.iso(_moment(moment)),
         count=words.count,
         duration=words.duration,
-        duration_short=words.rough,
+        duration_short=rough,
         rate=words.rate,
         share=words.share,
         spark_line=charts.spark_line,
         spark_area=charts.spark_area,
         sentence=words.sentence,
+        state_label=state_word,
+        json_text=json_text,
         json_block=_json_block,
     )
     return made
@@ -88,6 +94,20 @@ def environment() -> Environment:
 
 def _moment(moment: str | int) -> int:
     return moments.read("moment", moment) if isinstance(moment, str) else moment
+
+
+def json_text(text: str) -> Markup:
+    """JSON in which each string has a direction of its own. Without it a text from right to left changes places with
+    what stands beside it: a key with its value.
+
+    >>> str(json_text('{"a": "\u05d0"}'))
+    '{&#34;a&#34;: <bdi>&#34;\u05d0&#34;</bdi>}'
+    """
+    parts = _STRINGS.split(text)  # strings have the odd places
+    return Markup("").join(
+        Markup("<bdi>{}</bdi>").format(part) if number % 2 and not part.isascii() else escape(part)
+        for number, part in enumerate(parts)
+    )
 
 
 def _json_block(value: Any) -> Markup:

@@ -11,6 +11,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
+from accoda.dashboard.answers import Answer
 from accoda.http.security.identity import Identity
 
 if TYPE_CHECKING:
@@ -52,7 +53,17 @@ class ActionResult(Struct, frozen=True):
     message: str = ""
 
 
-View = Callable[[PageCall], Awaitable[dict[str, Any]]]
+class Elsewhere(Exception):
+    """Raised by a view that has nothing to show: the page `to` is shown instead, with a sentence about it."""
+
+    def __init__(self, to: str, message: str) -> None:
+        super().__init__(message)
+        self.to = to
+        self.message = message
+
+
+View = Callable[[PageCall], Awaitable[dict[str, Any] | Answer]]
+"""What its template shows; or an answer without one, such as a file."""
 Action = Callable[[ActionCall], Awaitable[ActionResult]]
 
 

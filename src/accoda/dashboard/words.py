@@ -1,12 +1,10 @@
-"""Numbers, lengths and moments in words. Pure; `accoda.js` shows moments in the same words."""
+"""Numbers in the words of pages. Pure. Lengths and moments are in those of `accoda.operations.words`."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
-MINUTE, HOUR, DAY = 60, 3600, 86400
-_UNITS = ((DAY, "d", HOUR, "h"), (HOUR, "h", MINUTE, "min"), (MINUTE, "min", 1, "s"))
-_SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
+from accoda.operations.words import length
 
 
 def count(n: float) -> str:
@@ -24,28 +22,12 @@ def count(n: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """A length of time in at most two units.
+    """A length of time, if there is one.
 
-    >>> [duration(s) for s in (0, 0.0042, 0.25, 9.84, 75, 3600, 90_000, 1_000_000, None)]
-    ['0 s', '4.2 ms', '250 ms', '9.8 s', '1 min 15 s', '1 h', '1 d 1 h', '11 d 13 h', '–']
+    >>> duration(75), duration(None)
+    ('1 min 15 s', '–')
     """
-    if seconds is None:
-        return "–"
-    if seconds <= 0:
-        return "0 s"
-    for below, scale, unit in _SMALL:
-        if seconds < below:
-            scaled = seconds * scale
-            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 10 else f"{scaled:.0f} {unit}"
-    if seconds < 10:
-        return f"{seconds:.1f}".removesuffix(".0") + " s"
-    whole = round(seconds)
-    for size, unit, next_size, next_unit in _UNITS:
-        if whole >= size:
-            big, rest = divmod(whole, size)
-            small = rest // next_size
-            return f"{big} {unit} {small} {next_unit}" if small else f"{big} {unit}"
-    return f"{whole} s"
+    return "–" if seconds is None else length(seconds)
 
 
 def sentence(text: str) -> str:
@@ -85,40 +67,6 @@ def share(fraction: float | None) -> str:
         return "–"
     percent = fraction * 100
     return f"{percent:.1f} %" if 0 < percent < 10 and percent != round(percent) else f"{percent:.0f} %"
-
-
-def ago(then: int, now: int) -> str:
-    """How far a moment (milliseconds) is from another.
-
-    >>> [ago(then, 100_000_000) for then in (99_999_800, 99_995_000, 99_000_000, 100_090_000, 1)]
-    ['now', '5 s ago', '16 min ago', 'in 1 min', '1 d ago']
-    """
-    seconds = (now - then) / 1000
-    if abs(seconds) < 1:
-        return "now"
-    length = rough(abs(seconds))
-    return f"{length} ago" if seconds > 0 else f"in {length}"
-
-
-def rough(seconds: float) -> str:
-    """A length in one unit, rounded down: it changes seldom.
-
-    >>> [rough(s) for s in (4.9, 61, 7300, 200_000)]
-    ['4 s', '1 min', '2 h', '2 d']
-    """
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if seconds >= unit:
-            return f"{int(seconds // unit)} {name}"
-    return f"{int(seconds)} s"
-
-
-def exact(moment: int) -> str:
-    """A moment in full, in UTC.
-
-    >>> exact(1893456000000)
-    '2030-01-01 00:00:00 UTC'
-    """
-    return datetime.fromtimestamp(moment / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def iso(moment: int) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from accoda.http.security.identity import LOCAL, Identity
+from accoda.http.security.identity import LOCAL, Identity, check_queue
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -73,6 +73,10 @@ class Call(Generic[B, Q, P]):
             if key == wanted:
                 return str(value, "latin-1")
         return None
+
+    def check_queue(self, queue: str | None) -> None:
+        """Refuse a caller that is limited to other queues. None: it asks for all of them."""
+        check_queue(self.identity, queue)
 
     @property
     def target(self) -> str:

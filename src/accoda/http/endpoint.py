@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import json
 from msgspec.structs import fields
 
+from accoda.errors import JobNotFound
 from accoda.http.call import Answer, Call, ClientGone, Headers, Raw
 from accoda.http.operation import Nothing, Operation
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.reading import BodyReader, TextReader, check_json, query_texts, read_body
 from accoda.http.security.identity import check_scope
+from accoda.model import ById
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -59,6 +61,8 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         try:
             call = self._begin(scope, receive)
+            if call.identity.queues is not None and self._needed is not None:
+                await self._check_queues(call)
             body = scope.get("accoda.body")
             if body is not None:  # the guard has read it, and saw that it says it is JSON
                 self._take_body(call, body)
@@ -88,6 +92,20 @@ class Endpoint:
         raw = scope["query_string"]
         call.query = self._no_query if not raw and self._no_query is not None else self._query(query_texts(raw))
         return call
+
+    async def _check_queues(self, call: Call[Any, Any, Any]) -> None:
+        """Refuse what is about queues that the caller is not for; what its handler looks at is left to that."""
+        match self.operation.queues:
+            case "all":
+                call.check_queue(None)
+            case "path":
+                call.check_queue(call.path.name)
+            case "job":
+                # A job never changes its queue, and no id is given twice: what holds here holds for the handler.
+                job = (await call.app.storage.look(ById(call.path.id))).job
+                if job is None:
+                    raise JobNotFound(call.path.id)
+                call.check_queue(job.queue)
 
     def _take_body(self, call: Call[Any, Any, Any], body: bytes) -> None:
         if self._body is not None:

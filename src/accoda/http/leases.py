@@ -2,8 +2,8 @@
 
 Pure functions; `work.py` calls the store with what they give.
 
-A token is base64url of a small record (queue, id, attempts, …) and a checksum. It is opaque but no secret: the checksum
-catches typing errors; the scope `work` decides who may settle.
+A token is base64url of a small record (queue, id, attempts, taken_at, …) and a checksum. It is opaque but no secret:
+the checksum catches typing errors; the scope `work` decides who may settle.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
     queue: str
     id: int
     attempts: int
+    taken_at: int
     tries: int = 0
     max_attempts: int | None = None
     marked: bool = False
 
     @property
     def lease(self) -> Lease:
-        return Lease(self.queue, self.id, self.attempts)
+        return Lease(self.queue, self.id, self.attempts, self.taken_at)
 
 
 def token_of(job: Job, extras: JobMetadata) -> str:
     """The token of a job that was just taken."""
     marked = extras.hook is not None or bool(extras.secret)
-    ticket = Ticket(job.queue, job.id, job.attempts, job.tries, extras.max_attempts, marked)
+    ticket = Ticket(job.queue, job.id, job.attempts, job.lease.taken_at, job.tries, extras.max_attempts, marked)
     record = _encoder.encode(ticket)
     return _text(record + crc32(record).to_bytes(_CHECK, "big")).decode("ascii")
 

@@ -20,6 +20,13 @@ SCOPES = {
     "work": "take, settle and extend jobs",
     "admin": "change and delete what is there: cancel, retry, pause, purge, replay, schedules",
 }
+QUEUES = {
+    "path": "must have this one",
+    "job": "must have the job's queue",
+    "own": "sees and changes only what is of its own",
+    "all": "is refused: this is about the whole store",
+}
+"""What becomes of a token that is limited to queues, by `Operation.queues`."""
 ABOUT = """An API over the jobs of one store.
 
 Names are in camelCase. Moments are RFC 3339 with an offset (`2030-01-01T09:00:00Z`), lengths of time are seconds, ids
@@ -55,6 +62,7 @@ def document(
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": {"bearer": _bearer()}},
         "x-scopes": SCOPES,
+        "x-queues": QUEUES,
         "x-problems": {
             name: {"status": kind.status, "title": kind.title, "description": kind.description}
             for name, kind in KINDS.items()
@@ -124,11 +132,14 @@ def _operation(operation: Operation, schemas: _Schemas, secured: bool) -> dict[s
         made["requestBody"] = {"required": not operation.body_optional, "content": {JSON: content}}
     if operation.scope is not None:
         made["x-scope"] = operation.scope
+        made["x-queues"] = operation.queues
     return made
 
 
 def _description(operation: Operation) -> str:
-    needed = f"Scope: `{operation.scope}`." if operation.scope else "Open to every caller, without a token."
+    needed = "Open to every caller, without a token."
+    if operation.scope is not None:
+        needed = f"Scope: `{operation.scope}`. A token that is limited to queues {QUEUES[operation.queues]}."
     return f"{operation.description}\n\n{needed}".strip()
 
 
@@ -220,4 +231,8 @@ def _problem_example(kind: str) -> dict[str, Any]:
 
 def _bearer() -> dict[str, Any]:
     words = "; ".join(f"`{name}`: {what}" for name, what in SCOPES.items())
-    return {"type": "http", "scheme": "bearer", "description": f"A token with scopes. {words}."}
+    return {
+        "type": "http",
+        "scheme": "bearer",
+        "description": f"A token with scopes, for all queues or for some. {words}.",
+    }

@@ -11,6 +11,7 @@ from accoda.http.call import Call
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Scope = Literal["read", "enqueue", "work", "admin"]
+QueueRule = Literal["path", "job", "own", "all"]
 Handler = Callable[[Call[Any, Any, Any]], Awaitable[Any]]
 H = TypeVar("H", bound=Callable[..., Awaitable[Any]])
 
@@ -56,7 +57,12 @@ class Operation(Struct, frozen=True, kw_only=True):
     particular to it: those that any operation may have (401, 403, 500, 503, a bad body) are known from the rest.
     `rules` are keywords of JSON Schema that hold for the request as a whole, which no type can say.
     `hidden`: not in the OpenAPI document. `body_optional`: an empty body stands for `{}`. `scope` None: open to
-    every caller, with or without a token.
+    every caller, with or without a token. `queues` says what becomes of a token that is limited to queues:
+
+    - path: the `name` in the path is a queue, which must be one of the token's
+    - job: the `id` in the path is a job, which must be in one of them
+    - own: the handler refuses what names another queue, and leaves out what is of another
+    - all: it is about the whole store, so such a token is refused; so is one by an operation that says nothing
     """
 
     method: Method
@@ -66,6 +72,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     replies: dict[int, Reply]
     group: str
     scope: Scope | None = "read"
+    queues: QueueRule = "all"
     description: str = ""
     path_type: type[Struct] = Nothing
     query: type[Struct] = Nothing

@@ -16,7 +16,7 @@ log = logging.getLogger("accoda.http")
 
 PROBLEM_JSON = "application/problem+json"
 RETRY_AFTER = 5
-"""Seconds after which to come again when the store is away."""
+"""Seconds after which to try again when the store is away."""
 
 
 class Kind(Struct, frozen=True):
@@ -28,27 +28,27 @@ class Kind(Struct, frozen=True):
 
 
 KINDS: dict[str, Kind] = {
-    "malformed": Kind(400, "The request cannot be read", "The body is no JSON, or the query is no text."),
+    "malformed": Kind(400, "The request cannot be read", "The body is not JSON, or the query is not text."),
     "unauthorized": Kind(401, "A token is needed", "Send `Authorization: Bearer …` with a token that is known."),
-    "forbidden": Kind(403, "Not allowed", "The token has not the scope that this operation needs; `scope` names it."),
-    "not-found": Kind(404, "There is no such thing", "Nothing is at this path, or what it names is not stored."),
-    "method-not-allowed": Kind(405, "This path has no such method", "The header `Allow` names those that it has."),
+    "forbidden": Kind(403, "Not allowed", "The token lacks the scope that this operation needs; `scope` names it."),
+    "not-found": Kind(404, "Not found", "Nothing is at this path, or what it names is not stored."),
+    "method-not-allowed": Kind(405, "Method not allowed", "The header `Allow` names the methods of this path."),
     "too-slow": Kind(408, "The body took too long", "Send it at once, or in smaller parts."),
-    "conflict": Kind(409, "Its state does not allow it", "Something is in the way; `detail` says what to do first."),
+    "conflict": Kind(409, "Not possible in its current state", "`detail` says what to do first."),
     "in-flight": Kind(409, "The same request is under way", "Its Idempotency-Key is in use; repeat it in a moment."),
     "dead": Kind(409, "The job is dead", "The job failed for good, and no result will come. `reason` says why."),
-    "gone": Kind(410, "It was there and is gone", "The job ended, and its result was not kept or is kept no longer."),
-    "too-large": Kind(413, "Too much", "The body, or a part of it, is over a limit; `detail` names the limit."),
+    "gone": Kind(410, "No longer stored", "The job ended, and its result was not kept or is no longer kept."),
+    "too-large": Kind(413, "Request too large", "The body, or a part of it, is over a limit, which `detail` names."),
     "unsupported-media-type": Kind(415, "The body is not JSON", "Send `Content-Type: application/json`."),
-    "wrong-host": Kind(421, "Not a name of this service", "The Host header names another service."),
-    "invalid": Kind(422, "A value cannot be used", "`field` names it, and `detail` says what is allowed."),
-    "key-reused": Kind(422, "The key belongs to another request", "The same Idempotency-Key came with another body."),
-    "too-many": Kind(429, "Too many requests", "Come again after the seconds of `Retry-After`."),
+    "wrong-host": Kind(421, "Wrong host", "The Host header names another service."),
+    "invalid": Kind(422, "Invalid value", "`field` names it, and `detail` says what is allowed."),
+    "key-reused": Kind(422, "The key was used for another request", "The same Idempotency-Key came with another body."),
+    "too-many": Kind(429, "Too many requests", "Try again after the seconds in `Retry-After`."),
     "internal": Kind(500, "Something unexpected happened", "It is in the service's log under the id of `instance`."),
     "not-installed": Kind(501, "The service lacks a library", "`detail` says which extra to install where it runs."),
-    "busy": Kind(503, "Too much at once", "Come again after the seconds of `Retry-After`."),
-    "stopped": Kind(503, "The service stops", "Whether the request took effect is not known. Repeat it with its key."),
-    "storage": Kind(503, "The store does not answer", "Come again after `Retry-After` seconds; `detail` says more."),
+    "busy": Kind(503, "The service is busy", "Try again after the seconds in `Retry-After`."),
+    "stopped": Kind(503, "The service is stopping", "The request may have taken effect. Repeat it with its key."),
+    "storage": Kind(503, "The store does not answer", "Try again after `Retry-After` seconds; `detail` says more."),
 }
 
 
@@ -56,7 +56,7 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is wrong, for programs (`type`, `status`, `field`) and for people (`title`, `detail`).
 
     `field` is the name of what was sent, as it was sent: `jobs[3].priority`. `reason` is why a job is dead, `scope`
-    what a token lacks, `instance` the id under which the log tells more.
+    what a token lacks, `queues` those that a token is limited to, `instance` the id under which the log tells more.
     """
 
     type: str
@@ -66,13 +66,14 @@ class Problem(Struct, frozen=True, kw_only=True, omit_defaults=True):
     field: str | UnsetType = UNSET
     reason: str | UnsetType = UNSET
     scope: str | UnsetType = UNSET
+    queues: list[str] | UnsetType = UNSET
     instance: str | UnsetType = UNSET
 
 
 class ProblemError(Exception):
     """Raise it anywhere in the service: it becomes the answer. `more` are further members of the document."""
 
-    def __init__(self, kind: str, detail: str, *, headers: Sequence[tuple[str, str]] = (), **more: str) -> None:
+    def __init__(self, kind: str, detail: str, *, headers: Sequence[tuple[str, str]] = (), **more: Any) -> None:
         super().__init__(detail)
         known = KINDS[kind]
         self.problem = Problem(type=f"/docs#{kind}", title=known.title, status=known.status, detail=detail, **more)

@@ -1,4 +1,4 @@
-"""uvicorn with the two things that a service with long polls needs of it."""
+"""uvicorn with what a service with long polls and clients of all kinds needs of it."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from accoda.http.extra import require
+from accoda.http.security.connections import MOST, Connections
 
 require()
 
@@ -35,12 +36,22 @@ class Server(uvicorn.Server):
     """Calls `started` when it answers, and lets go of the service's long polls before it waits for open requests.
 
     uvicorn ends the lifespan only after the last request: a poll that waits for 60 seconds would hold it that long.
+    Connections that are still open after that are aborted. `most` is how many there may be.
     """
 
     def __init__(
-        self, config: uvicorn.Config, *, leave: Callable[[], None], started: Callable[[], None] = lambda: None
+        self,
+        config: uvicorn.Config,
+        *,
+        leave: Callable[[], None],
+        started: Callable[[], None] = lambda: None,
+        most: int = MOST,
     ) -> None:
+        from accoda.http.security.head_bounds import BoundedState
+
         super().__init__(config)
+        self._connections = Connections(most)
+        self.server_state = BoundedState(self._connections)
         self._leave = leave
         self._tell_started = started
 
@@ -52,6 +63,9 @@ class Server(uvicorn.Server):
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._leave()
         await super().shutdown(sockets)
+        # uvicorn has cancelled what still runs, but a task that waits for its client to read does not end by that: it
+        # would wait again, to say that it was cancelled.
+        await self._connections.end()
 
 
 def spare_the_collector() -> None:

@@ -18,7 +18,7 @@ from accoda.operations import moments
 from accoda.operations.new_jobs import NewJobRequest, Seconds, prepare
 from accoda.payload import encode_result
 from accoda.retry import Limits
-from accoda.runtime.envelope_outcome import with_call
+from accoda.runtime.envelope_outcome import mask_for, with_call
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ async def with_calls(app: App, store: Store, tickets: Sequence[Ticket], outcomes
     A job that was replaced between this look and the settlement has lost its lease, so an old call goes nowhere.
     """
     handler = app.handlers.get(tickets[0].queue)
-    secret = () if handler is None else handler.options.secret
+    codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
     places = [
         place
         for place, (ticket, outcome) in enumerate(zip(tickets, outcomes, strict=True))
@@ -137,7 +137,7 @@ async def with_calls(app: App, store: Store, tickets: Sequence[Ticket], outcomes
     jobs = [look.job for look in await asyncio.gather(*(store.look(ById(tickets[place].id)) for place in places))]
     for place, job in zip(places, jobs, strict=True):
         if job is not None:
-            outcomes[place] = with_call(outcomes[place], job, secret)
+            outcomes[place] = with_call(outcomes[place], job, secret, mask_for(job, secret, codec))
     return outcomes
 
 

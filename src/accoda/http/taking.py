@@ -29,8 +29,8 @@ from accoda.names import is_system
 from accoda.operations.moments import rfc3339
 from accoda.operations.plain import decoded, plain
 from accoda.payload import UnreadablePayload
-from accoda.retry import Limits, describe, give_up
-from accoda.runtime.envelope_outcome import limits_of, with_call
+from accoda.retry import Limits, describe, give_up, quarantine
+from accoda.runtime.envelope_outcome import limits_of, mask_for, with_call
 from accoda.settings.knobs import QUEUE_KNOBS
 from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Store
@@ -62,6 +62,7 @@ class TakeRequest(Struct, rename="camel", forbid_unknown_fields=True, frozen=Tru
 
 
 CALLER_GONE = "given back: the worker that asked for it had hung up"
+ALONE = "given back while a job that may be poison runs alone"
 ROUNDS = 10
 """How many takes in a row may find nothing but jobs to be buried, before the worker is told to ask again."""
 _TURNS = 3
@@ -122,22 +123,27 @@ def queue_limits(app: App, queue: str) -> Limits:
 
 
 def sort_out(app: App, jobs: Sequence[Job], lease_until: int) -> tuple[list[TakenJob], list[Outcome]]:
-    """The jobs to hand over, and the burials of those that must not run: what a Python worker does before a run."""
+    """The jobs to hand over, and the outcomes of those that must not run now: what a Python worker does before a run.
+
+    A job whose lease ended without an outcome is handed over alone: if it kills its worker again, no other job is hit.
+    """
     limits, until = queue_limits(app, jobs[0].queue), rfc3339(lease_until)
     handler = app.handlers.get(jobs[0].queue)
     codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
     given: list[TakenJob] = []
-    buried: list[Outcome] = []
+    not_now: list[Outcome] = []
     for job in jobs:
-        hopeless = give_up(job, limits_of(job, limits)) if job.attempts else None
-        if hopeless is None:
+        outcome = (give_up(job, limits_of(job, limits)) or quarantine(job)) if job.crashes else None
+        if outcome is None and given and (job.crashes or given[0].crashes):
+            outcome = Retry(job.lease, reason=ALONE, counts=False)
+        if outcome is None:
             try:
                 given.append(_taken(job, codec, until))
                 continue
             except UnreadablePayload as error:
-                hopeless = Bury(job.lease, describe(error))
-        buried.append(with_call(hopeless, job, secret))
-    return given, buried
+                outcome = Bury(job.lease, describe(error))
+        not_now.append(with_call(outcome, job, secret, mask_for(job, secret, codec)))
+    return given, not_now
 
 
 def _taken(job: Job, codec: Any, until: str) -> TakenJob:
@@ -186,7 +192,7 @@ async def take_for(call: Call[TakeRequest, Any, Any], queue: str) -> list[TakenJ
 
 
 async def _take_once(call: Call[TakeRequest, Any, Any], queue: str, worker: str) -> list[TakenJob]:
-    """Take what is there; what may not run is buried on the way."""
+    """Take what is there; what may not run now is buried or given back on the way."""
     store, ask = call.app.storage, call.body
     for _ in range(ROUNDS):
         # Before the call, so that the moment which is told is never later than the true one by the length of the call.
@@ -194,12 +200,12 @@ async def _take_once(call: Call[TakeRequest, Any, Any], queue: str, worker: str)
         jobs = await _take_whole(store, ask, queue, worker)
         if not jobs:
             return []
-        given, buried = sort_out(call.app, jobs, until)
-        if buried:
-            await _settle(store, buried)
+        given, not_now = sort_out(call.app, jobs, until)
+        if not_now:
+            await _settle(store, not_now)
         if given:
-            dead = {outcome.lease for outcome in buried}
-            await _still_there(call, [job.lease for job in jobs if job.lease not in dead])
+            settled = {outcome.lease for outcome in not_now}
+            await _still_there(call, [job.lease for job in jobs if job.lease not in settled])
             return given
     return []
 

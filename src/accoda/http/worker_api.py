@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -9,6 +10,7 @@ from msgspec import Meta, Struct
 from accoda.http.call import Call
 from accoda.http.operation import Reply, operation
 from accoda.http.resources.common import OwnQueuePath
+from accoda.http.resources.jobs import check_queues
 from accoda.http.settling import (
     Again,
     Fail,
@@ -23,6 +25,8 @@ from accoda.http.settling import (
     with_calls,
 )
 from accoda.http.taking import MOST, LeaseSeconds, TakenJob, TakeRequest, check_workable, take_for
+from accoda.model import NotCrashed, Refused
+from accoda.storage.protocol import Store
 
 GROUP = "Work"
 
@@ -76,6 +80,7 @@ _JOB = TakenJob(
     GROUP,
     "Take jobs to run",
     scope="work",
+    queues="path",
     description="Each job is yours until its lease ends: settle it before then, or extend it. Waits up to `wait` "
     "seconds for a first job. What you do not settle comes back by itself and goes to another worker.",
     path_example={"name": "emails"},
@@ -94,6 +99,7 @@ async def take_jobs(call: Call[TakeRequest, Any, OwnQueuePath]) -> Taken:
     GROUP,
     "Say what became of jobs",
     scope="work",
+    queues="path",
     description="All in one step. An outcome whose lease is not yours any more changes nothing and is given back in "
     "`refused`; the others count. If anything in the request cannot be used, nothing is settled.",
     path_example={"name": "emails"},
@@ -112,8 +118,11 @@ async def take_jobs(call: Call[TakeRequest, Any, OwnQueuePath]) -> Taken:
 async def settle_jobs(call: Call[SettleRequest, Any, OwnQueuePath]) -> Settled:
     queue, said, store = call.path.name, call.body.outcomes, call.app.storage
     check_workable(call.app, queue, 0)
+    # Of the leases, the store itself refuses those that name a queue in which their job is not.
+    check_queues(call, (job for one in said if isinstance(one, Finish) for job in one.then))
     tickets, outcomes = read_outcomes(call.app, queue, said)
     refused = await store.settle(await with_calls(call.app, store, tickets, outcomes))
+    await _take_back_crashes(store, refused)
     return Settled(tell(refused, [one.lease for one in said], tickets) if refused else [])
 
 
@@ -123,6 +132,7 @@ async def settle_jobs(call: Call[SettleRequest, Any, OwnQueuePath]) -> Settled:
     GROUP,
     "Keep jobs that still run",
     scope="work",
+    queues="path",
     description="Each lease that is still yours ends `lease` seconds from now. Stop work on those in `refused`.",
     path_example={"name": "emails"},
     errors=("conflict",),
@@ -136,4 +146,12 @@ async def extend_leases(call: Call[ExtendRequest, Any, OwnQueuePath]) -> Settled
     check_workable(call.app, queue, 0)
     tickets = read_leases(tokens, queue, "leases[{}]")
     refused = await call.app.storage.extend([ticket.lease for ticket in tickets], call.body.lease)
+    await _take_back_crashes(call.app.storage, refused)
     return Settled(tell(refused, tokens, tickets) if refused else [])
+
+
+async def _take_back_crashes(store: Store, refused: Sequence[Refused]) -> None:
+    """A worker that asks about a lease that ended is alive: that end was no crash."""
+    lost = [NotCrashed(one.lease.id, queue=one.lease.queue) for one in refused if one.why == "lost"]
+    if lost:
+        await store.change(lost)

@@ -21,11 +21,12 @@ from msgspec.structs import replace
 from accoda.errors import AccodaError, InvalidInput
 from accoda.model import STATES, ById, Change, JobInfo, Remove, Rerank, Revive, StartNow, State, clean
 from accoda.names import is_system
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.host import Host
 from accoda.operations.job_filter import JobFilter, check_filter
 from accoda.operations.levels import LEVELS, Level, new_rank
 from accoda.operations.moments import now_of, rfc3339
-from accoda.operations.search import Search, SearchCursor, hidden_queues, where_of
+from accoda.operations.search import Search, SearchCursor, where_of
 from accoda.operations.step_jobs import LEASE, Step, StepJobs, StepRunner, StepStatus
 from accoda.operations.views import same
 from accoda.storage.protocol import Store
@@ -197,7 +198,7 @@ async def count(host: Host, filter: JobFilter, action: Action | None = None, mos
     if not where.selects:
         counted = [state for state in where.states if state != "done"]
         stats = (await store.stats()).queues
-        hidden = frozenset() if filter.queue or filter.system else await hidden_queues(store, stats)
+        hidden = frozenset() if filter.queue or filter.system else await bookkeeping(store, stats)
         names = [filter.queue] if filter.queue else [name for name in stats if name not in hidden]
         n = sum(getattr(stats[name], state) for name in names if name in stats for state in counted)
         where = replace(where, states=[state for state in where.states if state == "done"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -9,7 +10,7 @@ from msgspec import Struct
 
 from accoda.fingerprint import fingerprint
 from accoda.model import JobInfo, QueueStats, check_queue
-from accoda.names import is_system
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.host import Host
 from accoda.operations.moments import rfc3339
 from accoda.operations.redaction import reason_of
@@ -41,8 +42,15 @@ class Groups(Struct, rename="camel", frozen=True, kw_only=True):
     total: int
 
 
-async def groups(host: Host, queue: str | None = None, system: bool = False, most: int = EXAMINED) -> Groups:
-    """What the latest dead letters have in common, of `most` at most, shared among the queues.
+async def groups(
+    host: Host,
+    queue: str | None = None,
+    system: bool = False,
+    most: int = EXAMINED,
+    *,
+    among: Collection[str] | None = None,
+) -> Groups:
+    """What the latest dead letters have in common, of `most` at most, shared among the queues: all, or those `among`.
 
     As long as no queue has gained or lost a dead letter since, the last answer is given again.
     """
@@ -50,8 +58,10 @@ async def groups(host: Host, queue: str | None = None, system: bool = False, mos
         check_queue(queue)
     store = await host.connections.get()
     stats = (await store.stats()).queues
-    names = [queue] if queue is not None else [name for name in sorted(stats) if system or not is_system(name)]
-    dead = {name: stats[name] for name in names if name in stats and stats[name].dead}
+    own = frozenset() if system or queue is not None else await bookkeeping(store, stats, host.demands)
+    names = [queue] if queue is not None else [name for name in sorted(stats) if name not in own]
+    shown = stats.keys() if among is None else stats.keys() & among
+    dead = {name: stats[name] for name in names if name in shown and stats[name].dead}
     # Whatever adds a dead letter changes `buried`, and whatever only removes one changes `dead`.
     mark = (most, *((name, each.dead, each.buried) for name, each in dead.items()))
     before = _last.get(host)

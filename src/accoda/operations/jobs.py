@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accoda.envelope import without_secrets
 from accoda.errors import Conflict, InvalidInput, JobNotFound
+from accoda.masking import NO_MASK, Mask
 from accoda.model import ById, Enqueued, JobInfo, Remove, Rerank, Revive, StartNow, check_duration, clean
 from accoda.names import is_system
 from accoda.operations import idempotency
+from accoda.operations.attempt_text import attempt_text
 from accoda.operations.host import Host
 from accoda.operations.idempotency import Once, OnceAnswer
 from accoda.operations.job_filter import JobFilter
@@ -37,10 +39,12 @@ SCHEDULES = "accoda.schedules"
 
 
 class RunView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A failed run. `attempt` is 0 for the first; `outcome` says whether the job was to be retried (`retry`) or given
-    up (`bury`); `ran_for` is in seconds. `traceback` is its end, if it was long."""
+    """A failed run. `attempt_text` is which attempt it was, for people; `attempt` is the fencing number of its lease,
+    0 for the first. `outcome` says whether the job was to be retried (`retry`) or given up (`bury`); `ran_for` is in
+    seconds. `traceback` is its end, if it was long."""
 
     attempt: int
+    attempt_text: str = "attempt 1"
     worker: str
     started_at: str
     ended_at: str
@@ -50,16 +54,17 @@ class RunView(Struct, rename="camel", frozen=True, kw_only=True):
     traceback: str = ""
 
     @classmethod
-    def of(cls, attempt: Attempt, secrets: tuple[str, ...]) -> RunView:
+    def of(cls, attempt: Attempt, mask: Mask) -> RunView:
         return cls(
             attempt=attempt.attempt,
+            attempt_text=attempt_text(attempt.tries),
             worker=attempt.worker,
             started_at=rfc3339(attempt.started_at),
             ended_at=rfc3339(attempt.ended_at),
             ran_for=max(0, attempt.ended_at - attempt.started_at) / 1000,
             outcome=attempt.outcome,
-            error=without_secrets(attempt.error, secrets),
-            traceback=without_secrets(attempt.traceback, secrets),
+            error=mask.text(attempt.error),
+            traceback=mask.text(attempt.traceback),
         )
 
 
@@ -83,16 +88,25 @@ async def create_once(
     return await idempotency.enqueue_once(await host.connections.get(), jobs, Once.of(who, key, requests))
 
 
-async def page(host: Host, filter: JobFilter = EVERY, *, limit: int = 50, cursor: str | None = None) -> Page[JobView]:
+async def page(
+    host: Host,
+    filter: JobFilter = EVERY,
+    *,
+    limit: int = 50,
+    cursor: str | None = None,
+    among: Collection[str] | None = None,
+) -> Page[JobView]:
     """Jobs that match, by queue name and state: ready ones as they will be handed out, delayed and taken ones by their
     moment, dead and done ones latest first.
 
     A page may be shorter than `limit`, or empty, and still have a next one: at most 1,000 records are read for it.
+    With `among`, only these queues are searched.
     """
     if type(limit) is not int or not 1 <= limit <= MOST:
         raise InvalidInput("limit", f"must be an integer from 1 to {MOST}, not {limit!r:.60}")
     after = None if cursor is None else SearchCursor.read(cursor)
-    search = Search(await host.connections.get(), where_of(host, filter), limit, order="line")
+    where = replace(where_of(host, filter), among=among)
+    search = Search(await host.connections.get(), where, limit, order="line")
     found = await search.run(after)
     return Page([JobView.of(host, job) for job in found.jobs], None if found.next is None else found.next.token())
 
@@ -115,8 +129,8 @@ async def failed_runs(host: Host, id: int) -> list[RunView]:
     if job is None and not found:
         raise JobNotFound(id)
     # Redacted when they were recorded, and again: this app may know of secrets that the worker did not.
-    secrets = () if job is None else redacted(host, job).secrets
-    return [RunView.of(attempt, secrets) for attempt in found]
+    mask = NO_MASK if job is None else redacted(host, job).mask
+    return [RunView.of(attempt, mask) for attempt in found]
 
 
 async def cancel(host: Host, id: int) -> None:

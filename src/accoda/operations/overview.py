@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
 from accoda.model import QueueStats
-from accoda.operations.history.reading import read_sparks
+from accoda.operations.health import read_activity
 from accoda.operations.history.sparks import Spark
 from accoda.operations.host import Host
 from accoda.operations.moments import now_of, rfc3339
-from accoda.operations.search import hidden_queues
+from accoda.operations.queues import views
 from accoda.operations.views import QueueView
-from accoda.runtime.heartbeat import read_heartbeats
+from accoda.operations.words import many
 
 LATELY = 4
 """Slots of 15 seconds that a rate is made of: the last minute."""
 
 
 class Totals(Struct, rename="camel", frozen=True, kw_only=True):
-    """All queues together, except system queues."""
+    """All queues together, except Accoda's own. `taken` jobs are running."""
 
     queues: int = 0
     ready: int = 0
@@ -44,33 +44,48 @@ class Rate(Struct, frozen=True):
 
 
 class Overview(Struct, rename="camel", frozen=True, kw_only=True):
-    """`rates` come from the history; None: nothing is recorded."""
+    """`rates` come from the history; None: nothing is recorded. `busy` of the workers' `processors` run something.
+    Running jobs are another number: a processor may run several at once, and clients of the HTTP API run theirs without
+    one. `running` says both."""
 
     at: str
     totals: Totals
     workers: int
     processors: int
     busy: int
+    running: str
     queues: list[QueueView]
     rates: dict[str, Rate] | None = None
 
 
 async def overview(host: Host, *, system: bool = False) -> Overview:
-    """Totals, queues, workers, and rates of the last minute. `system`: system queues too."""
+    """Totals, queues, workers, and rates of the last minute. `system`: Accoda's own queues too."""
     store = await host.connections.get()
     found = (await store.stats()).queues
-    hidden = frozenset() if system else await hidden_queues(store, found, host.demands)
-    stats = {name: each for name, each in found.items() if name not in hidden}
-    beats = await read_heartbeats(store)
+    activity = await read_activity(host)
+    shown = await views(host, found, activity, system)
+    totals = _totals({queue.name: found[queue.name] for queue in shown})
+    processors = sum(beat.max_processors for beat in activity.workers)
+    busy = sum(each.queue is not None for beat in activity.workers for each in beat.processors)
     return Overview(
         at=rfc3339(await now_of(store)),
-        totals=_totals(stats),
-        workers=len(beats),
-        processors=sum(beat.max_processors for beat in beats),
-        busy=sum(each.queue is not None for beat in beats for each in beat.processors),
-        queues=[QueueView.of(host, name, stats[name]) for name in sorted(stats)],
-        rates=_rates(stats, await read_sparks(store)),
+        totals=totals,
+        workers=len(activity.workers),
+        processors=processors,
+        busy=busy,
+        running=running_text(totals.taken, busy, processors),
+        queues=shown,
+        rates=_rates([queue.name for queue in shown], activity.sparks),
     )
+
+
+def running_text(jobs: int, busy: int, processors: int) -> str:
+    """
+    >>> running_text(41, 9, 12), running_text(1, 0, 0)
+    ('41 jobs running, 9 of 12 processors busy', '1 job running')
+    """
+    text = f"{many(jobs, 'job')} running"
+    return f"{text}, {busy:,} of {many(processors, 'processor')} busy" if processors else text
 
 
 def _totals(queues: dict[str, QueueStats]) -> Totals:
@@ -80,7 +95,7 @@ def _totals(queues: dict[str, QueueStats]) -> Totals:
     return Totals(queues=len(queues), oldest_age=max((each.oldest_age for each in every), default=0.0), **sums)
 
 
-def _rates(names: Iterable[str], sparks: dict[str, Spark]) -> dict[str, Rate] | None:
+def _rates(names: Iterable[str], sparks: Mapping[str, Spark]) -> dict[str, Rate] | None:
     if not sparks:
         return None
     idle = Rate(0.0, 0.0)

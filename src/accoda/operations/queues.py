@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct
 
 from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.model import QueueStats, State, check_duration, check_moment, check_queue, check_state, clean
+from accoda.operations.bookkeeping import bookkeeping
+from accoda.operations.health import Activity, read_activity
 from accoda.operations.host import Host
 from accoda.operations.jobs import SCHEDULES
 from accoda.operations.levels import LEVELS, level_of
 from accoda.operations.moments import now_of
-from accoda.operations.search import hidden_queues
 from accoda.operations.views import JobView, QueueView
 from accoda.payload import read_json
 from accoda.storage.protocol import Storage
@@ -48,22 +49,33 @@ class WaitingSummary(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 async def list(host: Host, system: bool = False) -> builtins.list[QueueView]:
-    """Every queue that ever had a job or a pause, or has a handler here, by name. `system`: system queues too, and
-    companions of demands (`deals.cache`, `deals.spent`)."""
+    """Every queue that ever had a job or a pause, or has a handler here, by name. `system`: Accoda's own too."""
     store = await host.connections.get()
-    stats = (await store.stats()).queues
-    names = stats.keys() | host.handlers.keys()
-    hidden = frozenset() if system else await hidden_queues(store, names, host.demands)
-    return [QueueView.of(host, name, stats.get(name, _EMPTY)) for name in sorted(names - hidden)]
+    stats = dict.fromkeys(host.handlers, _EMPTY) | (await store.stats()).queues
+    return await views(host, stats, await read_activity(host), system)
+
+
+async def views(
+    host: Host, stats: Mapping[str, QueueStats], activity: Activity, system: bool = False
+) -> builtins.list[QueueView]:
+    """The queues of these counters, by name. `system`: Accoda's own too."""
+    own = await bookkeeping(await host.connections.get(), stats, host.demands)
+    return [
+        QueueView.of(host, name, stats[name], activity.health(name, stats[name]), name in own)
+        for name in sorted(stats)
+        if system or name not in own
+    ]
 
 
 async def get(host: Host, name: str) -> QueueView:
     """One queue."""
     check_queue(name)
-    stats = (await host.storage.stats()).queues.get(name)
-    if stats is None and name not in host.handlers:
+    stats = (await host.storage.stats()).queues
+    if name not in stats and name not in host.handlers:
         raise NotFound("queue", name, "a queue is there from its first job on")
-    return QueueView.of(host, name, stats or _EMPTY)
+    own = await bookkeeping(await host.connections.get(), stats, host.demands)
+    mine = stats.get(name, _EMPTY)
+    return QueueView.of(host, name, mine, (await read_activity(host)).health(name, mine), name in own)
 
 
 async def waiting(host: Host, queue: str, shown: int = 10) -> WaitingSummary:
@@ -87,8 +99,8 @@ async def failures(host: Host, queue: str, most: int = 10) -> builtins.list[JobV
 async def pause(
     host: Host, name: str, seconds: float | None = None, who: str = "", note: str = "", *, until: int | None = None
 ) -> QueueView:
-    """Hand out nothing of a queue for so many `seconds`, or `until` a moment (neither: until `resume`). What runs goes
-    on. `who` does it, and a `note` of why, are shown to people who ask why nothing runs."""
+    """Hand out nothing of a queue for so many `seconds`, or `until` a moment (neither: until `resume`). Running
+    jobs will finish. `who` does it, and a `note` of why, are shown to people who ask why nothing runs."""
     check_queue(name)
     if seconds is not None:
         check_duration("until", seconds)

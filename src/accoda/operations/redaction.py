@@ -7,21 +7,22 @@ from typing import Any
 
 from msgspec import Struct
 
-from accoda.envelope import HIDDEN, has_names, hidden, secret_texts, unwrap, without_secrets
+from accoda.envelope import HIDDEN, has_names, hidden, unwrap
+from accoda.masking import NO_MASK, Mask, mask_of, named_values
 from accoda.model import JobInfo
 from accoda.names import is_system
 from accoda.operations.host import Host
 from accoda.operations.plain import decoded, has_hidden_names, plain, unreadable
-from accoda.payload import UnreadablePayload
+from accoda.payload import Codec, UnreadablePayload
 from accoda.runtime.handler import Handler
 
 
 class Redacted(Struct, frozen=True):
-    """A payload and a result without their secrets, and the secrets themselves, to keep them out of other texts."""
+    """A payload and a result without their secrets, and the mask that keeps them out of other texts."""
 
     payload: Any
     result: Any
-    secrets: tuple[str, ...] = ()
+    mask: Mask = NO_MASK
 
 
 def redacted(host: Host, info: JobInfo) -> Redacted:
@@ -35,7 +36,7 @@ def redacted(host: Host, info: JobInfo) -> Redacted:
 
 def reason_of(host: Host, info: JobInfo) -> str:
     """Why a job was last retried or buried, without the secrets of its payload."""
-    return without_secrets(info.reason, redacted(host, info).secrets) if info.reason else ""
+    return redacted(host, info).mask.text(info.reason) if info.reason else ""
 
 
 def redact(
@@ -45,14 +46,17 @@ def redact(
     own = () if handler is None else getattr(handler.options, "secret", ())
     names = tuple(dict.fromkeys((*secret, *own)))
     codec = None if handler is None else handler.codec
+    mask = _mask(payload, names, codec)
     try:
         value = decoded(payload, codec) if payload else None
+        if payload and names:
+            value = named_values(payload, names, codec)
     except UnreadablePayload as error:
         by_name = codec is not None and has_hidden_names(codec)
-        return Redacted(_unread(payload, names, error, by_name), _result(result, names))
+        return Redacted(_unread(payload, names, error, by_name), mask.value(_result(result, names)), mask)
     # An array of a contract whose handler is unknown has no field names: nothing tells which values are secret.
     shown = safe(value, names) if not names or has_names(value) else HIDDEN
-    return Redacted(shown, _result(result, names), secret_texts(value, names))
+    return Redacted(shown, mask.value(_result(result, names)), mask)
 
 
 def safe(value: Any, names: Sequence[str]) -> Any:
@@ -62,6 +66,13 @@ def safe(value: Any, names: Sequence[str]) -> Any:
     # Hidden before, because keys that collide as text become a list of pairs, through which no path leads; and after,
     # because a path names keys as text, and some keys are text only then.
     return hidden(plain(hidden(value, names)), names)
+
+
+def _mask(payload: bytes, names: Sequence[str], codec: Codec[Any] | None) -> Mask:
+    try:
+        return mask_of(payload, names, codec)
+    except UnreadablePayload:  # no msgpack: it has no fields that could be quoted
+        return NO_MASK
 
 
 def _unread(payload: bytes, names: Sequence[str], error: Exception, by_name: bool) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from math import isfinite
 
 import msgspec
@@ -16,10 +16,10 @@ from msgspec import Struct
 from accoda.errors import InvalidInput
 from accoda.limits import MOMENT, is_name
 from accoda.model import STATES, ByKey, Cursor, JobInfo, Order, QueueStats, State
-from accoda.names import is_system
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.host import Host
 from accoda.operations.job_filter import Fits, JobFilter, check_filter, ended_between, matcher
-from accoda.storage.protocol import Storage, Store
+from accoda.storage.protocol import Store
 
 EXAMINED = 1000
 """Records that are read for one part, however few of them match."""
@@ -28,8 +28,6 @@ CALLS = 100
 AT_ONCE = 200
 ALIVE = ("ready", "delayed", "taken")
 """The states in which a job holds its key."""
-COMPANIONS = (".cache", ".spent")
-"""Companions of a demand that hold no work: its results, and the log of what they cost. `.deliver` holds work."""
 _LONGEST_TOKEN = 400
 
 
@@ -74,11 +72,13 @@ class SearchCursor(Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 class Where(Struct, frozen=True, kw_only=True):
     """Which jobs. `fits` is asked about each; `key` is the one they all have, if known: its holder is found at once.
+    `among` are the only queues that are searched; None: all of them.
 
     Jobs that ended before `since`, and jobs that were created or ended at `until` or later, are left out.
     """
 
     queue: str | None = None
+    among: Collection[str] | None = None
     states: Sequence[State] = STATES
     system: bool = False
     fits: Fits | None = None
@@ -130,8 +130,9 @@ class Search:
             every = [SearchCursor(where.queue, state) for state in where.states]
         else:
             stats = (await self._store.stats()).queues
-            hidden = frozenset() if where.system else await hidden_queues(self._store, stats)
-            names = [name for name in sorted(stats) if name not in hidden]
+            hidden = frozenset() if where.system else await bookkeeping(self._store, stats)
+            among = stats if where.among is None else where.among
+            names = [name for name in sorted(stats) if name not in hidden and name in among]
             every = [
                 SearchCursor(name, state) for name in names for state in where.states if _may_have(stats[name], state)
             ]
@@ -188,21 +189,6 @@ def where_of(host: Host, filter: JobFilter, states: Sequence[State] = STATES, un
         key=filter.key,
         since=since,
         until=min(until, before),
-    )
-
-
-async def hidden_queues(store: Storage, names: Iterable[str], demands: Collection[str] = ()) -> frozenset[str]:
-    """Those of the queues that are only shown when they are named: system queues, and companions of demands.
-
-    A user may call a queue `web.cache`: it is a companion only where some process has counted for a demand `web`, or
-    `web` is one of the `demands` that this process declares.
-    """
-    every = list(names)
-    companions = {name for name in every if name.endswith(COMPANIONS)}
-    counted = {document.name.split("/")[1] for document in await store.documents("demand/")} if companions else set()
-    counted.update(demands)
-    return frozenset(
-        name for name in every if is_system(name) or (name in companions and name.rpartition(".")[0] in counted)
     )
 
 

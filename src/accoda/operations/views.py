@@ -6,14 +6,16 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
-from accoda.envelope import Event, unwrap, without_secrets
+from accoda.envelope import Event, unwrap
 from accoda.fingerprint import fingerprint
 from accoda.model import JobInfo, QueueStats, State
-from accoda.names import is_system
+from accoda.operations.attempt_text import attempt_text, crash_text, max_attempts
+from accoda.operations.health import Health
 from accoda.operations.host import Host
 from accoda.operations.levels import Level, level_of
 from accoda.operations.moments import rfc3339
 from accoda.operations.redaction import redacted
+from accoda.operations.words import stamp
 from accoda.runtime.results import Progress
 
 T = TypeVar("T")
@@ -29,8 +31,10 @@ class Page(Struct, Generic[T], frozen=True):
 class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     """A job, as people see it. `priority` is None where its rank does not tell a level; `tick` is a moment.
 
-    `attempts` counts how often it came back to the queue; `tries` how often it was retried because its handler failed,
-    since it was enqueued, revived or replaced.
+    `attempt_text` is which attempt it is, for people: `attempt 2 of 3`. `tries` counts the failures it was retried
+    after since it was enqueued, revived or replaced; `attempts` counts every return to the queue and is the fencing
+    number of its lease: both are 0 on the first run. `crashes` counts leases that ended without an outcome;
+    `crash_text` says so, and what it means for a waiting job.
     """
 
     id: int
@@ -40,6 +44,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     priority: Level | None = None
     rank: float = 0.0
     payload: Any = None
+    attempt_text: str = "attempt 1"
     attempts: int = 0
     tries: int = 0
     max_retries: int | None = None
@@ -60,6 +65,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     schedule: str | None = None
     tick: str | None = None
     crashes: int = 0
+    crash_text: str | None = None
     keep_for: float = 0.0
     progress: Progress | None = None
 
@@ -72,6 +78,8 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
             **same(info, "id queue state rank attempts tries cost key waiters crashes keep_for"),
             name=metadata.name,
             priority=level_of(host, info),
+            attempt_text=attempt_text(info.tries, max_attempts(host, info)),
+            crash_text=crash_text(info, stamp(info.start_time)) or None,
             payload=seen.payload,
             max_retries=None if metadata.max_attempts is None else metadata.max_attempts - 1,
             created_at=rfc3339(info.created_at),
@@ -80,24 +88,23 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
             lease_until=rfc3339(info.lease_until),
             ended_at=rfc3339(info.ended_at),
             worker=info.worker or None,
-            reason=without_secrets(info.reason or "", seen.secrets) or None,
+            reason=seen.mask.text(info.reason or "") or None,
             fingerprint=fingerprint(info.reason) if info.reason else None,
             result=seen.result,
             webhook_url=None if metadata.hook is None else metadata.hook.url,
             webhook_on=None if metadata.hook is None else list(metadata.hook.on),
             schedule=metadata.schedule,
             tick=rfc3339(metadata.tick),
-            progress=None
-            if progress is None
-            else Progress(progress.fraction, without_secrets(progress.message, seen.secrets)),
+            progress=None if progress is None else Progress(progress.fraction, seen.mask.text(progress.message)),
         )
 
 
 class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A queue in numbers. `done`, `retried`, `buried`, `expired` count since the store was made; `oldest_age` is in
-    seconds. `handled`: this app has a handler for it."""
+    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired` count since the store was
+    made; `oldest_age` is in seconds. `handled`: this app has a handler for it. `system`: it is one of Accoda's own."""
 
     name: str
+    health: Health
     ready: int = 0
     delayed: int = 0
     taken: int = 0
@@ -114,12 +121,13 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     handled: bool = False
 
     @classmethod
-    def of(cls, host: Host, name: str, stats: QueueStats) -> QueueView:
+    def of(cls, host: Host, name: str, stats: QueueStats, health: Health, system: bool) -> QueueView:
         return cls(
             **same(stats, "ready delayed taken dead total done retried buried expired oldest_age paused"),
             name=name,
             paused_until=rfc3339(stats.paused_until),
-            system=is_system(name),
+            health=health,
+            system=system,
             handled=name in host.handlers,
         )
 

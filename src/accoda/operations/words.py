@@ -9,27 +9,55 @@ LAST = 253_402_300_799_000
 LONGEST = 200
 """Characters of a user's text (an error, a note) that a line quotes."""
 
-# From so many seconds on: the unit, and its name for one and for many.
-_STEPS = (
-    (90 * 86_400.0, 30 * 86_400.0, "month", "months"),
-    (36 * 3600.0, 86_400.0, "day", "days"),
-    (90 * 60.0, 3600.0, "hour", "hours"),
-    (90.0, 60.0, "min", "min"),
-)
+_UNITS = ((86_400, "d", 3600, "h"), (3600, "h", 60, "min"), (60, "min", 1, "s"))
+_SMALL = ((1e-3, 1e6, "µs"), (1.0, 1e3, "ms"))
 
 
 def length(seconds: float) -> str:
-    """A length of time in a word.
+    """A length of time in at most two units. The rest is dropped, as in `rough`: the two never disagree.
 
-    >>> [length(n) for n in (0.004, 0.34, 7.46, 40, 91, 150, 5300, 7300, 200_000)]
-    ['0 s', '0.3 s', '7.5 s', '40 s', '2 min', '2 min', '88 min', '2 hours', '2 days']
+    >>> [length(n) for n in (0, 0.0042, 0.25, 9.84, 40.7, 75, 179.9, 3600, 5300, 90_000)]
+    ['0 s', '4.2 ms', '250 ms', '9.8 s', '40 s', '1 min 15 s', '2 min 59 s', '1 h', '1 h 28 min', '1 d 1 h']
     """
-    for start, unit, one, more in _STEPS:
-        if seconds >= start:
-            count = round(seconds / unit)
-            return f"{count:,} {one if count == 1 else more}"
-    text = f"{seconds:.1f}" if seconds < 10 else f"{seconds:.0f}"
-    return f"{text.removesuffix('.0')} s"
+    if seconds <= 0:
+        return "0 s"
+    for below, scale, unit in _SMALL:
+        if seconds < below:
+            scaled = seconds * scale
+            return f"{scaled:.1f}".removesuffix(".0") + f" {unit}" if scaled < 10 else f"{scaled:.0f} {unit}"
+    if seconds < 10:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    whole = int(seconds)
+    for size, unit, next_size, next_unit in _UNITS:
+        if whole >= size:
+            big, rest = divmod(whole, size)
+            small = rest // next_size
+            return f"{big} {unit} {small} {next_unit}" if small else f"{big} {unit}"
+    return f"{whole} s"
+
+
+def rough(seconds: float) -> str:
+    """A length in one unit, rounded down: it changes seldom. `accoda.js` rounds in the same way.
+
+    >>> [rough(s) for s in (4.9, 61, 179.9, 7300, 200_000)]
+    ['4 s', '1 min', '2 min', '2 h', '2 d']
+    """
+    for size, unit, _, _ in _UNITS:
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit}"
+    return f"{int(seconds)} s"
+
+
+def ago(at: int, now: int) -> str:
+    """How far a moment is from now; both in milliseconds.
+
+    >>> [ago(at, 100_000_000) for at in (99_999_800, 99_995_000, 99_000_000, 100_090_000, 1)]
+    ['now', '5 s ago', '16 min ago', 'in 1 min', '1 d ago']
+    """
+    seconds = (now - at) / 1000
+    if abs(seconds) < 1:
+        return "now"
+    return f"{rough(seconds)} ago" if seconds > 0 else f"in {rough(-seconds)}"
 
 
 def clock(at: int, now: int) -> str:
@@ -38,9 +66,17 @@ def clock(at: int, now: int) -> str:
     >>> clock(1_700_000_000_000, 1_700_000_400_000), clock(1_700_000_000_000, 1_800_000_000_000)
     ('22:13:20 UTC', '2023-11-14 22:13:20 UTC')
     """
-    moment = datetime.fromtimestamp(min(max(at, 0), LAST) // 1000, UTC)
-    same_day = moment.date() == datetime.fromtimestamp(min(now, LAST) // 1000, UTC).date()
-    return f"{moment:%H:%M:%S} UTC" if same_day else f"{moment:%Y-%m-%d %H:%M:%S} UTC"
+    day, time = stamp(at).split(" ", 1)
+    return time if stamp(now).startswith(day) else f"{day} {time}"
+
+
+def stamp(at: int) -> str:
+    """A moment by the calendar.
+
+    >>> stamp(1_700_000_000_000)
+    '2023-11-14 22:13:20 UTC'
+    """
+    return f"{datetime.fromtimestamp(min(max(at, 0), LAST) // 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def moment(at: int, now: int) -> str:
@@ -49,10 +85,7 @@ def moment(at: int, now: int) -> str:
     >>> moment(1_700_000_000_000, 1_699_999_400_000), moment(1_700_000_000_000, 1_700_000_007_000)
     ('22:13:20 UTC, in 10 min', '22:13:20 UTC, 7 s ago')
     """
-    away = (at - now) / 1000
-    if abs(away) < 0.05:
-        return f"{clock(at, now)}, now"
-    return f"{clock(at, now)}, in {length(away)}" if away > 0 else f"{clock(at, now)}, {length(-away)} ago"
+    return f"{clock(at, now)}, {ago(at, now)}"
 
 
 def many(count: int, one: str, more: str | None = None) -> str:
@@ -88,3 +121,12 @@ def listed(items: list[str], most: int = 4) -> str:
     """
     shown = ", ".join(items[:most])
     return shown if len(items) <= most else f"{shown} and {len(items) - most:,} more"
+
+
+def state_word(state: str) -> str:
+    """A job's state in the words for people: `taken` is what programs call it.
+
+    >>> state_word("taken"), state_word("ready")
+    ('running', 'ready')
+    """
+    return "running" if state == "taken" else state

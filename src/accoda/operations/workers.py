@@ -71,8 +71,18 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
         )
 
 
+def running_by_queue(worker: WorkerView) -> dict[str, tuple[int, float]]:
+    """What a worker runs: for each queue how many jobs, and for how many seconds at most, over all its processors."""
+    found: dict[str, tuple[int, float]] = {}
+    for one in worker.processors:
+        if one.queue is not None:
+            jobs, longest = found.get(one.queue, (0, 0.0))
+            found[one.queue] = jobs + one.jobs, max(longest, one.busy_for or 0.0)
+    return found
+
+
 async def list(host: Host) -> builtins.list[WorkerView]:
-    """Every worker that is alive, by name."""
+    """Every running worker, by name."""
     store = await host.connections.get()
     beats = await read_heartbeats(store)
     asked = await asked_for(store)
@@ -86,7 +96,7 @@ async def get(host: Host, id: str) -> WorkerView:
     for worker in await list(host):
         if worker.id == id:
             return worker
-    raise NotFound("worker", id, "`accoda workers` lists those that are alive")
+    raise NotFound("worker", id, "`accoda workers` lists the running ones")
 
 
 async def drain(host: Host, id: str, on: bool = True) -> WorkerView:

@@ -19,8 +19,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from accoda.envelope import named, secret_texts, unwrap, without_secrets
 from accoda.errors import StorageError, VersionConflict
+from accoda.masking import NO_MASK, Mask
 from accoda.model import Bury, Outcome, clean
 from accoda.payload import read_json
 from accoda.retry import Failed
@@ -46,7 +46,8 @@ log = logging.getLogger("accoda.worker")
 
 
 class Attempt(Struct, frozen=True):
-    """One run that failed. Moments are by the worker's clock."""
+    """One run that failed. `attempt` and `tries` are those of the job when it ran. Moments are by the worker's
+    clock."""
 
     attempt: int
     worker: str
@@ -55,6 +56,7 @@ class Attempt(Struct, frozen=True):
     outcome: Ended
     error: str
     traceback: str = ""
+    tries: int = 0
 
 
 class AttemptLog:
@@ -65,11 +67,8 @@ class AttemptLog:
         self._waiting: deque[tuple[int, Attempt]] = deque()
         self.dropped = 0
 
-    def note(self, batch: BatchRun, failed: tuple[Outcome, ...], secret: tuple[str, ...], now: int) -> None:
-        """Note the jobs of a batch that failed; `secret` are the handler's secret fields.
-
-        Never raises: a handler's error may do anything when it is shown.
-        """
+    def note(self, batch: BatchRun, failed: tuple[Outcome, ...], now: int) -> None:
+        """Note the jobs of a batch that failed. Never raises: a handler's error may do anything when it is shown."""
         free = BUFFER - len(self._waiting)
         self.dropped += max(0, len(failed) - free)
         if free <= 0:
@@ -79,7 +78,7 @@ class AttemptLog:
             job = jobs.get(outcome.lease.id)
             if job is not None:
                 with suppress(Exception):
-                    self._waiting.append((job.job.id, self._attempt(batch, job, outcome, secret, now)))
+                    self._waiting.append((job.job.id, self._attempt(batch, job, outcome, now)))
 
     async def write(self, storage: Storage) -> int:
         """Write some of what waits, together; how many. What the store will not have is dropped."""
@@ -94,20 +93,18 @@ class AttemptLog:
             log.info("failed runs are not noted: %s", error)
         return count
 
-    def _attempt(
-        self, batch: BatchRun, job: Running[Any], outcome: Outcome, secret: tuple[str, ...], now: int
-    ) -> Attempt:
+    def _attempt(self, batch: BatchRun, job: Running[Any], outcome: Outcome, now: int) -> Attempt:
         result = batch.results.get(job.job.id)
         error = result.error if isinstance(result, Failed) else None
-        secrets = _secrets(job, secret)
         return Attempt(
             attempt=job.job.attempts,
             worker=self._worker,
             started_at=min(now, round(batch.since * 1000)),
             ended_at=now,
             outcome="bury" if isinstance(outcome, Bury) else "retry",
-            error=clean(without_secrets(getattr(outcome, "reason", ""), secrets))[:LONGEST],
-            traceback="" if error is None else trace_of(error, secrets),
+            error=getattr(outcome, "reason", "")[:LONGEST],  # without secrets already: see `batch.ending`
+            traceback="" if error is None else trace_of(error, batch.mask(job.job)),
+            tries=job.job.tries,
         )
 
 
@@ -131,7 +128,7 @@ async def write_attempts(storage: Storage, id: int, attempts: list[Attempt]) -> 
             continue
 
 
-def trace_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
+def trace_of(error: BaseException, mask: Mask = NO_MASK) -> str:
     """Where an error was raised, without our own frames around the handler; empty where it was said and not raised."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
@@ -139,12 +136,6 @@ def trace_of(error: BaseException, secrets: tuple[str, ...] = ()) -> str:
     if trace is None and error.__cause__ is None:
         return ""
     lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES)
-    # Secrets first, then the cut: a secret that is cut in two would not be found. What is far too long is cut before,
-    # and its first part, where that could have happened, is cut off again.
-    text = without_secrets("".join(lines)[-16 * LONGEST :], secrets)
+    # Secrets first, then the cut: half of a short secret would not be found. What is far too long is cut before.
+    text = mask.text("".join(lines)[-16 * LONGEST :])
     return clean(text if len(text) <= LONGEST else "…" + text[1 - LONGEST :])
-
-
-def _secrets(job: Running[Any], own: tuple[str, ...]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys((*unwrap(job.job.data)[0].secret, *own)))
-    return secret_texts(named(job.payload), names) if names else ()

@@ -15,15 +15,18 @@ from msgspec import Struct
 from accoda.budget.report import BudgetReporter, JobBudgetReporter
 from accoda.enqueue import EnqueueOptions
 from accoda.envelope import MARK, unwrap
-from accoda.errors import BuryJob, InvalidInput, RetryLater, WorkerStopped
+from accoda.errors import BuryJob, HandlerLost, InvalidInput, RetryLater, WorkerStopped
 from accoda.limits import ARRAY_KEYS
+from accoda.masking import Mask
 from accoda.model import Bury, Done, Job, NewJob, Outcome
 from accoda.payload import Codec, UnreadablePayload
-from accoda.retry import PLAIN, Failed, Finished, Limits, Result, decide, describe, finished, give_up
-from accoda.runtime.envelope_outcome import limits_of, with_call
+from accoda.retry import PLAIN, Failed, Finished, Limits, Result, decide, describe, finished, give_up, quarantine
+from accoda.runtime.envelope_outcome import limits_of, mask_for, with_call
 
 T = TypeVar("T")
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
+
+NO_RESULT = "the run ended without a result: no handler returned, and no middleware said what becomes of the job"
 
 
 class Running(Struct, Generic[T], eq=False):
@@ -104,6 +107,8 @@ class Batch(Generic[T]):
     stopping = False
     """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
     reporter: BudgetReporter | None = None
+    shared: Result | None = None
+    """The result of the jobs of which the handler said nothing itself."""
     _running: list[Running[T]] | None = None
 
     def __init__(self, queue: str, jobs: Sequence[Job], payloads: Sequence[T], make_job: MakeJob) -> None:
@@ -203,9 +208,10 @@ class Batch(Generic[T]):
         return result
 
     def finish(self, error: BaseException | None = None) -> None:
-        """The handler returned (or raised `error`): say so of every job of which nothing was said yet."""
+        """The handler of the whole batch returned, or the run ended with `error`: say so of every other job."""
         if len(self.results) < len(self.taken):
             result = PLAIN if error is None else Failed(error)
+            self.shared = result
             for job in self.taken:
                 self.results.setdefault(job.id, result)
         if error is not None:
@@ -218,6 +224,15 @@ class Batch(Generic[T]):
 
 class Runner(Protocol):
     """Runs the batches of one handler: on the loop, in a thread, in a process."""
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot run batches at present; empty if it can."""
+        ...
+
+    async def start(self) -> None:
+        """Have ready what the first batch needs. `CannotStart` if that cannot be had."""
+        ...
 
     async def handle(self, batch: BatchRun) -> None:
         """Call the handler for the jobs that have no result yet, and come back when it has ended for each of them.
@@ -272,13 +287,19 @@ class BatchRun(Batch[Any]):
     duration = 0.0
     flushed: asyncio.Event | None = None
     """Set when the last early settlement has ended; None: there was none."""
+    settling = False
+    """Whether outcomes of it are on their way to the store."""
     leases_end_at: float | None = None
     """The moment (`time.monotonic`) from which on its leases are left to end; None: never."""
 
     # The run of its handler.
     running = False
+    returned = False
+    """Whether a handler of whole batches returned: what it said nothing of is done then."""
     error: BaseException | None = None
     """Why a handler of whole batches, or the middleware, ended early: what it raised, or what stopped it."""
+    held_by: asyncio.Event | None = None
+    """Set when the thread that was given up with this batch has ended; None: there is none."""
     over: asyncio.Future[None] | None = None
     """Done when the last task has ended or was given up. None while nothing waits for it: more tasks may come yet."""
     todo: Iterator[Running[Any]]
@@ -300,6 +321,8 @@ class BatchRun(Batch[Any]):
         """Results of jobs that were stopped, whatever their handler says later."""
         self.tasks: dict[int, asyncio.Task[None]] = {}
         """Those that wait for something, by job; see `runners.loop`."""
+        self._masks: dict[int | None, Mask] = {}
+        """Of jobs that failed, and (None) of all jobs together."""
 
     async def run(self) -> None:
         """Hand it to its handler, and come back when each of its jobs has a result.
@@ -316,6 +339,10 @@ class BatchRun(Batch[Any]):
             self.error = error
         finally:
             self.running = False
+        if self.error is None and not self.returned and len(self.results) < len(self.taken):
+            # Only what was returned is done. The jobs of a single handler have a result each; where nothing was said
+            # and no handler of the whole batch returned, the run failed, in whatever way it came to nothing.
+            self.error = HandlerLost(NO_RESULT)
         self.finish(self.error)
         if self.fixed:  # a handler that was stopped may have spoken since: too late
             self.results.update(self.fixed)
@@ -365,7 +392,18 @@ class BatchRun(Batch[Any]):
         """What becomes of one job of which something was said."""
         result, owner = self.result_of(job.id), self.owner
         assert result is not None
-        return ending(owner, job, decide(job, result, limits_of(job, owner.limits)))
+        outcome = decide(job, result, limits_of(job, owner.limits))
+        return ending(owner, job, outcome, None if type(outcome) is Done else self.mask(job))
+
+    def mask(self, job: Job) -> Mask:
+        """The mask of a job that failed. What a handler of whole batches raises may quote any job of the batch."""
+        result = self.results.get(job.id)
+        of_all = isinstance(result, Failed) and result is self.shared and len(self.taken) > 1
+        key = None if of_all else job.id
+        if key not in self._masks:
+            jobs = self.taken if of_all else (job,)
+            self._masks[key] = Mask.union(mask_for(one, self.owner.secret, self.owner.codec) for one in jobs)
+        return self._masks[key]
 
     def unsettled(self) -> list[Job]:
         """The jobs whose leases are still ours. Those that are finished but not settled need them as well."""
@@ -380,11 +418,10 @@ class BatchRun(Batch[Any]):
 
 
 def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun], list[Outcome]]:
-    """The jobs as batches to be run one after the other, and the burials of those that must not run.
+    """The jobs as batches to be run one after the other, and the outcomes of those that must not run now.
 
-    A job that lost a lease may have killed its worker, so it runs apart from those that did not; near the end of its
-    crashes it runs alone. Those that lost the most leases run last, when the others are settled. So a poison job takes
-    no good one down with it, and a worker that was killed from outside costs its jobs little.
+    A job that lost a lease may have killed its worker, so it has a batch of its own, after the others are settled; from
+    its second crash on it is quarantined. So a poison job takes no good one down with it again and again.
     """
     codec = owner.codec
     # A codec of another class may open a job in its own way, and only once. The usual one is asked only where there is
@@ -393,7 +430,7 @@ def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun]
     healthy: list[Job] = []
     payloads: list[Any] = []
     suspects: list[tuple[Job, Any]] = []
-    buried: list[Outcome] = []
+    not_run: list[Outcome] = []
     for job in jobs:
         data = job.data
         try:
@@ -402,7 +439,7 @@ def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun]
             else:
                 payload = codec.open(job)
         except Exception as error:
-            buried.append(_unreadable(owner, job, error))
+            not_run.append(_unreadable(owner, job, error))
             continue
         if job.crashes:
             suspects.append((job, payload))
@@ -410,20 +447,19 @@ def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun]
             healthy.append(job)
             payloads.append(payload)
     batches = [BatchRun(owner, healthy, payloads)] if healthy else []
-    return (batches + _open_suspects(owner, suspects, buried) if suspects else batches), buried
+    return (batches + _open_suspects(owner, suspects, not_run) if suspects else batches), not_run
 
 
-def _open_suspects(owner: BatchOwner, suspects: list[tuple[Job, Any]], buried: list[Outcome]) -> list[BatchRun]:
-    together: list[tuple[Job, Any]] = []
-    alone: list[tuple[Job, Any]] = []
+def _open_suspects(owner: BatchOwner, suspects: list[tuple[Job, Any]], not_run: list[Outcome]) -> list[BatchRun]:
+    """Each in a batch of its own, those with the fewest crashes first."""
+    alone: list[BatchRun] = []
     for job, payload in sorted(suspects, key=lambda suspect: suspect[0].crashes):
-        hopeless = give_up(job, limits_of(job, owner.limits))
-        if hopeless is not None:
-            buried.append(ending(owner, job, hopeless))
+        outcome = give_up(job, owner.limits) or quarantine(job)
+        if outcome is not None:
+            not_run.append(ending(owner, job, outcome))
         else:
-            (alone if runs_alone(job, owner.limits) else together).append((job, payload))
-    groups = [together, *([suspect] for suspect in alone)]
-    return [BatchRun(owner, *map(list, zip(*group, strict=True))) for group in groups if group]
+            alone.append(BatchRun(owner, [job], [payload]))
+    return alone
 
 
 def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:
@@ -435,13 +471,9 @@ def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:
     return ending(owner, job, Bury(job.lease, describe(error)))
 
 
-def runs_alone(job: Job, limits: Limits) -> bool:
-    """Whether a job lost so many leases that nothing else should be in hand while it runs: for its last two runs."""
-    most = limits.max_crashes
-    return bool(job.crashes) and job.crashes >= (3 if most is None else max(1, most - 2))
-
-
-def ending(owner: BatchOwner, job: Job, outcome: Outcome) -> Outcome:
-    """The outcome, with the call of the job's webhook if it asks for one."""
+def ending(owner: BatchOwner, job: Job, outcome: Outcome, mask: Mask | None = None) -> Outcome:
+    """The outcome without secrets, and with the call of the job's webhook if it asks for one."""
     data = job.data
-    return outcome if not data or data[0] != MARK else with_call(outcome, job, owner.secret)
+    if (not data or data[0] != MARK) and (type(outcome) is Done or not owner.secret):
+        return outcome
+    return with_call(outcome, job, owner.secret, mask or mask_for(job, owner.secret, owner.codec))

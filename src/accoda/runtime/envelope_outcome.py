@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from msgspec.structs import replace
 
-from accoda.envelope import MARK, secret_texts, unwrap, without_secrets
+from accoda.envelope import MARK, unwrap
+from accoda.masking import NO_MASK, Mask, mask_of
 from accoda.model import Bury, Done, Job, JobInfo, Outcome
-from accoda.payload import decode
+from accoda.payload import Codec, UnreadablePayload
 from accoda.retry import Limits
 from accoda.webhooks.call import Facts, call_job
 
@@ -22,16 +24,24 @@ def limits_of(job: Job | JobInfo, limits: Limits) -> Limits:
     return limits if most is None else replace(limits, max_attempts=most)
 
 
-def with_call(outcome: Outcome, job: Job | JobInfo, secret: Sequence[str] = ()) -> Outcome:
+def mask_for(job: Job | JobInfo, secret: Sequence[str] = (), codec: Codec[Any] | None = None) -> Mask:
+    """The mask of a job's secrets. `secret` are fields that the handler calls so, beside those that the job names."""
+    metadata, payload = unwrap(job.data)
+    try:
+        return mask_of(payload, tuple(dict.fromkeys((*metadata.secret, *secret))), codec)
+    except UnreadablePayload:  # no msgpack: it has no fields that could be quoted
+        return NO_MASK
+
+
+def with_call(outcome: Outcome, job: Job | JobInfo, secret: Sequence[str] = (), mask: Mask | None = None) -> Outcome:
     """The outcome, with the call that the job asked for among its follow-ups, and no secret in its reason.
 
-    So the call is stored in the same atomic step in which the job ends: not before, and never forgotten. `secret` are
-    fields that the handler calls so, beside those that the job itself names.
+    So the call is stored in the same atomic step in which the job ends: not before, and never forgotten. `mask` is that
+    of `mask_for`, if the caller has it.
     """
     metadata, payload = unwrap(job.data)
-    names = tuple(dict.fromkeys((*metadata.secret, *secret)))
-    if names and not isinstance(outcome, Done):
-        outcome = replace(outcome, reason=_clean(outcome.reason, payload, names))
+    if not isinstance(outcome, Done) and outcome.reason:
+        outcome = replace(outcome, reason=(mask_for(job, secret) if mask is None else mask).text(outcome.reason))
     if not isinstance(outcome, (Done, Bury)):
         return outcome
     done = isinstance(outcome, Done)
@@ -46,15 +56,7 @@ def with_call(outcome: Outcome, job: Job | JobInfo, secret: Sequence[str] = ()) 
         payload=payload,
         result=outcome.result if isinstance(outcome, Done) else None,
         reason=None if isinstance(outcome, Done) else outcome.reason,
-        secret=names,
+        secret=tuple(dict.fromkeys((*metadata.secret, *secret))),
     )
     call = call_job(metadata.hook, "job.done" if done else "job.dead", facts)
     return replace(outcome, then=(*outcome.then, call))
-
-
-def _clean(reason: str, payload: bytes, names: Sequence[str]) -> str:
-    """A reason is the text of an error, and may quote what is secret."""
-    try:
-        return without_secrets(reason, secret_texts(decode(payload), names))
-    except (ValueError, RecursionError):  # no msgpack: it has no fields that could be quoted
-        return reason

@@ -64,4 +64,4 @@ def tell(monitors: Sequence[Monitor], event: str, *args: object) -> None:
         try:
             getattr(monitor, event)(*args)
         except Exception:
-            log.exception("%r failed; the work goes on", monitor)
+            log.exception("%r failed; the work continues", monitor)

@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from accoda.errors import LeaseLost, StorageError
-from accoda.model import Job, Outcome, Retry
+from accoda.model import Job, Lease, Outcome, Retry
 from accoda.retry import describe
 from accoda.runtime.batch import BatchRun
 from accoda.storage.common.lease_durability import hold_here
@@ -52,6 +52,7 @@ class LeaseHeartbeat:
     `batches` is the worker's own set of those that are not settled; it changes on the worker's `loop` and is only
     copied here, in one atomic step. `shortest` tells the shortest lease of its queues, which sets the pace.
     `open_store` and `close_store` are called on this thread's own loop, the first when a batch first needs it.
+    `on_lost` is called on the worker's loop, with leases that were lost while their jobs ran.
     """
 
     def __init__(
@@ -60,11 +61,13 @@ class LeaseHeartbeat:
         shortest: Callable[[], float],
         open_store: Callable[[], Awaitable[Store]],
         close_store: Callable[[Store], Awaitable[None]],
+        on_lost: Callable[[list[Lease]], None] = lambda leases: None,
     ) -> None:
         self._batches = batches
         self._shortest = shortest
         self._open_store = open_store
         self._close_store = close_store
+        self._on_lost = on_lost
         self._worker_loop = asyncio.get_running_loop()
         self._closing = False
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -131,18 +134,19 @@ class LeaseHeartbeat:
             await self._extend(batches, lease, now)
 
     async def _extend(self, batches: list[BatchRun], lease: float, now: float) -> None:
-        jobs = {job.id: (job.lease, batch) for batch in batches for job in batch.unsettled()}
+        # By the whole lease: a worker may hold a lost lease of a job beside the one with which it took the job again.
+        held = {job.lease: batch for batch in batches for job in batch.unsettled()}
         lost: dict[BatchRun, set[int]] = {}
-        if jobs:
+        if held:
             try:
                 async with asyncio.timeout(PATIENCE):
                     store = await self._opened()
-                    refused = await store.extend([token for token, _ in jobs.values()], lease)
+                    refused = await store.extend(list(held), lease)
             except Exception as error:
                 await self._trouble(error, now)
                 return
             for refusal in refused:
-                lost.setdefault(jobs[refusal.lease.id][1], set()).add(refusal.lease.id)
+                lost.setdefault(held[refusal.lease], set()).add(refusal.lease.id)
         self._backoff.reset()
         for batch in batches:
             batch.extended_at = now
@@ -160,8 +164,13 @@ class LeaseHeartbeat:
 
     def _stop(self, batch: BatchRun, ids: set[int]) -> None:
         """On the worker's loop, where batches are settled: by now this one may be."""
-        if batch in self._batches:
-            batch.owner.runner.stop(batch, ids, LeaseLost(LOST))
+        if batch not in self._batches:
+            return
+        batch.owner.runner.stop(batch, ids, LeaseLost(LOST))
+        # While outcomes are on their way, it may be one of them that ended the lease: the store's answer will tell. If
+        # none is on its way now, none was when `extend` was refused, but for those that have been answered since.
+        if not batch.settling:
+            self._on_lost([job.lease for job in batch.taken if job.id in ids and job.id not in batch.settled])
 
     async def _release(self, reason: str) -> None:
         while True:

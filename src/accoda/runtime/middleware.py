@@ -13,9 +13,11 @@ handler out altogether. What it raises fails the jobs of which nothing was said.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Protocol
 
+from accoda.errors import InvalidInput
 from accoda.runtime.batch import Batch
 
 Run = Callable[[Batch[Any]], Awaitable[None]]
@@ -25,6 +27,22 @@ class Middleware(Protocol):
     """An async function of the batch, and of what runs it."""
 
     def __call__(self, batch: Batch[Any], run: Run, /) -> Awaitable[None]: ...
+
+
+def check_middleware(middleware: Sequence[Middleware]) -> None:
+    """Refuse what cannot be called as a middleware, before it fails every job."""
+    for layer in middleware:
+        try:
+            if isinstance(layer, type):
+                raise TypeError("it is a class")
+            inspect.signature(layer).bind(None, None)
+        except TypeError as error:
+            name = getattr(layer, "__qualname__", repr(layer))
+            raise InvalidInput(
+                "middleware", f"{name} cannot be called with (batch, run): {error}; pass an async function of these two"
+            ) from None
+        except ValueError:  # it is written in C and does not tell its signature
+            continue
 
 
 def wrap(run: Run, middleware: Sequence[Middleware]) -> Run:

@@ -19,8 +19,8 @@ from typing import TypeVar
 from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
 from accoda.queue_access import RunningBatch, Taken
-from accoda.retry import Failed, describe
-from accoda.runtime.batch import BatchRun, ending, open_batches, runs_alone
+from accoda.retry import Failed, describe, runs_alone
+from accoda.runtime.batch import BatchRun, ending, open_batches
 from accoda.runtime.events import BatchReport, HandlerStats, tell
 from accoda.runtime.heartbeat import ProcessorState, QueueRate, QueueSums
 from accoda.runtime.queue_service import DECAY, QueueService
@@ -31,6 +31,7 @@ from accoda.storage.common.reconnecting import Backoff
 T = TypeVar("T")
 
 ALONE = "given back while a job that may be poison runs alone"
+HELD = "given back: a handler that was stopped does not end, and holds the processor that took it"
 
 log = logging.getLogger("accoda.worker")
 
@@ -47,15 +48,24 @@ class Processor:
         self._running: tuple[QueueService, BatchRun] | None = None
         self._ran: tuple[QueueService, BatchRun] | None = None
         """A batch that was run, on its way to be settled."""
+        self._held_by: asyncio.Event | None = None
+        """Set when a thread that was given up has ended: until then it counts as what this processor runs."""
         self._trouble: Backoff | None = None
+
+    @property
+    def held(self) -> bool:
+        """Whether it starts nothing because a handler that was stopped does not end."""
+        return self._held_by is not None
 
     async def run(self) -> None:
         """Turn after turn, until the worker stops or this processor is retired; then settle what is in hand."""
         context = self.context
         hold_here()
         try:
-            while not (context.stopping or self.retired):
-                if context.draining:
+            while not (context.stopping or (self.retired and not self.held)):
+                if self._held_by is not None:
+                    await self._wait_for_thread(self._held_by)
+                elif context.draining:
                     await self._stand_by()
                 else:
                     await self._turn()
@@ -68,6 +78,19 @@ class Processor:
         # No await between the look and the rest: whatever ends the drain from here on calls those that rest.
         if self.context.draining and not (self.context.stopping or self.retired):
             await self.context.rotation.rest()
+
+    async def _wait_for_thread(self, ended: asyncio.Event) -> None:
+        """Start nothing until the thread that was given up has ended; the outcomes of its batch are settled meanwhile.
+
+        Not in `rotation.rest`: a call that is meant for a free processor would be lost on this one.
+        """
+        await self._put_down()
+        if self.context.rotation.idle:
+            self.context.rotation.quiet.set()  # a burst does not wait for it if nothing is left to start
+        await ended.wait()
+        self._held_by = None
+        if not self.context.stopping:
+            log.info("processor %d works again", self.number)
 
     async def _put_down(self) -> None:
         if self.queue is not None:
@@ -104,9 +127,9 @@ class Processor:
             return
         batches: list[BatchRun] = []
         try:
-            batches, buried = open_batches(service, jobs)
-            if buried:
-                await self._bury(service, buried)
+            batches, not_run = open_batches(service, jobs)
+            if not_run:
+                await self._settle_not_run(service, not_run)
             await self._run_all(service, batches, started)
         except Exception:
             service.access.forget(jobs)
@@ -126,6 +149,9 @@ class Processor:
             if self.context.aborted:
                 for batch in batches:
                     batch.finish(WorkerStopped("the worker stopped"))
+            elif self.held:
+                await self._give_back(service, batches, HELD)
+                return
             elif (first := batches[0].taken[0]).crashes and runs_alone(first, service.limits):
                 await self._run_alone(service, batches)
                 return
@@ -141,6 +167,8 @@ class Processor:
         """Let the handler know that the worker was asked to stop."""
         if self._running is not None:
             self._running[1].stopping = True
+        if self._held_by is not None:
+            self._held_by.set()  # a worker that leaves does not wait for it
 
     async def flush(self) -> None:
         """Settle the jobs of a long batch that are finished, while the others still run.
@@ -155,10 +183,12 @@ class Processor:
             # Marked as settled only when the store has answered: until then their leases must be kept. The batch may
             # end meanwhile; it waits for this, so no outcome is sent twice.
             batch.flushed = asyncio.Event()
+            batch.settling = True
             try:
                 refused = await service.access.settle(outcomes)
                 batch.settled.update(outcome.lease.id for outcome in outcomes)
             finally:
+                batch.settling = False
                 batch.flushed.set()
             self._report(service, batch, outcomes, refused)
 
@@ -187,7 +217,7 @@ class Processor:
         suspect, *others = batches
         service.one_by_one = True
         if others:
-            await self._give_back(service, others)
+            await self._give_back(service, others, ALONE)
         isolation, over = self.context.isolation, None
         try:
             if await isolation.begin(self, service.lease):
@@ -196,15 +226,17 @@ class Processor:
                 await self._run(service, suspect)
                 await self._settle_last()
             else:
-                await self._give_back(service, [suspect])
+                await self._give_back(service, [suspect], ALONE)
         finally:
             if over is not None:
                 over.cancel()
             self._end_isolation()
 
-    async def _give_back(self, service: QueueService, batches: list[BatchRun]) -> None:
+    async def _give_back(self, service: QueueService, batches: list[BatchRun], reason: str) -> None:
         jobs = [job for batch in batches for job in batch.taken]
-        await service.access.settle([Retry(job.lease, reason=ALONE, counts=False) for job in jobs])
+        for batch in batches:
+            batch.settling = True
+        await service.access.settle([Retry(job.lease, reason=reason, counts=False) for job in jobs])
         self.context.batches.difference_update(batches)
 
     # -- take
@@ -236,15 +268,20 @@ class Processor:
             if settling is not None:
                 await settling
         if taken.hopeless:
-            await self._bury(service, [ending(service, job, Bury(job.lease, reason)) for job, reason in taken.hopeless])
+            hopeless = [ending(service, job, Bury(job.lease, reason)) for job, reason in taken.hopeless]
+            await self._settle_not_run(service, hopeless)
         return taken.jobs
 
-    async def _bury(self, service: QueueService, buried: list[Outcome]) -> None:
-        count = len(buried)
-        refused = await service.access.settle(buried)
+    async def _settle_not_run(self, service: QueueService, outcomes: list[Outcome]) -> None:
+        """Settle jobs that were taken but are not run: those that are buried, and those that are quarantined."""
+        count = len(outcomes)
+        refused = await service.access.settle(outcomes)
         if self.context.monitors:
-            stats = HandlerStats(errors=count, buried=count - len(refused), lost=len(refused))
-            report = BatchReport(service.queue, service.number, count, stats, 0.0, 0.0, tuple(buried))
+            lost = {refusal.lease for refusal in refused}
+            kept = tuple([outcome for outcome in outcomes if outcome.lease not in lost])
+            buried = sum(isinstance(outcome, Bury) for outcome in kept)
+            stats = HandlerStats(errors=buried, retried=len(kept) - buried, buried=buried, lost=len(lost))
+            report = BatchReport(service.queue, service.number, count, stats, 0.0, 0.0, kept)
             tell(self.context.monitors, "batch_started", service.queue, service.number, count)
             tell(self.context.monitors, "batch_ended", report)
 
@@ -273,6 +310,9 @@ class Processor:
             if len(batch.results) < size:
                 batch.finish(WorkerStopped("the worker stopped"))
             self._running, self._ran = None, (service, batch)
+            if batch.held_by is not None and not batch.held_by.is_set():
+                self._held_by = batch.held_by
+                log.error("processor %d starts nothing until a handler of %s ends", self.number, service.queue)
 
     # -- settle
 
@@ -285,6 +325,7 @@ class Processor:
             if batch.flushed is not None:
                 # Until the store has answered it is not known which of its jobs are settled, and all leases are kept.
                 await batch.flushed.wait()
+            batch.settling = True
             outcomes = batch.outcomes()
             # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
             if batch.loose and not await self._enqueue_loose(service, batch, outcomes):
@@ -319,8 +360,7 @@ class Processor:
         context.jobs_run += len(outcomes)
         _count(service, len(outcomes), duration, batch.waited)
         if failed:
-            secret = service.handler.options.secret
-            context.attempts.note(batch, failed, secret, round(context.time() * 1000))
+            context.attempts.note(batch, failed, round(context.time() * 1000))
         if context.monitors:
             report = BatchReport(
                 service.queue,
@@ -362,6 +402,8 @@ class StoreAccess:
             return []
         refused = await self.insist(f"settle {len(outcomes)} outcomes", lambda: self._context.store.settle(outcomes))
         if refused is not None:
+            if refused:
+                self._context.false_crashes.not_settled(refused)
             return refused
         if len(outcomes) == 1 or self._context.aborted:
             return all_lost(outcomes)
@@ -417,9 +459,9 @@ def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bo
 
 def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
     """Settled jobs of a batch in numbers. A retry that the handler asked for is no error."""
-    results = [batch.results.get(outcome.lease.id) for outcome in failed]
-    errors = [result.error for result in results if isinstance(result, Failed)]
-    errors = [error for error in errors if not isinstance(error, (RetryLater, WorkerStopped))]
+    results = {outcome.lease.id: batch.results.get(outcome.lease.id) for outcome in failed}
+    errors = {id: result.error for id, result in results.items() if isinstance(result, Failed)}
+    errors = {id: error for id, error in errors.items() if not isinstance(error, (RetryLater, WorkerStopped))}
     return HandlerStats(
         processed=done,
         errors=len(errors),
@@ -427,5 +469,13 @@ def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], lost: int, du
         buried=sum(isinstance(outcome, Bury) for outcome in failed),
         lost=lost,
         duration=duration,
-        last_error=describe(errors[-1]) if errors else "",
+        last_error=_last_error(batch, errors),
     )
+
+
+def _last_error(batch: BatchRun, errors: dict[int, BaseException]) -> str:
+    if not errors:
+        return ""
+    id = next(reversed(errors))
+    job = next(job for job in batch.taken if job.id == id)
+    return batch.mask(job).text(describe(errors[id]))

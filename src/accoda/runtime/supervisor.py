@@ -2,11 +2,15 @@
 
 The supervisor runs no jobs. It forwards SIGTERM, starts a child that died anew, restarts all of them when code changes
 (`--watch`), and shows one metrics page for all. If it is killed itself, its children notice and leave.
+
+A child that fails before any was up would fail again: then the supervisor ends with that child's exit code. A child
+that has not left in time after SIGTERM is killed.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import selectors
 import signal
@@ -14,11 +18,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+
+from accoda.runtime.forced_end import LEAVE
 
 if TYPE_CHECKING:
     from accoda.runtime.metrics import SharedMetrics
@@ -31,7 +37,7 @@ log = logging.getLogger("accoda.supervisor")
 
 
 class SupervisorOptions(Struct, frozen=True, kw_only=True):
-    """`arguments` are those of a child's command line."""
+    """`arguments` are those of a child's command line; `grace` tells for how long it may finish its batches."""
 
     arguments: tuple[str, ...]
     processes: int = 1
@@ -39,6 +45,7 @@ class SupervisorOptions(Struct, frozen=True, kw_only=True):
     watch: str | None = None
     metrics_port: int | None = None
     metrics_host: str = "127.0.0.1"
+    grace: Callable[[], float] = lambda: 30.0
 
 
 class Child:
@@ -49,6 +56,7 @@ class Child:
         self.process: subprocess.Popen[bytes] | None = None
         self.link: socket.socket | None = None
         self.problem = "not started"
+        self.up = False
         self.started = 0.0
         self.start_at = 0.0
         self.pause = 0.0
@@ -64,10 +72,11 @@ class Child:
             self.process = subprocess.Popen(
                 command, pass_fds=[theirs.fileno()], env={**os.environ, **environment}, start_new_session=True
             )
-        self.link, self.started, self.problem = ours, time.monotonic(), ""
+        self.link, self.started, self.up = ours, time.monotonic(), False
+        self.problem = f"process {self.number} is starting"
 
     def hear(self) -> None:
-        """Take in what it says of itself: its problem, or an empty line."""
+        """Take in what it says of itself once it is up: its problem, or an empty line."""
         try:
             heard = self.link.recv(65_536) if self.link is not None else b""
         except BlockingIOError:
@@ -76,6 +85,7 @@ class Child:
             heard = b""
         lines = heard.decode(errors="replace").splitlines()
         if lines:
+            self.up = True  # it speaks when all is ready for its first take
             self.problem = lines[-1]
 
     def ended(self) -> bool:
@@ -102,6 +112,9 @@ class Supervisor:
         self.children = [Child(number) for number in range(options.processes)]
         self._asked = 0
         self._told = 0
+        self._kill_at = math.inf
+        self._one_was_up = False
+        self._failed_start: int | None = None
         self._reload = False
         self._metrics: SharedMetrics | None = None
         self._bell, self._ring = socket.socketpair()
@@ -119,6 +132,8 @@ class Supervisor:
             self._watch_code(stack)
             while self.run_once():
                 self._sleep()
+        if self._failed_start is not None:
+            return self._failed_start
         # A child that SIGTERM itself ended had not begun to listen to it, and so not to work.
         fine = (0, -signal.SIGTERM) if self._asked else (0,)
         return 0 if all(child.code in fine for child in self.children) else 1
@@ -127,15 +142,23 @@ class Supervisor:
         """Start what should run, tell what must be told, take note of what ended. False: nothing is left."""
         for child in self.children:
             child.hear()
+            self._one_was_up = self._one_was_up or child.up
             pid = child.process.pid if child.process else 0
             if child.ended():
                 self._note(child, pid)
         if self._asked > self._told:
             self._told += 1
             self._signal(signal.SIGTERM)
+            grace = self.options.grace() if self._told == 1 else 0.0
+            self._kill_at = min(self._kill_at, time.monotonic() + grace + LEAVE)
             for child in self.children:
                 if child.process is None:
                     child.code = 0  # it was to be started again, and has nothing left to finish
+        elif time.monotonic() >= self._kill_at:
+            # Its code holds the interpreter's lock, or it was stopped: it cannot even follow the signal.
+            log.error("ending by force what has not left in time; its leases end by themselves")
+            self._signal(signal.SIGKILL)
+            self._kill_at = math.inf
         elif self._reload and not self._asked:
             self._reload = False
             log.info("code has changed: restarting")
@@ -164,6 +187,11 @@ class Supervisor:
     def _note(self, child: Child, pid: int) -> None:
         if self._metrics is not None:
             self._metrics.ended(pid)
+        if child.code and not (self._one_was_up or self._asked) and self.options.watch is None:
+            log.error("process %d (pid %d) could not start: it ended with %s", child.number, pid, child.code)
+            self._failed_start = child.code if child.code > 0 else 1
+            self.stop()
+            return
         if self._asked or (child.code == 0 and self.options.watch is None):
             log.info("process %d (pid %d) has left with %s", child.number, pid, child.code)
         elif child.code != 0:
@@ -215,6 +243,7 @@ class Supervisor:
                 if child.link is not None:
                     selector.register(child.link, selectors.EVENT_READ)
             pauses = [child.start_at - time.monotonic() for child in self.children if child.process is None]
+            pauses.append(self._kill_at - time.monotonic())
             ready = selector.select(min([1.0, *(max(0.02, pause) for pause in pauses)]))
         if any(key.fileobj is self._bell for key, _ in ready):
             self._bell.recv(4096)

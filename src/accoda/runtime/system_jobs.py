@@ -67,5 +67,5 @@ class SystemJobs:
             try:
                 await job.run(self._store)
             except Exception:  # a mistake of ours: the other jobs, and later this one, must go on
-                log.exception("the system jobs of %s failed; they go on in %g s", job.queue, AGAIN)
+                log.exception("the system jobs of %s failed; they continue in %g s", job.queue, AGAIN)
             await asyncio.sleep(AGAIN)

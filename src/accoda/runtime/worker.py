@@ -2,8 +2,9 @@
 
     init → run → shutdown → graceful_stop
 
-`run` starts `max_processors` loops over the queues and lasts until `shutdown`. `graceful_stop` lets the current batches
-end, for as long as the grace lasts; then their leases are released at once, so that others take the jobs.
+`init` brings up everything that a job needs, and takes none: what fails there costs no job anything. `run` then starts
+`max_processors` loops over the queues and lasts until `shutdown`. `graceful_stop` lets the current batches end, for as
+long as the grace lasts; then their leases are released at once, so that others take the jobs.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from accoda.runtime.hooked_access import HookedAccess
 from accoda.runtime.host import Host
 from accoda.runtime.lease_heartbeat import LeaseHeartbeat
 from accoda.runtime.manager import Manager, limits
+from accoda.runtime.middleware import check_middleware
 from accoda.runtime.options import WorkerOptions, served
+from accoda.runtime.pool_access import PoolAccess
 from accoda.runtime.processor import Processor, StoreAccess
 from accoda.runtime.queue_service import QueueService
 from accoda.runtime.retention import EVERY, forget_dead
@@ -59,7 +62,9 @@ class Worker:
         self.settings = self.options.settings or Settings.load(worker=self.options.name)
         self.queues = served(app.handlers, app.budget_registry.budgets, self.options.queues)
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
-        self.problem = ""
+        self._problem = ""
+        self._held_told = ""
+        self._started = False
         self._clock = app.connections.clock or SystemClock()
         self._started_at = self._clock.now()
         self._services: dict[str, QueueService] = {}
@@ -71,8 +76,28 @@ class Worker:
 
     @property
     def ready(self) -> bool:
-        """Whether it can be expected to run jobs; `problem` says why not."""
-        return self._context is not None and not self._context.stopping and not self.problem
+        """Whether it can be expected to run jobs."""
+        return self.readiness()[0]
+
+    def readiness(self) -> tuple[bool, str]:
+        """Whether it can be expected to run jobs, and why not. For any thread."""
+        if self._context is not None and self._context.stopping:
+            return False, "the worker is stopping"
+        if not self._started:
+            return False, "the worker is starting"
+        return not self.problem, self.problem
+
+    @property
+    def problem(self) -> str:
+        """What keeps it from running jobs: the store is away, it stalls, no child or thread can be had. Empty: none."""
+        troubles = [one.runner.problem for one in self._services.values()]
+        return self._all_held() or self._problem or "; ".join(filter(None, troubles))
+
+    def _all_held(self) -> str:
+        held = sum(processor.held for processor in self._processors)
+        if not held or held < len(self._processors):
+            return ""
+        return f"all {held} processors are held by threads whose handlers were stopped but do not end"
 
     @property
     def jobs_run(self) -> int:
@@ -80,14 +105,26 @@ class Worker:
         return self._context.jobs_run if self._context is not None else 0
 
     async def init(self) -> None:
-        """Connect, and make ready to run. A second call does nothing."""
+        """Connect, start what the handlers run in, and make ready to run. Takes no job. A second call does nothing."""
         if self._context is not None:
             return
         connections = self.app.connections
+        check_middleware(self.app.middleware)
         context = WorkerContext(await connections.get(), self.id, self.queues, connections.clock)
         context.monitors = self.options.monitors
         self._services = {queue: self._serve(queue, context) for queue in self.queues}
-        self._heartbeat = LeaseHeartbeat(context.batches, self._shortest_lease, connections.open, connections.put_back)
+        try:
+            await asyncio.gather(*(service.runner.start() for service in self._services.values()))
+        except BaseException:
+            await self._close_runners()
+            raise
+        self._heartbeat = LeaseHeartbeat(
+            context.batches,
+            self._shortest_lease,
+            connections.open,
+            connections.put_back,
+            context.false_crashes.not_extended,
+        )
         self._heartbeat.start()
         self._context = context
         self._sleeper = Sleeper(context.rotation, context.store)
@@ -107,6 +144,8 @@ class Worker:
                 books, clock = self.app.budget_registry.books, self.app.connections.clock
                 self._wallet = Wallet(books, self.id, context.rotation.unblock, clock)
             service.access = self._wallet.access(service, service.access, lambda: context.store)
+        if handler.options.run_in == "process":  # outermost: nothing is reserved while nothing can run
+            service.access = PoolAccess(service, service.access, context.rotation.unblock)
         return service
 
     def _shortest_lease(self) -> float:
@@ -116,10 +155,13 @@ class Worker:
         """Work until `shutdown`, or, with `burst`, until nothing is left to start."""
         await self.init()
         context = self._ready_context()
-        log.info("worker %s serves %s", self.id, ", ".join(self.queues))
-        upkeep = self._upkeep()
-        upkeep.start()
+        upkeep = Upkeep()
         try:
+            self._plan(upkeep)
+            await self._manage()
+            log.info("worker %s serves %s", self.id, ", ".join(self.queues))
+            self._started = True  # from here on jobs are taken
+            upkeep.start()
             self._adapt()
             await self._all_gone.wait()
         finally:
@@ -135,6 +177,8 @@ class Worker:
             context.rotation.call_all()
             for processor in self._processors:
                 processor.tell_stopping()
+            if not self._processors:  # asked to stop before it has begun
+                self._all_gone.set()
 
     async def graceful_stop(self, grace: float | None = None) -> bool:
         """Shut down, let the current batches end, and release what is not done after `grace` seconds.
@@ -185,9 +229,10 @@ class Worker:
             draining=self._context is not None and self._context.draining,
         )
 
-    def _upkeep(self) -> Upkeep:
+    def _plan(self, upkeep: Upkeep) -> None:
         every = self.settings.worker("heartbeat").value
-        upkeep = Upkeep()
+        context = self._ready_context()
+        upkeep.add(context.false_crashes.run(lambda: context.store))
         upkeep.every(1.0, self._flush)
         upkeep.every(1.0, self._note_attempts)
         if self._wallet is not None:
@@ -195,7 +240,7 @@ class Worker:
             upkeep.every(min(1.0, min(leases) / 4), self._wallet.renew)
         if self.options.burst:
             upkeep.add(self._stop_when_idle())
-            return upkeep
+            return
         upkeep.add(self._sleeper.run())
         if self.options.system_jobs:
             upkeep.add(SystemJobs(self.app.storage, self.app.system_jobs()).run())
@@ -209,7 +254,6 @@ class Worker:
             upkeep.every(demand.upkeep, partial(self._keep_up, demand), at_once=True)
             if demand.prefetch is not None:
                 upkeep.every(demand.prefetch.every, partial(self._prefetch, demand), at_once=True)
-        return upkeep
 
     async def _flush(self) -> None:
         for processor in list(self._processors):
@@ -220,8 +264,9 @@ class Worker:
         context = self._ready_context()
         try:
             stats = await context.store.stats()
+            self._tell_if_all_held()
             self._look_for_a_stall(stats)
-            if self.problem:
+            if self._problem:
                 await self._reconnect()
             if self.options.on_stats is not None:
                 self.options.on_stats(stats)
@@ -231,7 +276,7 @@ class Worker:
             ttl = 3 * self.settings.worker("heartbeat").value
             await context.store.write(heartbeat.PREFIX + self.id, heartbeat.encode(self.heartbeat()), ttl=ttl)
         except StorageError as error:
-            self.problem = f"the store does not answer: {error}"
+            self._problem = f"the store does not answer: {error}"
             log.warning("no heartbeat: %s", error)
 
     def _drain(self, asked: bool) -> None:
@@ -246,9 +291,15 @@ class Worker:
         context = self._ready_context()
         await context.attempts.write(context.store)
 
+    def _tell_if_all_held(self) -> None:
+        held = self._all_held()
+        if held and not self._held_told:
+            log.error("%s; give their calls timeouts of their own, or restart the worker", held)
+        self._held_told = held
+
     def _look_for_a_stall(self, stats: Stats) -> None:
         context = self._ready_context()
-        free = sum(processor.state.queue is None for processor in self._processors)
+        free = sum(processor.state.queue is None and not processor.held for processor in self._processors)
         silent = time.monotonic() - context.rotation.last_take
         after = self.settings.worker("stall_after").value
         # A queue that waits for tokens is not stalled.
@@ -256,9 +307,9 @@ class Worker:
         problem = stalled(stats, [queue for queue in self.queues if queue not in waiting], free, silent, after)
         if problem:
             log.error("stalled: %s; connecting anew", problem)
-        elif self.problem:
+        elif self._problem:
             log.info("works again")
-        self.problem = problem
+        self._problem = problem
 
     async def _reconnect(self) -> None:
         context = self._ready_context()
@@ -333,10 +384,13 @@ class Worker:
         return self.settings.queue(queue, "max_processors", None, number).value  # type: ignore[no-any-return]
 
     def _adapt(self) -> None:
-        """Start or retire processors until there are `max_processors`."""
+        """Start or retire processors until there are `max_processors`; none before the worker runs."""
         context = self._ready_context()
+        if not self._started:
+            return
         wanted = self.settings.worker("max_processors").value
-        active = [processor for processor in self._processors if not processor.retired]
+        # One that is held counts even if it is retired: the thread that holds it still runs.
+        active = [processor for processor in self._processors if processor.held or not processor.retired]
         for processor in active[wanted:]:
             processor.retired = True
         for number in range(len(active), wanted):
@@ -367,6 +421,8 @@ class Worker:
         await asyncio.gather(*self._processors.values(), return_exceptions=True)
         self._processors.clear()
         await self._note_attempts()
+        with suppress(StorageError):
+            await context.false_crashes.run_once(context.store)
         if not self.options.burst:
             with suppress(StorageError):
                 if self._manager is not None:
@@ -375,10 +431,12 @@ class Worker:
         context.rotation.close()
         if self._wallet is not None:
             await self._wallet.close()
-        for service in self._services.values():
-            await service.runner.close()
+        await self._close_runners()
         self._heartbeat.close()
         log.info("worker %s has left; it ran %d jobs", self.id, context.jobs_run)
+
+    async def _close_runners(self) -> None:
+        await asyncio.gather(*(service.runner.close() for service in self._services.values()))
 
     def _ready_context(self) -> WorkerContext:
         if self._context is None:

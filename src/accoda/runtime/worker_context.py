@@ -9,6 +9,7 @@ from accoda.clock import Clock, SystemClock
 from accoda.runtime.attempts import AttemptLog
 from accoda.runtime.batch import BatchRun
 from accoda.runtime.events import Monitor
+from accoda.runtime.false_crashes import FalseCrashes
 from accoda.runtime.poison_isolation import PoisonIsolation
 from accoda.runtime.rotation import Rotation
 from accoda.storage.protocol import Store
@@ -25,6 +26,7 @@ class WorkerContext:
         """The present moment in seconds, by this process's clock."""
         self.rotation = Rotation(queues)
         self.isolation = PoisonIsolation()
+        self.false_crashes = FalseCrashes()
         self.monitors: Sequence[Monitor] = ()
         self.attempts = AttemptLog(worker)
         self.batches: set[BatchRun] = set()

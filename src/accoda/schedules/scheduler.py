@@ -109,6 +109,8 @@ def _tick(job: Job, record: Record, now: int, make_job: MakeJob) -> Outcome:
     if tick is None or not schedule.enabled:
         # A paused one was made ready by hand and goes back; of an enabled one no tick is left.
         return Done(job.lease, [job_of(replace(record, tick=None, over=None, ended=schedule.enabled))])
+    if job.start_time < job.created_at and job.start_time < tick == record.tick:
+        record, tick = _set_back(job, record, tick)
     found = plan(schedule, record.ticks, tick, now) if tick <= max(now, job.start_time) else Plan((), tick)
     if found.missed:
         _log_missed(record, found)
@@ -130,6 +132,16 @@ def _tick_of(job: Job, record: Record) -> int | None:
     if record.tick is None or record.is_certain(job.id) or job.start_time <= record.tick:
         return record.tick
     return record.ticks.after(job.start_time)
+
+
+def _set_back(job: Job, record: Record, tick: int) -> tuple[Record, int]:
+    """A job that starts before it was created: the store's clock was set back, and the start of the job with it.
+
+    The schedule goes on with the first tick from there by the new clock, though by the old one that had been already.
+    An interval that began later than that begins there.
+    """
+    record = replace(record, anchor=min(record.anchor, job.start_time))
+    return record, min(tick, record.ticks.after(job.start_time - 1) or tick)
 
 
 def _log_missed(record: Record, found: Plan) -> None:

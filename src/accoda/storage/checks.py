@@ -16,10 +16,6 @@ from accoda.model import (
     Lease,
     NewJob,
     Order,
-    Remove,
-    Rerank,
-    Revive,
-    StartNow,
     State,
     Target,
     check_count,
@@ -80,8 +76,8 @@ def check_look(target: Target, waiters_after: int | None) -> None:
 def check_changes(changes: Sequence[Change]) -> None:
     check_sequence("changes", changes)
     for change in changes:
-        if not isinstance(change, (Remove, Revive, StartNow, Rerank)):
-            raise InvalidInput("changes", f"must hold Remove, Revive, StartNow or Rerank, not {type(change).__name__}")
+        if not isinstance(change, Change):
+            raise InvalidInput("changes", f"must hold Remove, Revive, … only, not {type(change).__name__}")
         check_id(change.id)
         if change.waiters is not None:
             check_count("waiters", change.waiters)

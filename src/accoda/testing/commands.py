@@ -14,7 +14,7 @@ from accoda.model import NewJob, OnDuplicate
 QUEUES = ("a", "b", "a.deliver")
 NAMES = ("x", "x/1", "x/%", "x_1", "y", "é/1")
 
-Trick = Literal["none", "old", "older", "newer", "elsewhere", "unknown"]
+Trick = Literal["none", "old", "older", "newer", "elsewhere", "another moment", "unknown"]
 
 
 class DraftJob(NamedTuple):
@@ -68,7 +68,7 @@ class DraftOutcome(NamedTuple):
 class DraftChange(NamedTuple):
     """A change of a job: `queue` says whether it names the job's queue, `seen` how many waiters more than there are."""
 
-    kind: Literal["remove", "revive", "start now", "rerank"]
+    kind: Literal["remove", "revive", "start now", "not crashed", "rerank"]
     pick: int
     queue: Literal["none", "right", "other"]
     seen: int | None
@@ -100,7 +100,7 @@ jobs = st.builds(
     waiter=st.sampled_from((None, b"w", b"", b"\x00")),
     keep_for=st.sampled_from((0.0, 0.0, 0.5, 2)),
 )
-tricks = st.sampled_from(("none", "none", "none", "none", "old", "older", "newer", "elsewhere", "unknown"))
+tricks = st.sampled_from((*["none"] * 4, "old", "older", "newer", "elsewhere", "another moment", "unknown"))
 lease_drafts = st.builds(DraftLease, st.integers(0, 3), tricks)
 outcomes = st.builds(
     DraftOutcome,
@@ -116,7 +116,7 @@ outcomes = st.builds(
 )
 changes = st.builds(
     DraftChange,
-    kind=st.sampled_from(("remove", "revive", "start now", "rerank", "rerank")),
+    kind=st.sampled_from(("remove", "revive", "start now", "not crashed", "rerank", "rerank")),
     pick=picks,
     queue=st.sampled_from(("none", "right", "right", "other")),
     seen=st.sampled_from((None, None, -1, 0, 0, 1)),

@@ -25,6 +25,7 @@ from accoda.model import (
     Done,
     Head,
     Lease,
+    NotCrashed,
     Order,
     Outcome,
     Remove,
@@ -79,11 +80,12 @@ class StoreMachine(RuleBasedStateMachine):
     def lease(self, draft: commands.DraftLease) -> Lease:
         held = self.leases if draft.trick == "old" else self.model.held()
         if not held or draft.trick == "unknown":
-            return Lease("a", UNKNOWN, 0)
+            return Lease("a", UNKNOWN, 0, 0)
         lease = held[-1 - draft.pick % len(held)]
         shift = {"older": -1, "newer": 1}.get(draft.trick, 0)
         queue = "b" if draft.trick == "elsewhere" else lease.queue
-        return Lease(queue, lease.id, max(0, lease.attempts + shift))
+        moment = lease.taken_at + (1 if draft.trick == "another moment" else 0)
+        return Lease(queue, lease.id, max(0, lease.attempts + shift), moment)
 
     def outcome(self, draft: commands.DraftOutcome) -> Outcome:
         lease = self.lease(draft.lease)
@@ -105,10 +107,11 @@ class StoreMachine(RuleBasedStateMachine):
         seen = None if draft.seen is None else max(0, draft.seen + (len(job.waiters) if job is not None else 0))
         if draft.kind == "rerank":
             return Rerank(id, draft.rank, seen, queue)
-        kinds: dict[str, type[Remove | Revive | StartNow]] = {
+        kinds: dict[str, type[Remove | Revive | StartNow | NotCrashed]] = {
             "remove": Remove,
             "revive": Revive,
             "start now": StartNow,
+            "not crashed": NotCrashed,
         }
         return kinds[draft.kind](id, seen, queue)
 
@@ -147,7 +150,7 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(
         job=commands.jobs,
         failures=st.lists(st.sampled_from(("crash", "retry")), max_size=2),
-        end=st.sampled_from(("none", "bury", "revive", "start now", "remove")),
+        end=st.sampled_from(("none", "bury", "revive", "start now", "not crashed", "remove")),
     )
     def take_and_fail(self, job: commands.DraftJob, failures: list[str], end: str) -> None:
         """A job fails, and may be buried in the end; then comes a change that is for dead jobs, or is not."""
@@ -161,6 +164,10 @@ class StoreMachine(RuleBasedStateMachine):
             else:
                 self.pair.settle([Retry(lease) for lease in leases])
         if end == "none":
+            return
+        if end == "not crashed":
+            last = self.model.last_id
+            self.pair.change([NotCrashed(last), NotCrashed(last)])
             return
         leases = [job.lease for job in self.pair.take(queue, 1, 0.5, None, "")]
         self.leases += leases

@@ -27,6 +27,7 @@ from accoda.model import (
     Lease,
     Look,
     NewJob,
+    NotCrashed,
     Order,
     Outcome,
     QueueStats,
@@ -70,7 +71,7 @@ class Record:
 
     @property
     def lease(self) -> Lease:
-        return Lease(self.new.queue, self.id, self.attempts)
+        return Lease(self.new.queue, self.id, self.attempts, self.taken_at or 0)
 
     def wait_from(self, start: int, now: int) -> None:
         """Stand in line, from the moment `start`."""
@@ -326,6 +327,8 @@ class Reference:
                 job.begin_again()
             case StartNow() if job.state == "delayed":
                 job.state, job.start_time = "ready", self.now
+            case NotCrashed() if job.state in HOLDS_KEY and job.crashes:
+                job.crashes -= 1
             case Rerank() if job.state in WAITING:
                 job.rank = float(change.rank)
             case _:

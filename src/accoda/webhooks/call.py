@@ -15,8 +15,9 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from accoda.envelope import Hook, has_names, hidden, secret_texts, without_secrets
+from accoda.envelope import Hook, has_names, hidden
 from accoda.limits import allowed
+from accoda.masking import NO_MASK, Mask, mask_of
 from accoda.model import NewJob
 from accoda.payload import Codec
 from accoda.times import rfc3339
@@ -162,9 +163,16 @@ def body(call: Call, stored_at: int) -> bytes:
 def _subject(facts: Facts, most: int) -> Subject:
     """What the message says of a job, in about `most` bytes: the result is left out first, then the payload."""
     notes: list[str] = []
-    result = _json("result", facts.result, facts.secret, notes)
+    mask = _mask(facts)
+    result = _json("result", facts.result, facts.secret, notes, mask or NO_MASK)
+    if mask is None and result is not None:
+        notes.append(f"result left out: {_UNKNOWN}")
+        result = None
     payload = _json("payload", facts.payload, facts.secret, notes)
-    reason = _reason(facts)
+    reason = facts.reason
+    if reason is not None:
+        # Masked before it is cut, because half of a secret is still one.
+        reason = f"not told: {_UNKNOWN}" if mask is None else mask.text(reason)[:REASON]
     texts = 4 * len(reason or "") + 4 * len(facts.name or "")
     if result is not None and texts + len(result) + len(payload or b"") > most:
         notes.append(_too_large("result", len(result), most))
@@ -186,7 +194,9 @@ def _subject(facts: Facts, most: int) -> Subject:
     )
 
 
-def _json(field: str, data: bytes | None, secret: tuple[str, ...], notes: list[str]) -> bytes | None:
+def _json(
+    field: str, data: bytes | None, secret: tuple[str, ...], notes: list[str], mask: Mask = NO_MASK
+) -> bytes | None:
     """A stored value as JSON without its secrets; None, and a note, if it cannot be written so."""
     if data is None:
         return None
@@ -200,30 +210,24 @@ def _json(field: str, data: bytes | None, secret: tuple[str, ...], notes: list[s
             return None
         found = msgspec.json.encode(hidden(value, secret))
         # Hidden a second time because a path names keys as text, and some keys become text only in JSON.
-        return msgspec.json.encode(hidden(msgspec.json.decode(found), secret)) if secret else found
+        return msgspec.json.encode(mask.value(hidden(msgspec.json.decode(found), secret))) if secret else found
     except Exception as error:  # whatever is stored there, the job must end and its call must go out
         notes.append(f"{field} left out: it cannot be written as JSON ({type(error).__name__})")
         return None
 
 
-def _reason(facts: Facts) -> str | None:
-    """Why the job is dead, without secrets that an error may quote. Cleaned before it is cut, because half of a secret
-    is still one."""
-    reason = facts.reason
-    if reason and facts.secret and facts.payload:
-        try:
-            value = _plain.decode(facts.payload)
-            # If its fields have no names, any value in it may be a secret one.
-            found = secret_texts(value, facts.secret) if has_names(value) else secret_texts({"all": value}, ["all"])
-            reason = without_secrets(reason, found)
-        except Exception:  # then it is unknown which values are secret
-            reason = "not told: the payload has secret fields and cannot be read"
-    return None if reason is None else reason[:REASON]
+def _mask(facts: Facts) -> Mask | None:
+    """The mask of the job's secrets; None: they are not known."""
+    try:
+        return mask_of(facts.payload or b"", facts.secret)
+    except Exception:  # whatever is stored there, the job must end and its call must go out
+        return None
 
 
 def _too_large(field: str, size: int, most: int) -> str:
     return f"{field} left out: it has {size:,} bytes, and a message at most {most:,}"
 
 
+_UNKNOWN = "the payload has secret fields and cannot be read"
 _decoder = msgspec.msgpack.Decoder(Call)
 _plain: Codec[Any] = Codec(Any)

@@ -73,8 +73,8 @@ class World:
         self._stack = ExitStack()
         self.storage = storage
         self.folder = folder
-        self.visited: set[str] = set()  # paths of pages that a browser looked at
-        self.driven: set[str] = set()  # paths of actions that it did
+        self.visited: set[str] = set()  # paths of pages that browsers opened in this test
+        self.driven: set[str] = set()  # paths of actions that they did
         shutil.copy(SHOP, folder / "shop.py")
         try:
             self.url = self._store(storage)

@@ -19,6 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from browser_visit import Visit, Windows  # only once they can be found
 from browser_world import World
+from covers import covered_by, used_in
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +50,11 @@ def windows(browser: Browser, world: World) -> Iterator[Windows]:
 
 
 @pytest.fixture
-def open_window(windows: Windows) -> Iterator[Callable[..., Visit]]:
-    """Opens windows; when the test ends, none of them may have a complaint."""
+def open_window(windows: Windows, world: World, request: pytest.FixtureRequest) -> Iterator[Callable[..., Visit]]:
+    """Opens windows; when the test ends, none of them may have a complaint, and they did what the test covers."""
     opened: list[Visit] = []
+    world.visited.clear()
+    world.driven.clear()
 
     def open_one(token: str | None = "admin", address: str | None = None) -> Visit:
         opened.append(windows.open(token, address))
@@ -61,6 +64,7 @@ def open_window(windows: Windows) -> Iterator[Callable[..., Visit]]:
     try:
         for visit in opened:
             visit.check()
+        assert covered_by(request.function) - used_in(world) == set()
     except BaseException:
         for visit in opened:
             visit.dispose()

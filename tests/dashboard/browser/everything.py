@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-import pytest
 from alive import Alive, Keys
-from browser_world import World
-from every_page import EveryPage, EveryPageBriefly, Stored
+from covers import covered_by
+from every_page import PAGES, EveryPage, EveryPageBriefly, Stored
+from nothing_untrue import NothingUntrue
 from page_actions import PageActions
 
 from accoda.dashboard.routes import actions, pages
 
 
 class Whole:
-    """Tests of a base class run before those of a class: so this one has to be the first of the bases."""
+    """That the tests of a class are complete."""
 
     storage: str
 
-    def test_every_page_was_looked_at_and_every_action_done(self, world: World, request: pytest.FixtureRequest) -> None:
-        ran = {
-            item.name.partition("[")[0] for item in request.session.items if getattr(item, "cls", None) is request.cls
-        }
-        if {name for name in dir(request.cls) if name.startswith("test_")} - ran:
-            pytest.skip("only some of the tests of this file are run")
-        seen = {found.route.path for path in world.visited if (found := pages().find(path)) is not None}
-        done = {action.route.path for path in world.driven if (action := actions().find(path)) is not None}
-        assert {route.path for route in pages().routes} - seen == set()
-        assert {route.path for route in actions().routes} - done == set()
+    def test_every_page_is_looked_at_and_every_action_done(self) -> None:
+        covered = {route for name in dir(self) if name.startswith("test_") for route in covered_by(getattr(self, name))}
+        shown = map(pages().find, (path.partition("?")[0] for path in PAGES.values()))
+        covered |= {found.route.path for found in shown if found is not None}
+        assert covered == {route.path for route in (*pages().routes, *actions().routes)}
 
 
-class Everything(Whole, EveryPage, Stored, Alive, Keys, PageActions):
+class Everything(Whole, EveryPage, Stored, Alive, Keys, NothingUntrue, PageActions):
     """Pages and what is done on them."""
 
 

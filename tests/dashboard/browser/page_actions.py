@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from browser_visit import PATIENCE, Visit
 from browser_world import JOBS, Service, World
+from covers import covers
 from playwright.sync_api import expect
 
 
@@ -57,14 +59,15 @@ class Jobs:
         visit.main.get_by_role("link", name="First page").click()
         expect(visit.main.locator("tbody tr")).to_have_count(50)
 
+    @covers("/do/bulk", "/bulk/{id}")
     def test_all_that_match_are_retried_and_the_progress_is_seen(self, visit: Visit, world: World) -> None:
         made = world.enqueue_many("orders", [{"n": n, "lot": "bulk"} for n in range(12)])
         world.wait_for("dead", *made)
         world.mend("bulk")
         visit.go("/jobs?queue=orders&state=dead&field=lot%3Dbulk")
-        visit.page.get_by_label("Do to").select_option("matching")
+        visit.page.get_by_label("Apply to").select_option("matching")
         visit.page.get_by_label("Action", exact=True).select_option("retry")
-        visit.press("Go on …")
+        visit.press("Continue")
         expect(visit.page.get_by_role("heading", level=1)).to_have_text("Retry 12 jobs?")
         visit.is_usable_by_all()
         visit.press("Retry 12 jobs")
@@ -77,6 +80,7 @@ class Jobs:
         visit.fits()
         world.wait_for("done", *made)
 
+    @covers("/do/bulk/{id}/stop")
     def test_a_bulk_action_is_stopped(self, visit: Visit, world: World) -> None:
         id = world.enqueue("kept-back")
         world.api("POST", "/api/v1/queues/accoda.bulk/pause", {})  # so that it cannot be over before it is stopped
@@ -92,25 +96,40 @@ class Jobs:
             world.api("POST", "/api/v1/queues/accoda.bulk/resume")
         assert world.state(id) == "ready"
 
+    @covers("/do/picked")
     def test_jobs_that_are_ticked_get_another_priority(self, visit: Visit, world: World) -> None:
         first, second, third = world.enqueue_many("ticked", range(3))
         visit.go("/jobs?queue=ticked")
         for id in (first, third):
-            visit.page.get_by_label(f"Pick job {id}", exact=True).check()
+            visit.page.get_by_label(f"Select job {id}", exact=True).check()
         visit.page.get_by_label("Action", exact=True).select_option("priority")
-        visit.press("Go on …")
+        visit.press("Continue")
         visit.page.get_by_label("New priority").select_option("CRITICAL")
         visit.press("Set priority")
         visit.is_told("2 jobs moved")
         levels = [world.api("GET", f"{JOBS}/{id}")["priority"] for id in (first, second, third)]
         assert levels == ["CRITICAL", "NORMAL", "CRITICAL"]
 
-    def test_nothing_is_done_to_no_jobs(self, visit: Visit) -> None:
+    def test_nothing_is_done_to_no_jobs_and_the_filter_stays(self, visit: Visit) -> None:
         visit.go("/jobs?queue=parked")
-        visit.press("Go on …")
-        visit.shows("none is ticked")
-        visit.forgive("status of 422")
+        visit.press("Continue")
+        visit.is_told("No job is selected")
+        expect(visit.page).to_have_url(re.compile(r"/jobs\?queue=parked$"))
+        expect(visit.page.get_by_label("Queue", exact=True)).to_have_value("parked")
 
+    @covers("/jobs/{id}/payload", "/jobs/{id}/result")
+    def test_a_long_payload_and_result_are_downloaded_whole(self, visit: Visit, world: World) -> None:
+        payload = {"text": "x" * 100_000}
+        id = world.enqueue("quick", payload)
+        world.wait_for("done", id)
+        visit.go(f"/jobs/{id}")
+        for number, name in enumerate(("payload", "result")):
+            with visit.page.expect_download() as found:
+                visit.main.get_by_role("link", name="Download all of it").nth(number).click()
+            assert found.value.suggested_filename == f"job-{id}-{name}.json"
+            assert msgspec.json.decode(found.value.path().read_bytes()) == payload
+
+    @covers("/do/jobs/{id}/priority")
     def test_the_priority_of_a_job_is_changed(self, visit: Visit, world: World) -> None:
         id = world.enqueue("one-moved")
         visit.go(f"/jobs/{id}")
@@ -120,6 +139,7 @@ class Jobs:
         expect(visit.main.locator("dl.facts")).to_contain_text("high", timeout=PATIENCE)
         assert world.api("GET", f"{JOBS}/{id}")["priority"] == "HIGH"
 
+    @covers("/do/jobs/{id}/cancel")
     def test_a_running_job_is_cancelled_and_its_handler_stops(self, visit: Visit, world: World) -> None:
         id = world.enqueue("slow")
         visit.go(f"/jobs/{id}")
@@ -138,6 +158,7 @@ class Jobs:
         visit.is_told(f"Job {id} is")  # ready; or done already
         expect(visit.main.locator(".head .state")).to_have_text("done", timeout=PATIENCE)
 
+    @covers("/do/jobs/{id}/retry", "/do/jobs/{id}/delete")
     def test_a_dead_job_tells_its_error_and_is_retried_and_deleted(self, visit: Visit, world: World) -> None:
         id = world.enqueue("orders", {"n": 77, "lot": "one"})
         world.wait_for("dead", id)
@@ -156,12 +177,13 @@ class Jobs:
     def test_why_a_job_is_not_running_is_shown(self, visit: Visit, world: World) -> None:
         visit.go(f"/jobs/{world.seen['waiting']}")
         visit.shows("Why it is not running")
-        visit.shows("none serves parked")
+        visit.shows("No running worker handles parked")
 
 
 class Dead:
     """Dead letters."""
 
+    @covers("/do/dead/replay", "/do/dead/{id}/replay")
     def test_a_group_is_replayed(self, visit: Visit, world: World) -> None:
         made = world.enqueue_many("orders", [{"says": "the till is empty", "lot": "till"} for _ in range(4)])
         world.wait_for("dead", *made)
@@ -179,6 +201,7 @@ class Dead:
         expect(group).to_have_count(0, timeout=PATIENCE)
         visit.fits()
 
+    @covers("/do/dead/delete")
     def test_a_slow_replay_is_stopped_and_what_is_left_deleted(self, visit: Visit, world: World) -> None:
         made = world.enqueue_many("orders", [{"says": "out of ink"} for _ in range(5)])
         world.wait_for("dead", *made)
@@ -224,6 +247,7 @@ class Dead:
 class Queues:
     """Pausing, resuming, purging."""
 
+    @covers("/do/queues/{queue}/pause")
     def test_a_queue_is_paused_with_a_note_and_resumed(self, visit: Visit, world: World) -> None:
         visit.go("/queues/quick")
         visit.press("Pause …")
@@ -238,10 +262,11 @@ class Queues:
         world.wait_for("dead", other)
         assert world.state(id) == "ready"
         visit.press("Resume")
-        visit.is_told("quick is resumed")
+        visit.is_told("quick resumed")
         expect(visit.main.get_by_role("button", name="Pause …")).to_be_visible(timeout=PATIENCE)
         world.wait_for("done", id)
 
+    @covers("/do/queues/{queue}/pause-now", "/do/queues/{queue}/resume")
     def test_a_queue_is_paused_and_resumed_from_the_overview(self, visit: Visit, world: World) -> None:
         world.enqueue("held")
         visit.go("/?q=held")
@@ -251,6 +276,7 @@ class Queues:
         visit.page.get_by_title("Resume held").click()
         expect(row.locator(".state")).not_to_have_text("paused", timeout=PATIENCE)
 
+    @covers("/do/queues/{queue}/purge")
     def test_a_queue_is_purged_only_by_who_types_its_name(self, visit: Visit, world: World) -> None:
         world.enqueue_many("purged", range(3))
         visit.go("/queues/purged")
@@ -278,6 +304,7 @@ class Queues:
 class Others:
     """Workers, schedules, webhooks."""
 
+    @covers("/do/workers/{id}/drain", "/do/workers/{id}/undrain")
     def test_a_worker_is_drained_and_let_work_again(self, visit: Visit, world: World) -> None:
         visit.go("/workers")
         visit.press("Drain")
@@ -290,6 +317,7 @@ class Others:
         expect(visit.main.locator("li.card .state")).not_to_have_text("draining", timeout=PATIENCE)
         world.wait_for("done", id)
 
+    @covers("/do/schedules/{id}/trigger", "/do/schedules/{id}/pause", "/do/schedules/{id}/resume")
     def test_a_schedule_is_triggered_paused_and_resumed(self, visit: Visit, world: World) -> None:
         visit.go("/schedules")
         row = visit.main.locator("tr").filter(has_text="newsletter")
@@ -297,14 +325,15 @@ class Others:
         visit.press("Pause", row)
         visit.is_told("newsletter is paused")
         visit.press("Resume", row)
-        visit.is_told("newsletter is resumed")
+        visit.is_told("newsletter resumed")
         visit.press("Run now", row)
-        visit.is_told("Made by hand from the schedule newsletter")
+        visit.is_told("Triggered newsletter manually")
         expect(visit.page).to_have_url(re.compile(r"/jobs/\d+$"))
         expect(visit.main.locator(".head .state")).to_have_text("done", timeout=PATIENCE)
         visit.go("/schedules/newsletter")
         expect(visit.main.locator("table tbody tr")).to_have_count(1)
 
+    @covers("/do/schedules/{id}/delete")
     def test_a_schedule_is_deleted(self, visit: Visit, world: World) -> None:
         world.api("POST", "/api/v1/schedules", {"name": "extra", "queue": "quick", "every": 3600})
         visit.go("/schedules/extra")
@@ -313,6 +342,7 @@ class Others:
         visit.is_told("extra was deleted")
         expect(visit.page).to_have_url(re.compile(r"/schedules$"))
 
+    @covers("/do/deliveries/{id}/again")
     def test_a_webhook_is_called_again(self, visit: Visit, world: World) -> None:
         id = world.enqueue("quick", webhookUrl="https://127.0.0.1/ended")  # which is refused: it is this machine
         world.wait_for("done", id)

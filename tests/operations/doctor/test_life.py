@@ -81,7 +81,7 @@ async def test_a_worker_in_trouble_or_with_a_wrong_clock_is_reported(app: App, c
     assert await look(app) == [("problem", "worker", "w (host, process 7): the store is away")]
     await beat(app, clock, behind=7_200_000)
     assert await look(app) == [
-        ("warning", "worker", "w (host, process 7) is alive, and its clock is 2 hours off the store's")
+        ("warning", "worker", "w (host, process 7) is running, and its clock is 2 h off the store's")
     ]
 
 

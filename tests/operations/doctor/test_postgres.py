@@ -4,12 +4,13 @@ from collections.abc import Iterator, Sequence
 
 import asyncpg  # type: ignore[import-untyped]
 import pytest
+from proof.servers.pgbouncer import PgBouncer
 from proof.servers.postgres import PostgresServer
 from proof.servers.pytest import need
 
 from accoda import App, NewJob
 from accoda.operations.doctor import Finding, examine
-from accoda.operations.doctor.postgres import connections, durability, pooler
+from accoda.operations.doctor.postgres import connections, durability
 
 
 def one(findings: Sequence[Finding], what: str) -> Finding:
@@ -78,10 +79,13 @@ def test_good_settings_are_well() -> None:
     assert [each.level for each in weaker] == ["note"]
 
 
-def test_a_pooler_is_known_by_the_process_number_that_it_makes_up() -> None:
-    assert pooler(77, 77) == []
-    [found] = pooler(1_234_567, 77)
-    assert found.level == "warning" and "pool_mode = session" in found.advice
+async def test_a_pooler_is_a_problem_if_it_shares_sessions(bad: PostgresServer) -> None:
+    with need(lambda: PgBouncer(bad, "pool_mode = transaction")) as bouncer:
+        found = one(await examine(bouncer.url), "pooler")
+        assert found.level == "problem" and "pool_mode = session" in found.advice
+    with need(lambda: PgBouncer(bad)) as bouncer:
+        assert one(await examine(bouncer.url), "pooler").level == "note"
+    assert not [each for each in await examine(bad.url) if each.what == "pooler"]
 
 
 def test_connections_are_counted_with_those_that_are_kept_for_others() -> None:

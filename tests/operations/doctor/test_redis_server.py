@@ -40,6 +40,7 @@ def test_a_good_server_is_well() -> None:
             "CONFIG SET maxmemory-policy noeviction",
         ),
         ("maxmemory-policy", {"maxmemory_policy": "volatile-lru"}, {}, "warning", "noeviction"),
+        ("evicted keys", {"evicted_keys": "3200"}, {}, "warning", "CONFIG RESETSTAT"),
         ("memory", {"maxmemory": "1000000"}, {}, "problem", "CONFIG SET maxmemory"),
         ("memory", {"maxmemory": "1050000"}, {}, "warning", "CONFIG SET maxmemory"),
         ("memory", {"total_system_memory": "1050000"}, {}, "warning", "maxmemory"),

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -9,9 +10,10 @@ from urllib.parse import urlsplit
 import apsw
 import pytest
 
-from accoda import App, NewJob
+from accoda import App, NewJob, open_storage
 from accoda.operations.doctor import Finding, examine, worst
 from accoda.operations.doctor.sqlite import file_system, look
+from accoda.storage.sqlite.clock_steps import HostClock, boot_time, find_boot_id
 
 
 def one(findings: Sequence[Finding], what: str) -> Finding:
@@ -113,6 +115,24 @@ async def test_what_a_killed_process_left_is_read_and_kept(tmp_path: Path, left:
     assert one(found.findings, "layout").level == "ok" and found.usable
     after = contents(copy.parent)
     assert after["jobs.db"] == before["jobs.db"] and after["jobs.db-wal"] == before["jobs.db-wal"]
+
+
+async def test_a_step_of_the_clock_is_told_for_a_day(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    url = f"sqlite:///{path}"
+    ahead = [0]
+    clock = HostClock(lambda: time.time_ns() + ahead[0], boot_time, find_boot_id() or "here")
+    async with await open_storage(url, clock=clock) as store:
+        await store.stats()
+        assert "clock" not in levels(await examine(url))
+        ahead[0] = 3600 * 10**9
+        await store.stats()
+    found = one((await look(urlsplit(url), "")).findings, "clock")
+    assert found.level == "warning" and "set forward by 3600.0 s: leases were moved" in found.found
+    connection = apsw.Connection(str(path))
+    connection.execute("UPDATE host_clock SET stepped_at = stepped_at - 2 * 86400000")
+    connection.close()
+    assert "clock" not in levels((await look(urlsplit(url), "")).findings)
 
 
 async def test_files_of_others_are_reported_and_left_alone(tmp_path: Path) -> None:

@@ -56,7 +56,7 @@ async def test_a_waiting_job_costs_a_handful_of_calls_however_many_wait(store: S
 def test_the_sync_face_asks_the_same() -> None:
     app = App("memory://")
     id = app.sync.enqueue("emails", 1).id
-    assert app.sync.why(id).line == "no worker is alive"
+    assert app.sync.why(id).line == "no worker is running"
     app.sync.close()
 
 

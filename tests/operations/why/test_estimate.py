@@ -153,9 +153,9 @@ def test_system_jobs_are_done_by_any_worker_or_service() -> None:
 
 def test_beyond_ten_thousand_ahead_the_answer_says_more_than_and_at_least() -> None:
     answer = explain(snapshot(10_001))
-    assert answer.line == "more than 10,000 jobs are ahead; starts in at least 2 hours"
+    assert answer.line == "more than 10,000 jobs are ahead; starts in at least 2 h 6 min"
     assert answer.ahead_is_more and answer.position == 10_002
-    assert answer.start is not None and answer.start.text == "in at least 2 hours"
+    assert answer.start is not None and answer.start.text == "in at least 2 h 6 min"
     assert answer.gates[-1].facts["exact"] == 0
     exact = explain(snapshot(10_000))
-    assert exact.line.startswith("10,000 jobs are ahead; starts in about 3 hours") and not exact.ahead_is_more
+    assert exact.line.startswith("10,000 jobs are ahead; starts in about 3 h") and not exact.ahead_is_more

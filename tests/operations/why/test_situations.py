@@ -13,10 +13,12 @@ from proof.servers.tarantool import TarantoolServer
 from why_world import Stage, facts, shut, verdicts
 
 from accoda import App, Bury, JobNotFound, ManualClock, Priority, Retry, Waiter
+from accoda.budget.usage import Usage, line_of
 from accoda.errors import InvalidInput
 from accoda.model import StartNow
 from accoda.operations import queues
 from accoda.operations.moments import read, rfc3339
+from accoda.operations.why import Explanation
 from accoda.runtime.heartbeat import ProcessorState
 
 SERVERS: dict[str, Any] = {
@@ -25,6 +27,7 @@ SERVERS: dict[str, Any] = {
     "postgres": lambda: PostgresServer(durable=False),
     "tarantool": TarantoolServer,
 }
+LOST = "its lease ended {} without an outcome (the worker may have died)"
 _numbers = itertools.count(1)
 _clock = ManualClock(1_893_488_400_000)  # 2030-01-01 09:00; all tests of a server share it, so it never goes back
 
@@ -70,7 +73,7 @@ async def test_jobs_are_ahead_and_some_of_them_came_later(stage: Stage) -> None:
         await stage.enqueue(priority=Priority.HIGH)
     await stage.worker(processors=(stage.runs(seconds=1),), rates=stage.rates(2.0))
     answer = await stage.why(job)
-    assert answer.line.startswith(f"{len(before) + 2} jobs are ahead, 2 of them came later; starts in about ")
+    assert answer.line.startswith(f"{len(before) + 2} jobs are ahead, 2 of them enqueued later; starts in about ")
     assert (answer.position, shut(answer)) == (7, ["line"])
     assert facts(answer, "line") == {"ahead": 6, "newer": 2, "exact": 1, "ready": 8}
     assert answer.start is not None and 12 <= answer.start.likely <= 20  # six at 2 s, and what comes between
@@ -81,7 +84,7 @@ async def test_delayed_until_a_moment(stage: Stage) -> None:
     job = await stage.enqueue(delay=600)
     await stage.worker(processors=(ProcessorState(),))
     answer = await stage.why(job)
-    assert answer.line.startswith("it is delayed until ") and "in 10 min" in answer.line
+    assert answer.line.startswith("it is scheduled for ") and "in 10 min" in answer.line
     assert facts(answer, "delayed")["until"] == rfc3339(stage.now + 600_000)
     assert answer.start is not None and 600 <= answer.start.likely <= 601 and answer.position is None
     assert "starts" not in answer.line  # the moment has been told
@@ -94,9 +97,9 @@ async def test_waiting_for_a_retry_with_its_last_error(stage: Stage) -> None:
     await stage.app.storage.settle([Retry(taken.lease, delay=90, reason="TimeoutError: no answer")])
     await stage.worker(processors=(ProcessorState(),))
     answer = await stage.why(job)
-    assert answer.line.startswith("it waits for its next try until ")
+    assert answer.line.startswith("attempt 2 of 5 is scheduled for ")
     (told,) = [gate.text for gate in answer.gates if gate.name == "tries"]
-    assert told == "it failed once (at most 5 tries); last error: TimeoutError: no answer"
+    assert told == "attempt 2 of 5; last error: TimeoutError: no answer"
     assert facts(answer, "tries")["error"] == "TimeoutError: no answer"
 
 
@@ -131,7 +134,7 @@ async def test_paused_without_end_with_a_note(stage: Stage) -> None:
 async def test_no_worker_at_all(stage: Stage) -> None:
     job = await stage.enqueue()
     answer = await stage.why(job)
-    assert (answer.line, answer.start, answer.position) == ("no worker is alive", None, 1)
+    assert (answer.line, answer.start, answer.position) == ("no worker is running", None, 1)
     assert answer.sooner == (f"start a worker for the queue: accoda worker MODULE:APP --queues {stage.queue}",)
 
 
@@ -140,7 +143,7 @@ async def test_workers_but_none_for_this_queue(stage: Stage) -> None:
     await stage.worker("emails", "reports")
     await stage.worker("emails", id="w2")
     answer = await stage.why(job)
-    assert answer.line == f"2 workers are alive, and none serves {stage.queue}; they serve emails, reports"
+    assert answer.line == f"no running worker handles {stage.queue}; the 2 running workers handle emails, reports"
     assert answer.sooner == (f"start a worker for the queue: accoda worker MODULE:APP --queues {stage.queue}",)
 
 
@@ -148,7 +151,7 @@ async def test_a_worker_that_cannot_take_jobs(stage: Stage) -> None:
     job = await stage.enqueue()
     await stage.worker(ready=False, problem="stalled: no take for 40 s")
     answer = await stage.why(job)
-    assert answer.line == f"the worker that serves {stage.queue} cannot take jobs: name-w1 (stalled: no take for 40 s)"
+    assert answer.line == f"the worker that handles {stage.queue} cannot take jobs: name-w1 (stalled: no take for 40 s)"
     await stage.worker(draining=True)
     assert "name-w1 (draining)" in (await stage.why(job)).line
 
@@ -199,7 +202,7 @@ async def test_the_budget_is_closed(stage: Stage) -> None:
     job = await _paid(stage, cost=5, left=20)
     await stage.app.books.close(["keepa"], stage.now + 60_000)
     answer = await stage.why(job)
-    assert answer.line.startswith("budget keepa is closed until ") and "in 60 s" in answer.line
+    assert answer.line.startswith("budget keepa is closed until ") and "in 1 min" in answer.line
     assert answer.start is not None and 60 <= answer.start.likely <= 61
     assert "app.books.reopen(['keepa'])" in answer.sooner[0]
 
@@ -226,7 +229,7 @@ async def test_running_by_a_worker_with_a_lease(stage: Stage) -> None:
     stage.clock.advance(7)
     answer = await stage.why(job)
     assert (answer.state, answer.start, answer.position, shut(answer)) == ("taken", None, None, [])
-    assert answer.line.startswith("it runs on w1 since ") and "(7 s); its lease lasts until " in answer.line
+    assert answer.line.startswith("running on w1 for 7 s, since ") and "; its lease ends at " in answer.line
     told = facts(answer, "taken")
     assert (told["worker"], read("", told["leaseUntil"]) - read("", told["since"])) == ("w1", 60_000)
 
@@ -249,8 +252,54 @@ async def test_crashed_before_and_ready_again(stage: Stage) -> None:
     answer = await stage.why(job)
     assert (answer.state, shut(answer)) == ("ready", [])
     (told,) = [gate for gate in answer.gates if gate.name == "tries"]
-    assert told.text.startswith("it lost its lease once: a worker died or was cut off")
+    assert told.text == f"attempt 1; {LOST.format('once')}"
     assert (told.verdict, told.facts["crashes"]) == ("note", 1)
+
+
+async def test_a_job_whose_workers_died_twice_is_quarantined(stage: Stage) -> None:
+    job = await stage.enqueue()
+    for _ in range(2):
+        await stage.take(lease=30, worker="w9")
+        stage.clock.advance(31)
+    await stage.worker(processors=(ProcessorState(),))
+    (told,) = [gate.text for gate in (await stage.why(job)).gates if gate.name == "tries"]
+    alone = f"attempt 1; {LOST.format('2 times')}; quarantined: it runs alone, "
+    assert told == f"{alone}as soon as a processor is free for it"
+    (taken,) = await stage.take()
+    await stage.app.storage.settle([Retry(taken.lease, delay=600, counts=False)])
+    answer = await stage.why(job)
+    assert answer.line.startswith("quarantined: it runs alone, next at ") and answer.line.endswith(" UTC, in 10 min")
+    (told,) = [gate.text for gate in answer.gates if gate.name == "tries"]
+    assert told.startswith(f"{alone}next at ") and told.endswith(" UTC, in 10 min")
+
+
+async def test_an_error_is_told_once(stage: Stage) -> None:
+    job = await stage.enqueue(key="anna", max_attempts=2)
+    for outcome in (Retry, Bury):
+        (taken,) = await stage.take()
+        await stage.app.storage.settle([outcome(taken.lease, reason="LookupError: no user 4711")])
+        if outcome is Retry:
+            assert "".join(_texts(await stage.why(job))).count("no user 4711") == 1
+    answer = await stage.why(job)
+    assert "".join(_texts(answer)).count("no user 4711") == 1 and "no user 4711" in answer.line
+    assert facts(answer, "dead")["reason"] == "LookupError: no user 4711"
+    await stage.enqueue(key="anna", delay=60)  # now the key is the answer, and the gate tells the error
+    answer = await stage.why(job)
+    assert "".join(_texts(answer)).count("no user 4711") == 1 and "no user 4711" not in answer.line
+
+
+async def test_a_record_in_a_book_is_no_job_to_wait_for(stage: Stage) -> None:
+    await _paid(stage, cost=5, left=20)
+    await stage.app.storage.enqueue([line_of(Usage(stage.now, stage.queue, 1))])
+    (line,) = await stage.app.storage.browse(f"{stage.queue}.spent", "delayed")
+    answer = await stage.why(line.id)
+    assert answer.line == f"it is a record that Accoda keeps for {stage.queue}, and is never run"
+    assert (len(answer.gates), answer.start, answer.sooner) == (1, None, ())
+
+
+def _texts(answer: Explanation) -> list[str]:
+    """All that a person reads."""
+    return [answer.line, *(gate.text for gate in answer.gates), *answer.sooner]
 
 
 async def test_dead_because_of_a_reason(stage: Stage) -> None:
@@ -260,7 +309,7 @@ async def test_dead_because_of_a_reason(stage: Stage) -> None:
     stage.clock.advance(120)
     answer = await stage.why(job)
     assert (answer.state, shut(answer), answer.start) == ("dead", ["dead"], None)
-    assert answer.line.startswith("it is dead since ") and answer.line.endswith("2 min ago: LookupError: no user 4711")
+    assert answer.line.startswith("dead since ") and answer.line.endswith("2 min ago: LookupError: no user 4711")
     assert answer.sooner == (f"fix the cause, then run it again: accoda job {job} retry",)
 
 
@@ -285,7 +334,7 @@ async def test_done_and_kept(stage: Stage) -> None:
     stage.clock.advance(60)
     answer = await stage.why(job)
     assert (answer.state, shut(answer), answer.sooner) == ("done", [], ())
-    assert answer.line.startswith("it was finished at ") and "60 s ago; its result is kept until " in answer.line
+    assert answer.line.startswith("done at ") and "1 min ago; its result is kept until " in answer.line
     told = facts(answer, "done")
     assert read("", told["keptUntil"]) - read("", told["endedAt"]) == 3_600_000
 
@@ -307,7 +356,7 @@ async def test_a_demand_with_waiters(stage: Stage) -> None:
     answer = await stage.why(first.id)
     (told,) = [gate for gate in answer.gates if gate.name == "key"]
     assert (told.verdict, told.facts["waiters"]) == ("note", 2)
-    assert told.text.startswith("2 waiters share it by key ")
+    assert told.text == "2 callers are waiting for this result (key 'Libri')"
     assert any("sooner due time" in line for line in (await stage.why(behind.id)).sooner)
 
 
@@ -322,7 +371,7 @@ async def test_delayed_and_paused_and_no_worker(stage: Stage) -> None:
     job = await stage.enqueue(delay=60)
     await stage.app.storage.pause(stage.queue, None)
     answer = await stage.why(job)
-    assert shut(answer) == ["delayed", "paused", "workers"] and answer.line.startswith("it is delayed until ")
+    assert shut(answer) == ["delayed", "paused", "workers"] and answer.line.startswith("it is scheduled for ")
     assert [line.split(":")[0] for line in answer.sooner] == [
         "start it now",
         "resume the queue",

@@ -24,8 +24,8 @@ from accoda.cli.draw import is_terminal
 def top(store: StoreOptions, every: float, once: bool, system: bool) -> None:
     """The store as it is now: queues, rates, workers.
 
-    Keys pause and resume a queue, replay its dead letters and show why a job waits; ? lists them. Rates are those of
-    the last minutes, from the history that workers and services record.
+    Keys pause and resume a queue, replay its dead letters and show why a job waits; ? lists them. Rates are over the
+    last minute, from the history that workers and services record.
     """
     from accoda.cli.top import loop
 

@@ -174,7 +174,7 @@ HELP: tuple[tuple[str, str], ...] = (
 def question(command: Command, board: Board) -> str:
     """The question before it is done."""
     if command.act == "pause":
-        return f"Pause {command.queue}? Running jobs go on. (y/n)"
+        return f"Pause {command.queue}? Running jobs will finish. (y/n)"
     if command.act == "cancel":
         return f"Cancel job {command.job}? (y/n)"
     dead = next((queue.dead for queue in board.queues if queue.name == command.queue), 0)

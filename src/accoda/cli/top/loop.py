@@ -8,10 +8,9 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
-from rich.console import Console
 from rich.live import Live
 
-from accoda.cli.draw import width
+from accoda.cli.draw import console, width
 from accoda.cli.top.board import Board, Command, JobNow, StoreNow, press
 from accoda.cli.top.terminal import keyboard
 from accoda.cli.top.view import overview_lines, screen
@@ -34,14 +33,14 @@ async def read(app: App, system: bool = False) -> StoreNow:
 
 def print_once(store: StoreNow) -> None:
     """Print it on standard output."""
-    Console(width=width(), highlight=False, soft_wrap=False).print(overview_lines(store, width()))
+    console(width=width(), highlight=False, soft_wrap=False).print(overview_lines(store, width()))
 
 
 async def watch(app: App, every: float, system: bool) -> None:
     """Run until the user ends it."""
-    console = Console(highlight=False)
-    with keyboard() as pressed, Live(console=console, screen=True, auto_refresh=False) as live:
-        top = Top(app, system, lambda board: live.update(screen(board, *console.size), refresh=True))
+    shown = console(highlight=False)
+    with keyboard() as pressed, Live(console=shown, screen=True, auto_refresh=False) as live:
+        top = Top(app, system, lambda board: live.update(screen(board, *shown.size), refresh=True))
         await top.run(pressed, every)
 
 
@@ -59,12 +58,15 @@ class Top:
         while not self.board.over:
             await self.refresh()
             self._show(self.board)
+            end = asyncio.get_running_loop().time() + every
             with suppress(TimeoutError):
-                async with asyncio.timeout(every):
-                    while not self.board.over:
-                        if await self.press(await pressed.get()):
-                            break
-                        self._show(self.board)
+                while not self.board.over:
+                    # Only the wait for a key may time out: a command that was begun is carried out.
+                    async with asyncio.timeout_at(end):
+                        key = await pressed.get()
+                    if await self.press(key):
+                        break
+                    self._show(self.board)
 
     async def refresh(self) -> None:
         """Read the store again. While it is away the board says so, and shows what was there before."""
@@ -98,7 +100,7 @@ class Top:
                 return f"{command.queue} is paused."
             case "resume":
                 await queues.resume(app, command.queue)
-                return f"{command.queue} goes on."
+                return f"{command.queue} resumed."
             case "replay":
                 done = await bulk.run(app, "retry", JobFilter(queue=command.queue, state="dead"))
                 others = f", {done.skipped:,} not" if done.skipped else ""

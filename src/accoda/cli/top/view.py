@@ -9,14 +9,18 @@ from rich.table import Table
 from rich.text import Text
 
 from accoda.cli.draw import STATES, printable
+from accoda.cli.jobs import in_json
 from accoda.cli.top.board import HELP, Board, JobNow, StoreNow, question
 from accoda.operations.views import QueueView
-from accoda.operations.words import length
-from accoda.operations.workers import WorkerView
+from accoda.operations.why import Explanation
+from accoda.operations.words import rough, state_word
+from accoda.operations.workers import WorkerView, running_by_queue
 
 _BLOCKS = "▁▂▃▄▅▆▇█"
 AROUND = 7
 """Lines of the screen that are not rows: headline, totals, blanks, titles, footer."""
+COLOURS = {"healthy": "green", "idle": "dim", "failing": "red", "stuck": "bold red"}
+"""Of the health of a queue; the other words are yellow."""
 FOOTER = {
     "queues": "↑↓ choose  p pause  r replay dead  / show a job  w workers  ? keys  q end",
     "workers": "w or q back  / show a job  ? keys",
@@ -56,24 +60,11 @@ def sparkline(values: Sequence[float], width: int) -> str:
     return "".join(_BLOCKS[round(value / top * 7)] if value else " " for value in shown).rjust(width)
 
 
-def health(queue: QueueView) -> tuple[str, str]:
-    """A word for how a queue does, and its colour."""
-    if queue.paused:
-        return "paused", "yellow"
-    if queue.ready and not queue.taken and queue.oldest_age > 60:
-        return "stuck", "bold red"
-    if queue.dead:
-        return "dead letters", "red"
-    if queue.taken or queue.ready:
-        return "working", "green"
-    return "idle", "dim"
-
-
 def _headline(store: StoreNow) -> Text:
     over = store.overview
     text = Text.assemble(("accoda top", "bold"), f"  {over.at[11:19]} UTC  ")
     text.append(f"{over.workers:,} {'worker' if over.workers == 1 else 'workers'}")
-    text.append(f", {over.busy:,} of {over.processors:,} processors busy" if over.processors else "")
+    text.append(f", {over.running}")
     if not over.workers and over.totals.ready:
         text.append("  no worker runs: accoda worker MODULE:APP", "bold red")
     return text
@@ -84,8 +75,8 @@ def _totals(store: StoreNow) -> Text:
     line = Text(no_wrap=True, overflow="ellipsis")
     for name in ("ready", "taken", "delayed", "dead"):
         count = getattr(totals, name)
-        line.append(f"{name} ", "dim")
-        line.append(f"{count:,}   ", f"bold {STATES[name]}" if count else "dim")
+        line.append(f"{state_word(name)} ", "dim")
+        line.append(f"{count:,}   ", f"bold {STATES[state_word(name)]}" if count else "dim")
     line.append("done ", "dim")
     line.append(f"{_rate(sum(rate.done for rate in (store.overview.rates or {}).values()))}", "bold")
     return line
@@ -100,13 +91,13 @@ def _queues(board: Board, width: int, rows: int, *, cursor: bool = True) -> Rend
     wide = width >= 100
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=8)
-    titles = ["ready", "taken", "delayed", "dead", "oldest", "done/s"]
+    titles = ["ready", "running", "delayed", "dead", "oldest", "done/s"]
     for _ in titles:
         table.add_column(justify="right", no_wrap=True)
     if wide:
         table.add_column(no_wrap=True, width=24)
-    table.add_column(no_wrap=True, width=12)
-    table.add_row("queue", *titles, *([_dim("last minutes")] if wide else []), "", style="bold")
+    table.add_column(no_wrap=True)
+    table.add_row("queue", *titles, *([_dim("last 6 minutes")] if wide else []), "health", style="bold")
     assert board.store is not None
     for number, queue in enumerate(queues[first : first + rows], first):
         row = _row(queue, board.store, wide)
@@ -119,13 +110,14 @@ def _queues(board: Board, width: int, rows: int, *, cursor: bool = True) -> Rend
 def _row(queue: QueueView, store: StoreNow, wide: bool) -> list[RenderableType]:
     rate = (store.overview.rates or {}).get(queue.name)
     counts: list[RenderableType] = [
-        Text(f"{getattr(queue, name):,}", STATES[name] if getattr(queue, name) else "dim")
+        Text(f"{getattr(queue, name):,}", STATES[state_word(name)] if getattr(queue, name) else "dim")
         for name in ("ready", "taken", "delayed", "dead")
     ]
     spark: list[RenderableType] = [Text(sparkline(store.sparks.get(queue.name, ()), 24), "cyan")] if wide else []
-    word, colour = health(queue)
-    oldest = length(queue.oldest_age) if queue.ready else ""
-    return [queue.name, *counts, oldest, "" if rate is None else f"{rate.done:.3g}", *spark, Text(word, colour)]
+    oldest = rough(queue.oldest_age) if queue.ready else ""
+    word = queue.health.word
+    done = "" if rate is None else f"{rate.done:.3g}"
+    return [queue.name, *counts, oldest, done, *spark, Text(word, COLOURS.get(word, "yellow"))]
 
 
 def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
@@ -134,17 +126,19 @@ def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(no_wrap=True, overflow="ellipsis", max_width=28)
     table.add_column(no_wrap=True, justify="right")
+    table.add_column(no_wrap=True, justify="right")
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis")
-    table.add_row("worker", "seen", "runs", style="bold")
+    table.add_row("worker", "beat", "busy", "running", style="bold")
     for worker in workers[:rows]:
         runs = [
-            f"{one.queue} {one.jobs}× since {length(one.busy_for or 0.0)}, from job {one.first_id}"
-            for one in worker.processors
-            if one.queue
+            f"{queue} × {jobs:,} for {rough(longest)}" for queue, (jobs, longest) in running_by_queue(worker).items()
         ]
-        what = Text("; ".join(runs)) if runs else _dim("free")
+        what = Text(", ".join(runs)) if runs else _dim("idle")
         table.add_row(
-            worker.name, f"{length(worker.beat_age)} ago", Text(worker.problem, "red") if worker.problem else what
+            worker.name,
+            f"{rough(worker.beat_age)} ago",
+            f"{worker.busy}/{worker.max_processors}",
+            Text(worker.problem, "red") if worker.problem else what,
         )
     if len(workers) > rows:
         table.add_row(_dim(f"and {len(workers) - rows:,} more"))
@@ -152,27 +146,28 @@ def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
 
 
 def _job(shown: JobNow) -> RenderableType:
-    job = shown.job
-    text = Text()
-    text.append(f"job {job.id}  ", "bold")
-    text.append(job.state, STATES.get(job.state, ""))
-    text.append(f"  in {job.queue}{f', {printable(job.name)}' if job.name else ''}\n")
+    job, state = shown.job, state_word(shown.job.state)
+    named = f", {printable(job.name)}" if job.name else ""
+    head = Text.assemble((f"job {job.id}  ", "bold"), (state, STATES[state]))
+    head.append(f"  in {job.queue}{named}, {job.attempt_text}\n")
+    parts: list[RenderableType] = [head]
     if shown.why is not None:
-        text.append(f"\n{printable(shown.why.line)}\n", "bold")
-        for gate in shown.why.gates:
-            mark, colour = {"open": ("✓", "green"), "shut": ("✗", "red")}.get(gate.verdict, ("·", "dim"))
-            text.append(f" {mark} ", colour)
-            text.append(f"{gate.name:9} ", "dim")
-            text.append(f"{printable(gate.text)}\n")
-        for hint in shown.why.sooner:
-            text.append("   sooner    ", "dim")
-            text.append(f"{printable(hint)}\n")
-    if job.reason:
-        text.append("\nlast error  ", "dim")
-        text.append(printable(job.reason.splitlines()[0]) + "\n")
-    text.append("\npayload  ", "dim")
-    text.append(printable(repr(job.payload))[:2000])
-    return text
+        parts += [Text(printable(shown.why.line), "bold"), _gates(shown.why)]
+    elif job.reason:
+        parts.append(Text.assemble(("last error  ", "dim"), printable(job.reason.splitlines()[0])))
+    payload = printable(in_json(job.payload))[:2000]
+    return Group(*parts, Text.assemble(("\npayload  ", "dim"), payload))
+
+
+def _gates(why: Explanation) -> Table:
+    """Texts are folded within their column."""
+    table = Table.grid(padding=(0, 1))
+    for gate in why.gates:
+        mark, colour = {"open": ("✓", "green"), "shut": ("✗", "red")}.get(gate.verdict, ("·", "dim"))
+        table.add_row(Text(f" {mark}", colour), Text(state_word(gate.name), "dim"), Text(printable(gate.text)))
+    for hint in why.sooner:
+        table.add_row("", Text("sooner", "dim"), Text(printable(hint)))
+    return table
 
 
 def _help() -> RenderableType:

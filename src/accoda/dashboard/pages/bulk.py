@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from accoda.dashboard.pages.parameters import PICKED, address, filter_of, level_of, picked, words_of
-from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
+from accoda.dashboard.routes import ActionCall, ActionResult, Elsewhere, PageCall, action, is_local, page
 from accoda.errors import Conflict, InvalidInput, JobNotFound
 from accoda.operations import bulk as operations
 from accoda.operations import jobs
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 MEANS: dict[Action, tuple[str, str]] = {
     "retry": ("Retry", "Dead jobs become ready again, delayed ones start now. Others are left alone."),
-    "cancel": ("Cancel", "Jobs that wait or run are taken back and deleted. Those that have ended are left alone."),
+    "cancel": ("Cancel", "Waiting and running jobs are stopped and deleted. Finished and dead ones are left alone."),
     "delete": ("Delete", "Jobs are deleted in any state, with their results. This cannot be undone."),
-    "priority": ("Set the priority of", "Waiting jobs get a new place in the line. Others are left alone."),
+    "priority": ("Set the priority of", "Waiting jobs get a new place in the queue. Others are left alone."),
 }
 COUNTED = 4_000
 """Jobs that are examined to count those that match: so many are read in a moment."""
@@ -36,10 +36,12 @@ async def ask(call: PageCall) -> dict[str, Any]:
         return {"action": None, "recent": recent}
     action = _action(call.query["action"])
     ids = picked(call.query) if call.query.get("which") != "matching" else []
-    if not ids and call.query.get("which") == "picked":
-        raise InvalidInput("jobs", "none is ticked; tick the boxes beside them, or choose all that match")
     wanted = filter_of(call.query)
     words = words_of(wanted)
+    back = call.query.get("back", "")
+    back = back if is_local(back) else address("/jobs", **words)
+    if not ids and call.query.get("which") == "picked":
+        raise Elsewhere(back, "No job is selected. Select some, or apply the action to all matching.")
     if not ids and not words:
         raise InvalidInput("filter", "is empty, which would mean every job; filter the jobs first")
     count = None if ids else await operations.count(call.app, wanted, action, COUNTED)
@@ -52,7 +54,7 @@ async def ask(call: PageCall) -> dict[str, Any]:
         "picked": PICKED,
         "count": count,
         "words": words,
-        "back": address("/jobs", **words),
+        "back": back,
         "recent": recent,
     }
 
@@ -77,12 +79,12 @@ async def start(call: ActionCall) -> ActionResult:
     action = _action(call.form.get("action", ""))
     level = level_of(call.form.get("level", "")) if action == "priority" else None
     view = await operations.start(call.app, action, filter_of(call.form), level=level, who=call.identity.name)
-    return ActionResult(f"/bulk/{view.id}", "It runs in the background, even if you leave this page.")
+    return ActionResult(f"/bulk/{view.id}", "Runs in the background; you can leave this page.")
 
 
 @action("/do/picked")
 async def do_picked(call: ActionCall) -> ActionResult:
-    """Change the jobs that were ticked, one after the other."""
+    """Change the jobs that were selected, one after the other."""
     action = _action(call.form.get("action", ""))
     level = level_of(call.form.get("level", "")) if action == "priority" else None
     done, refused = 0, list[str]()

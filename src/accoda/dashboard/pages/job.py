@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from accoda.dashboard.pages.parameters import Text, id_of, level_of
+from accoda.dashboard.answers import Answer
+from accoda.dashboard.pages.parameters import Text, id_of, level_of, pretty
 from accoda.dashboard.pages.timeline import timeline
 from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.errors import JobNotFound
@@ -17,6 +18,7 @@ from accoda.operations.jobs import SCHEDULES
 from accoda.operations.levels import LEVELS
 from accoda.operations.views import JobView
 from accoda.operations.why import why
+from accoda.operations.words import state_word
 
 if TYPE_CHECKING:
     from accoda.app import App
@@ -43,8 +45,33 @@ async def job(call: PageCall) -> dict[str, Any]:
         "budgets": await _budgets(app, view),
         "calls": await webhooks.of_job(app, view),
         "can": _can(app, view),
+        "can_start": bool(_can(app, view) & {"retry", "start"}),
         "levels": LEVELS,
     }
+
+
+@page("/jobs/{id}/payload", "", section="jobs", live=False)
+async def payload(call: PageCall) -> Answer:
+    """All of its payload, as a file."""
+    view = await jobs.get(call.app, id_of(call.params["id"]))
+    return _file(view, "payload", view.payload)
+
+
+@page("/jobs/{id}/result", "", section="jobs", live=False)
+async def result(call: PageCall) -> Answer:
+    """All of its result, as a file."""
+    view = await jobs.get(call.app, id_of(call.params["id"]))
+    return _file(view, "result", view.result)
+
+
+def _file(view: JobView, name: str, value: Any) -> Answer:
+    """A value as JSON, which a browser stores and does not show. Secret fields were removed from the view."""
+    disposition = f'attachment; filename="job-{view.id}-{name}.json"'
+    return Answer(
+        body=pretty(value).encode("utf-8", "replace"),
+        kind="application/json",
+        headers=(("content-disposition", disposition),),
+    )
 
 
 async def _why(app: App, id: int) -> Any:
@@ -81,7 +108,7 @@ async def retry(call: ActionCall) -> ActionResult:
     """A dead job is ready again, and a delayed one starts now."""
     id = id_of(call.params["id"])
     view = await jobs.retry(call.app, id)
-    return ActionResult(f"/jobs/{id}", f"Job {id} is {view.state}.")
+    return ActionResult(f"/jobs/{id}", f"Job {id} is {state_word(view.state)}.")
 
 
 @action("/do/jobs/{id}/cancel")

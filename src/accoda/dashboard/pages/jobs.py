@@ -12,6 +12,7 @@ from accoda.operations import jobs as operations
 from accoda.operations import queues
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.levels import LEVELS
+from accoda.operations.search import EXAMINED
 from accoda.operations.views import JobView, Page
 
 LIMIT = 50
@@ -45,6 +46,7 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "next": address("/jobs", **words, cursor=page.next) if page.next else None,
         "names": [queue.name for queue in (await queues.list(call.app))[:MOST_NAMES]],
         "states": STATES,
+        "examined": EXAMINED,
         "levels": LEVELS,
     }
 

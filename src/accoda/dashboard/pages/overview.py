@@ -8,10 +8,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from accoda.dashboard.charts import SLOT
-from accoda.dashboard.health import Health, RecentRuns, judge
 from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.operations import queues, workers
+from accoda.operations.health import Health, RecentRuns
 from accoda.operations.history.reading import read_sparks
 from accoda.operations.history.sparks import Spark
 from accoda.operations.overview import Rate, overview
@@ -74,10 +73,10 @@ def serves(alive: Sequence[WorkerView]) -> Counter[str]:
 
 def _row(queue: QueueView, spark: Spark | None, served: int, rate: Rate | None) -> Row:
     done, failed = ([], []) if spark is None else (spark.done, spark.failed)
-    recent = RecentRuns.of(done, failed, SLOT, served)
+    recent = RecentRuns.of(spark, served)
     return Row(
         queue=queue,
-        health=judge(queue, recent),
+        health=queue.health,
         workers=served,
         rate=None if rate is None else rate.done,
         failed=recent.failed,
@@ -91,7 +90,7 @@ async def pause(call: ActionCall) -> ActionResult:
     """Pause a queue until it is resumed."""
     name = call.params["queue"]
     await queues.pause(call.app, name, who=call.identity.name)
-    return ActionResult(call.back, f"{name} is paused. Jobs that run go on.")
+    return ActionResult(call.back, f"{name} is paused. Running jobs will finish.")
 
 
 @action("/do/queues/{queue}/resume")
@@ -99,4 +98,4 @@ async def resume(call: ActionCall) -> ActionResult:
     """End a pause."""
     name = call.params["queue"]
     await queues.resume(call.app, name)
-    return ActionResult(call.back, f"{name} is resumed.")
+    return ActionResult(call.back, f"{name} resumed.")

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from accoda.dashboard import charts
-from accoda.dashboard.health import RecentRuns, judge
 from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
-from accoda.dashboard.words import count, duration
+from accoda.dashboard.words import count
 from accoda.errors import InvalidInput, NotFound
 from accoda.model import STATES
+from accoda.names import is_system
 from accoda.operations import demands, queues, workers
 from accoda.operations.history import reading as history
 from accoda.operations.queues import WaitingSummary
+from accoda.operations.words import length
 from accoda.operations.workers import WorkerView
 
 LENGTHS = {"": None, "15m": 900.0, "1h": 3600.0, "8h": 8 * 3600.0, "24h": 24 * 3600.0}
@@ -26,14 +27,14 @@ async def view(call: PageCall) -> dict[str, Any]:
     name = call.params["queue"]
     span, app = charts.span_of(call.query), call.app
     queue = await queues.get(app, name)
-    series = await history.series(app, name, span)
-    spark = (await history.read_sparks(app.storage)).get(name)
+    recorded = await history.read_history(app.storage, name, span)
+    series = history.SeriesView.of(name, span, recorded)
     alive = [worker for worker in await workers.list(app) if name in worker.queues]
-    done, failed = ([], []) if spark is None else (spark.done, spark.failed)
     waiting = await queues.waiting(app, name)
     return {
         "queue": queue,
-        "health": judge(queue, RecentRuns.of(done, failed, charts.SLOT, len(alive))),
+        "health": queue.health,
+        "is_record": queue.system and not is_system(name),
         "note": await queues.note_of(app, name) if queue.paused else None,
         "span": span,
         "spans": charts.SPANS,
@@ -41,7 +42,7 @@ async def view(call: PageCall) -> dict[str, Any]:
         "rates": charts.rate_chart(series),
         "times": charts.time_chart(series),
         "depths": charts.depth_chart(series),
-        "summary": charts.summary(series),
+        "summary": charts.summary(recorded, span),
         "waiting": waiting,
         "bands": await _bands(call, name, waiting),
         "workers": alive,
@@ -72,13 +73,13 @@ def _running(alive: list[WorkerView], name: str) -> list[tuple[WorkerView, Any]]
 @action("/do/queues/{queue}/pause")
 async def pause(call: ActionCall) -> ActionResult:
     """Pause for a length of time, with a note for people who ask why."""
-    name, length = call.params["queue"], call.form.get("for", "")
-    if length not in LENGTHS:
-        raise InvalidInput("for", f"must be one of {', '.join(filter(None, LENGTHS))} or nothing, not {length!r:.40}")
-    seconds, note = LENGTHS[length], call.form.get("note", "").strip()
+    name, span = call.params["queue"], call.form.get("for", "")
+    if span not in LENGTHS:
+        raise InvalidInput("for", f"must be one of {', '.join(filter(None, LENGTHS))} or nothing, not {span!r:.40}")
+    seconds, note = LENGTHS[span], call.form.get("note", "").strip()
     await queues.pause(call.app, name, seconds, who=call.identity.name, note=note)
-    until = "until it is resumed" if seconds is None else f"for {duration(seconds)}"
-    return ActionResult(call.back, f"{name} is paused {until}. Jobs that run go on.")
+    until = "until it is resumed" if seconds is None else f"for {length(seconds)}"
+    return ActionResult(call.back, f"{name} is paused {until}. Running jobs will finish.")
 
 
 @action("/do/queues/{queue}/purge")

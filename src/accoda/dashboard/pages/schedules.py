@@ -12,16 +12,16 @@ from accoda.operations.schedules import LOOKED_AT, ScheduleView
 
 SHOWN = 500
 CATCH_UP = {
-    "skip": "Ticks that were missed are left out.",
-    "once": "One job is made for all ticks that were missed.",
-    "all": "A job is made for every tick that was missed, up to {limit}.",
+    "skip": "Missed runs: skip.",
+    "once": "Missed runs: run once.",
+    "all": "Missed runs: run each, up to {limit}.",
 }
 OVERLAP = {
-    "allow": "A tick makes a job even if the last one has not ended.",
-    "skip": "A tick is left out while the last job has not ended.",
-    "replace": "A tick takes the place of the last job if that has not ended.",
+    "allow": "Overlapping runs: allow.",
+    "skip": "Overlapping runs: skip a run while the job of the last one has not finished.",
+    "replace": "Overlapping runs: replace the job of the last run if it has not finished.",
 }
-SOURCE = {"code": "declared in code", "file": "from a file", "api": "made by hand"}
+SOURCE = {"code": "declared in code", "file": "from a file", "api": "created manually"}
 
 
 @page("/schedules", "schedules.html", section="schedules")
@@ -46,7 +46,7 @@ async def schedule(call: PageCall) -> dict[str, Any]:
 
 
 def rules(view: ScheduleView) -> list[str]:
-    """What happens to missed and overlapping ticks, in sentences."""
+    """What happens to missed and overlapping runs, in sentences."""
     said = []
     if view.catch_up is not None:
         said.append(CATCH_UP[view.catch_up].format(limit=view.catch_up_limit))
@@ -62,9 +62,9 @@ async def trigger(call: ActionCall) -> ActionResult:
     made = await operations.trigger(call.app, name)
     if made.what == "kept":
         return ActionResult(
-            call.back, f"Nothing new: job {made.id} of {name} has not ended yet, and they must not overlap."
+            call.back, f"Not triggered: job {made.id} of {name} has not finished, and its runs must not overlap."
         )
-    return ActionResult(f"/jobs/{made.id}", f"Made by hand from the schedule {name}.")
+    return ActionResult(f"/jobs/{made.id}", f"Triggered {name} manually.")
 
 
 @action("/do/schedules/{id}/pause")
@@ -78,7 +78,7 @@ async def pause(call: ActionCall) -> ActionResult:
 async def resume(call: ActionCall) -> ActionResult:
     name = call.params["id"]
     await operations.resume(call.app, name)
-    return ActionResult(call.back, f"{name} is resumed.")
+    return ActionResult(call.back, f"{name} resumed.")
 
 
 @action("/do/schedules/{id}/delete")
@@ -87,5 +87,5 @@ async def delete(call: ActionCall) -> ActionResult:
     await operations.delete(call.app, name)
     own = f"/schedules/{quote(name)}"
     return ActionResult(
-        "/schedules" if call.back in ("/", own) else call.back, f"{name} was deleted; jobs that it made stay."
+        "/schedules" if call.back in ("/", own) else call.back, f"{name} was deleted; jobs that it enqueued stay."
     )

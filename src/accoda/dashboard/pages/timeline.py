@@ -7,6 +7,7 @@ from typing import Literal
 
 from msgspec import Struct
 
+from accoda.dashboard.words import sentence
 from accoda.operations.jobs import RunView
 from accoda.operations.views import JobView
 
@@ -27,32 +28,43 @@ class Step(Struct, frozen=True, kw_only=True):
 
 def timeline(job: JobView, runs: Sequence[RunView]) -> list[Step]:
     """What happened to a job, the first step first."""
-    title = "Created" if job.schedule is None else f"Created by the schedule {job.schedule}"
+    title = "Enqueued" if job.schedule is None else f"Enqueued by the schedule {job.schedule}"
     steps = [Step(kind="created", title=title, at=job.created_at)]
     known = sorted(runs, key=lambda run: (run.started_at, run.attempt))
     missing = job.attempts - len({run.attempt for run in known if run.attempt < job.attempts})
-    if missing > 0:
-        steps.append(_gap(job, missing, bool(known)))
+    steps += _unrecorded(job, missing, bool(known))
     steps += [_run(run) for run in known]
     return steps + _present(job, known)
 
 
-def _gap(job: JobView, missing: int, some_known: bool) -> Step:
-    """Attempts that were not recorded; if none is known, the job itself has the last error."""
-    times = "once" if missing == 1 else f"{missing} times"
+def _unrecorded(job: JobView, missing: int, some_known: bool) -> list[Step]:
+    """Returns to the queue without a record of a run: leases that were lost, and others. If no run is known, the job
+    itself has the last error."""
+    lost = max(0, min(missing, job.crashes))
     error = "" if some_known or job.state == "dead" else job.reason or ""
-    return Step(kind="gap", title=f"Came back {times}, without a record", error=error)
+    steps = []
+    if missing > lost:
+        steps.append(
+            Step(kind="gap", title=f"Returned to the queue {_times(missing - lost)}, not recorded", error=error)
+        )
+    if lost:
+        steps.append(Step(kind="lost", title=f"Lease ended {_times(lost)} without an outcome"))
+    return steps
+
+
+def _times(n: int) -> str:
+    return "once" if n == 1 else f"{n} times"
 
 
 def _run(run: RunView) -> Step:
     words = {
-        "retry": "failed, to be retried",
-        "dead": "failed, and was given up",
-        "bury": "failed, and was given up",
+        "retry": "failed, will retry",
+        "dead": "failed, no retries left",
+        "bury": "failed, no retries left",
     }
     return Step(
         kind="failed",
-        title=f"Attempt {run.attempt + 1} {words.get(run.outcome, run.outcome)}",
+        title=f"{sentence(run.attempt_text)} {words.get(run.outcome, run.outcome)}",
         at=run.ended_at,
         worker=run.worker,
         ran_for=run.ran_for,
@@ -62,15 +74,15 @@ def _run(run: RunView) -> Step:
 
 
 def _present(job: JobView, known: Sequence[RunView]) -> list[Step]:
-    number = job.attempts + 1
     match job.state:
         case "delayed":
             title = "Starts" if not job.attempts else "Starts again"
             return [Step(kind="waits", title=title, at=job.scheduled_at)]
         case "ready":
-            return [Step(kind="waits", title="Ready, waiting for a worker since", at=job.scheduled_at)]
+            return [Step(kind="waits", title="Became ready", at=job.scheduled_at)]
         case "taken":
-            return [Step(kind="taken", title=f"Attempt {number} is running since", at=job.taken_at, worker=job.worker)]
+            title = f"{sentence(job.attempt_text)} running for"
+            return [Step(kind="taken", title=title, at=job.taken_at, worker=job.worker)]
         case "done":
             return [Step(kind="done", title="Done", at=job.ended_at, worker=job.worker)]
     told = any(run.attempt == job.attempts for run in known)

@@ -81,25 +81,40 @@
     return until;
   }
 
-  const pulse = $("#pulse");
-  function tellPulse(state, words) {
-    if (!pulse) return;
+  // What is on the page is live only if the service said so lately: it sends something after every rendering. Silence
+  // means that the service, the way to it or its store is gone, and the page cannot know which.
+  const pulse = $("#pulse"), SILENT = 5000;
+  const stream = { heard: Date.now(), resumed: 0, state: "", trouble: "", why: "" };
+  function tellPulse() {
+    if (!pulse || !stream.state) return;
+    const silent = Date.now() - stream.heard, stale = stream.state !== "paused" && Date.now() - Math.max(stream.heard, stream.resumed) >= SILENT;
+    const [state, words] = stream.trouble ? ["trouble", stream.trouble] : stale ? ["stale", "stale since " + rough(silent / 1000)]
+      : [stream.state, { live: "live", lost: "reconnecting", paused: "paused" }[stream.state]];
     pulse.hidden = false;
     pulse.dataset.state = state;
-    $(".words", pulse).textContent = words;
+    pulse.title = state === "trouble" ? words : state === "stale" ? stream.why || "No update arrived since then; the page shows what was last known." : "";
+    const text = $(".words", pulse);
+    if (text.textContent !== words) text.textContent = words;
+  }
+  function hear(changes) {
+    Object.assign(stream, changes);
+    tellPulse();
   }
   function follow(part) {
     let source = null, closed = false;
     const open = () => {
       if (source || document.hidden || closed) return;
       source = new EventSource("/live?page=" + encodeURIComponent(location.pathname + location.search));
-      source.addEventListener("open", () => tellPulse("live", "live"));
-      source.addEventListener("live", (event) => { swap(part, event.data); tellPulse("live", "live"); });
-      source.addEventListener("trouble", (event) => tellPulse("trouble", event.data));
+      const good = () => hear({ heard: Date.now(), state: "live", trouble: "", why: "" });
+      source.addEventListener("open", () => hear({ state: "live" }));
+      source.addEventListener("live", (event) => { swap(part, event.data); good(); });
+      source.addEventListener("same", good);
+      source.addEventListener("stale", (event) => hear({ why: event.data }));
+      source.addEventListener("trouble", (event) => hear({ trouble: event.data }));
       source.addEventListener("error", () => {
-        if (source.readyState !== EventSource.CLOSED) { tellPulse("lost", "reconnecting"); return; }
+        hear({ state: "lost", trouble: "" });
+        if (source.readyState !== EventSource.CLOSED) return; // it connects again by itself
         source = null; // refused: the page itself says why, when it is asked for again
-        tellPulse("lost", "not live");
         setTimeout(() => { if (!document.hidden) again(); }, 5000);
       });
     };
@@ -110,10 +125,11 @@
       } catch (e) { /* away: try later */ }
       open();
     };
-    const close = () => { if (source) source.close(); source = null; tellPulse("paused", "paused"); };
-    document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+    const close = () => { if (source) source.close(); source = null; hear({ state: "paused", trouble: "" }); };
+    const resume = () => { if (stream.state === "paused") hear({ state: "lost", resumed: Date.now() }); open(); };
+    document.addEventListener("visibilitychange", () => (document.hidden ? close() : resume()));
     addEventListener("pagehide", close);
-    addEventListener("pageshow", open);
+    addEventListener("pageshow", resume);
     open();
   }
   function swap(part, html) {
@@ -159,9 +175,11 @@
     const grid = { stroke: css("--line"), width: 1 }, text = css("--soft");
     const axis = { stroke: text, grid, ticks: { show: false }, font: "12px system-ui, sans-serif" };
     const tell = units[data.unit || ""] || ((v) => v == null ? "–" : v + " " + data.unit);
-    const alone = (plot, at) => plot.data[at].filter((value) => value != null).length < 3; // no line to see
+    // A value between two gaps is no line: it is drawn as a dot, unless it is zero, where a dot would look like an event.
+    const alone = (plot, at) => plot.data[at].flatMap((v, n, line) => v && line[n - 1] == null && line[n + 1] == null ? [n] : []);
     const line = (each) => ({
-      label: each.label, stroke: css("--" + each.color), width: 1.5, points: { show: alone, size: 5 }, spanGaps: false,
+      label: each.label, stroke: css("--" + each.color), width: 1.5, points: { show: false, filter: alone, size: 5, fill: css("--" + each.color) },
+      spanGaps: !!each.span,
       fill: each.fill ? css("--" + each.color + "-fill") : undefined, value: (_, v) => tell(v),
       dash: each.dash ? [4, 4] : undefined,
     });
@@ -230,6 +248,24 @@
     const button = event.submitter;
     if (button) { button.setAttribute("aria-busy", "true"); setTimeout(() => button.removeAttribute("aria-busy"), 1500); }
   });
+  // An action that got no answer may have been carried out or not: the connection broke, nothing came in time (see
+  // htmx-config in base.html), or a proxy answered instead of the service.
+  function tellUnanswered(form) {
+    const name = form.querySelector("button:not([type=button])")?.textContent.trim() || "the action";
+    const line = Object.assign(document.createElement("p"), { className: "said wrong" });
+    line.textContent = `The server did not answer. Nothing is known about “${name}”: check whether it took effect before you repeat it.`;
+    said.replaceChildren(line);
+  }
+  document.addEventListener("htmx:error", (event) => {
+    const request = event.detail.ctx;
+    if (request && request.text === undefined) tellUnanswered(request.sourceElement);
+  });
+  document.addEventListener("htmx:before:response", (event) => {
+    const request = event.detail.ctx;
+    if (request.response.status !== 502 && request.response.status !== 504) return;
+    event.preventDefault();
+    tellUnanswered(request.sourceElement);
+  });
   // A choice that filters (data-submit) sends its form by itself.
   document.addEventListener("change", (event) => {
     if (event.target.matches("[data-submit]")) event.target.form.requestSubmit();
@@ -274,7 +310,7 @@
   tellSaid();
   tellTimes();
   drawCharts();
-  setInterval(() => { if (!document.hidden) tellTimes(); }, 1000);
+  setInterval(() => { if (!document.hidden) { tellTimes(); tellPulse(); } }, 1000);
   const part = $("[data-live]");
   if (part) follow(part);
 })();

@@ -1,4 +1,4 @@
-"""`/api/v1/jobs/bulk`: one action on all jobs that fit a filter, which goes on by itself."""
+"""`/api/v1/jobs/bulk`: one action on all jobs that match a filter, in the background."""
 
 from __future__ import annotations
 
@@ -112,12 +112,13 @@ RULES: dict[str, object] = {
     "POST",
     "/api/v1/jobs/bulk",
     GROUP,
-    "Change all jobs that fit",
+    "Change all matching jobs",
     scope="admin",
+    queues="own",
     description="`retry` makes dead jobs ready again and starts delayed ones now; `cancel` takes back what waits "
     "or runs; `delete` deletes in whatever state; `priority` gives those that wait another `level`. Jobs that come "
-    "in later are spared. It goes on by itself, through restarts: 202, and its state is at `Location`. With "
-    "`dryRun` nothing is changed: 200, with the number of jobs that fit.",
+    "in later are spared. It runs in the background, through restarts: 202, and its state is at `Location`. With "
+    "`dryRun` nothing is changed: 200, with the number of matching jobs.",
     rules=RULES,
     example={"action": "retry", "filter": {"queue": "emails", "state": "dead", "error": "TimeoutError"}},
     replies={
@@ -137,6 +138,7 @@ RULES: dict[str, object] = {
 )
 async def start_bulk(call: Call[BulkRequest, Nothing, Nothing]) -> Answer:
     asked = call.body
+    call.check_queue(asked.filter.queue)
     level = None if asked.level is UNSET else asked.level
     rate = None if asked.rate is UNSET else asked.rate
     bulk.check(asked.action, asked.filter, level, rate)
@@ -151,11 +153,12 @@ async def start_bulk(call: Call[BulkRequest, Nothing, Nothing]) -> Answer:
     "/api/v1/jobs/bulk",
     GROUP,
     "List bulk changes",
-    description="Those that go on, and those that have ended in the last week; the latest first.",
+    queues="own",
+    description="Those in progress, and those that have ended in the last week; the latest first.",
     replies={200: Reply(description="The bulk changes.", type=Items[BulkView], example=Items([VIEW]))},
 )
 async def list_bulk(call: Call[None, Nothing, Nothing]) -> Items[BulkView]:
-    return Items(await bulk.list(call.app))
+    return Items([each for each in await bulk.list(call.app) if call.identity.has(each.filter.queue)])
 
 
 @operation(
@@ -163,12 +166,15 @@ async def list_bulk(call: Call[None, Nothing, Nothing]) -> Items[BulkView]:
     "/api/v1/jobs/bulk/{id}",
     GROUP,
     "How far a bulk change is",
+    queues="own",
     path_example=ONE,
     replies={200: Reply(description="The bulk change.", type=BulkView, example=VIEW)},
     errors=("not-found",),
 )
 async def get_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
-    return await bulk.get(call.app, call.path.id)
+    found = await bulk.get(call.app, call.path.id)
+    call.check_queue(found.filter.queue)
+    return found
 
 
 @operation(
@@ -177,10 +183,12 @@ async def get_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
     GROUP,
     "Stop a bulk change",
     scope="admin",
+    queues="own",
     description="What is done stays done; the step that runs now may still do its share.",
     path_example=ONE,
     replies={200: Reply(description="The bulk change as it ended.", type=BulkView, example=STOPPED)},
     errors=("not-found", "conflict"),
 )
 async def stop_bulk(call: Call[None, Nothing, BulkPath]) -> BulkView:
+    call.check_queue((await bulk.get(call.app, call.path.id)).filter.queue)  # which never changes
     return await bulk.stop(call.app, call.path.id)

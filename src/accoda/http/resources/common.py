@@ -48,7 +48,9 @@ Moment = Annotated[
 ]
 Limit = Annotated[int, Meta(ge=1, le=500, description="items on a page")]
 Cursor = Annotated[str, Meta(description="the `next` of the page before", extra_json_schema={"format": "cursor"})]
-Flag = Annotated[bool, Meta(description="system queues too, whose names begin with `accoda.`")]
+Flag = Annotated[
+    bool, Meta(description="system queues too: `accoda.*`, cached results of demands, spending logs of budgets")
+]
 Fingerprint = Annotated[
     str, Meta(pattern="^[0-9a-f]{12}$", description="12 hex digits that failures of the same cause share")
 ]

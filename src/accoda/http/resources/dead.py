@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -23,7 +24,8 @@ from accoda.http.resources.common import (
     QueueName,
     given,
 )
-from accoda.http.resources.jobs import ONE, RETRIED
+from accoda.http.resources.jobs import ONE, RETRIED, page_of
+from accoda.model import ById
 from accoda.operations import bulk, failure_groups, jobs, moments
 from accoda.operations.bulk import BulkView
 from accoda.operations.failure_groups import DeadGroup, Groups
@@ -86,6 +88,7 @@ class ReplayRequest(Struct, frozen=True, forbid_unknown_fields=True, rename="cam
 
 
 GROUP = "Dead letters"
+LOOKS_AT_ONCE = 50
 
 LETTER = JobView(
     id=41,
@@ -123,7 +126,8 @@ FILTER = {"queue": "emails", "fingerprint": "5d2f8e0b1c9a"}
     "/api/v1/dead",
     GROUP,
     "List dead letters",
-    description="Jobs that were given up, by queue, the latest first, each with its reason.",
+    queues="own",
+    description="Jobs that failed for good, by queue, the latest first, each with its reason.",
     query_example={"queue": "emails", "limit": 50},
     replies={
         200: Reply(
@@ -137,7 +141,7 @@ FILTER = {"queue": "emails", "fingerprint": "5d2f8e0b1c9a"}
 async def list_dead(call: Call[None, DeadQuery, Nothing]) -> Page[JobView]:
     query = call.query
     wanted = JobFilter(queue=given(query.queue), state="dead", fingerprint=given(query.fingerprint), system=query.all)
-    return await jobs.page(call.app, wanted, limit=query.limit, cursor=given(query.cursor))
+    return await page_of(call, wanted, query.limit, given(query.cursor))
 
 
 @operation(
@@ -145,6 +149,7 @@ async def list_dead(call: Call[None, DeadQuery, Nothing]) -> Page[JobView]:
     "/api/v1/dead/groups",
     GROUP,
     "What dead letters have in common",
+    queues="own",
     description="Those whose reasons differ only in numbers, ids, quoted texts and addresses share a fingerprint. "
     "At most the latest 20,000 are read; `partial` says that there are more.",
     query_example={"queue": "emails"},
@@ -172,7 +177,10 @@ async def list_dead(call: Call[None, DeadQuery, Nothing]) -> Page[JobView]:
     },
 )
 async def list_dead_groups(call: Call[None, GroupsQuery, Nothing]) -> Groups:
-    return await failure_groups.groups(call.app, given(call.query.queue), call.query.all)
+    queue = given(call.query.queue)
+    if queue is not None:
+        call.check_queue(queue)
+    return await failure_groups.groups(call.app, queue, call.query.all, among=call.identity.queues)
 
 
 @operation(
@@ -180,6 +188,7 @@ async def list_dead_groups(call: Call[None, GroupsQuery, Nothing]) -> Groups:
     "/api/v1/dead/{id}",
     GROUP,
     "Everything about a dead letter",
+    queues="job",
     path_example=ONE,
     replies={200: Reply(description="The dead letter.", type=JobView, example=LETTER)},
     errors=("not-found",),
@@ -194,6 +203,7 @@ async def get_dead(call: Call[None, Nothing, JobPath]) -> JobView:
     GROUP,
     "Delete a dead letter",
     scope="admin",
+    queues="job",
     path_example=ONE,
     replies={204: GONE},
     errors=("not-found",),
@@ -209,6 +219,7 @@ async def delete_dead(call: Call[None, Nothing, JobPath]) -> None:
     GROUP,
     "Bring one dead letter back",
     scope="admin",
+    queues="job",
     path_example=ONE,
     replies={200: Reply(description="The job, ready again.", type=JobView, example=RETRIED)},
     errors=("not-found", "conflict"),
@@ -224,12 +235,14 @@ async def replay_dead(call: Call[None, Nothing, JobPath]) -> JobView:
     GROUP,
     "Delete the dead letters of a queue",
     scope="admin",
-    description="All of them, or those that fit. `after` and `before` are moments of their death.",
+    queues="own",
+    description="All of them, or those that match. `after` and `before` are moments of their death.",
     query_example={"queue": "emails", "dryRun": True},
     replies={200: Reply(description="How many were, or would be, deleted.", type=Count, example=Count(17))},
 )
 async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
     query = call.query
+    call.check_queue(query.queue)
     which = DeadFilter(
         queue=query.queue,
         fingerprint=given(query.fingerprint),
@@ -248,6 +261,7 @@ async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
     GROUP,
     "Replay dead letters",
     scope="admin",
+    queues="own",
     description="With a `filter` a bulk change begins, which runs in the background at no more than `rate` jobs a "
     "second, through restarts: 202, and its state is at `Location`. With `dryRun` nothing is changed: 200, with "
     "their number. With `ids` those are revived at once: 200.",
@@ -287,9 +301,11 @@ async def start_replay(call: Call[ReplayRequest, Nothing, Nothing]) -> Answer:
                 raise InvalidInput(name, "is for those of a filter; ids are revived at once")
         if asked.dry_run:
             raise InvalidInput("dryRun", "is for those of a filter")
-        return Answer(Replayed(len(set(ids)), await jobs.revive(call.app, ids)))
+        own = ids if call.identity.queues is None else await _own(call, ids)
+        return Answer(Replayed(len(set(ids)), await jobs.revive(call.app, own)))
     if which is None:
         raise InvalidInput("filter", "is missing: say which dead letters to revive, by a filter or by their ids")
+    call.check_queue(which.queue)
     wanted = _filter(which)
     if asked.dry_run:
         count = await bulk.count(call.app, wanted, "retry")
@@ -307,6 +323,21 @@ def _filter(which: DeadFilter) -> JobFilter:
         before=which.before,
         system=which.system,
     )
+
+
+async def _own(call: Call[ReplayRequest, Nothing, Nothing], ids: list[int]) -> list[int]:
+    """Those of the ids that are there; all are refused if one is in a queue that the caller is not for.
+
+    What is not there is left out: by the time of the change it could be a job of any queue.
+    """
+    own: list[int] = []
+    for first in range(0, len(ids), LOOKS_AT_ONCE):
+        some = ids[first : first + LOOKS_AT_ONCE]
+        for look in await asyncio.gather(*(call.app.storage.look(ById(id)) for id in some)):
+            if look.job is not None:
+                call.check_queue(look.job.queue)
+                own.append(look.job.id)
+    return own
 
 
 async def _dead(call: Call[None, Nothing, JobPath]) -> JobView:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -184,7 +185,8 @@ AFTER = tuple(
     GROUP,
     "Create a job",
     scope="enqueue",
-    description="Stored when the answer comes. `queue` (or `type`, which is the same) says for which queue it is. "
+    queues="own",
+    description="Returns once the job is stored. `queue` (or `type`, which is the same) says for which queue it is. "
     "A `key` makes it one of a kind there: while such a job waits or runs, it is kept or replaced as `onDuplicate` "
     "says, and the answer is 200 with its id.",
     rules=RULES,
@@ -218,6 +220,7 @@ async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
     GROUP,
     "Create many jobs",
     scope="enqueue",
+    queues="own",
     description="All of them or none, in order, in one step of the store. What is wrong is named with its place: "
     "`jobs[3].priority`.",
     example={"jobs": [EMAIL, {"queue": "reports", "payload": {"month": "2029-12"}, "delay": 60}]},
@@ -243,6 +246,7 @@ async def create_jobs(call: Call[BatchRequest, Nothing, Nothing]) -> Answer:
 async def _create(
     call: Call[Any, Nothing, Nothing], asked: list[NewJobRequest], *, batch: bool
 ) -> tuple[list[Enqueued], tuple[tuple[str, str], ...]]:
+    check_queues(call, asked)
     key = call.header(KEY_HEADER)
     if key is None:
         return await jobs.create(call.app, asked, batch=batch), ()
@@ -252,11 +256,31 @@ async def _create(
     return answer.items, (_IS_REPLAYED,) if answer.replayed else ()
 
 
+def check_queues(call: Call[Any, Any, Any], asked: Iterable[NewJobRequest]) -> None:
+    """Refuse new jobs for queues that the caller is not for: so none takes the place of a job there, whatever its key.
+
+    A job that names no queue, or two, is refused later.
+    """
+    if call.identity.queues is not None:
+        for request in asked:
+            for queue in (request.queue, request.type):
+                if queue is not None:
+                    call.check_queue(queue)
+
+
+async def page_of(call: Call[Any, Any, Any], wanted: JobFilter, limit: int, cursor: str | None) -> Page[JobView]:
+    """Jobs that match, of the queues that the caller is for."""
+    if wanted.queue is not None:
+        call.check_queue(wanted.queue)
+    return await jobs.page(call.app, wanted, limit=limit, cursor=cursor, among=call.identity.queues)
+
+
 @operation(
     "GET",
     "/api/v1/jobs",
     GROUP,
     "List jobs",
+    queues="own",
     description="By queue, state and id. A page may have fewer items than `limit`, or none, and still have a "
     "`next`: no request looks at more than 1,000 jobs. The last page has `next` null.",
     query_example={"queue": "emails", "state": "ready", "limit": 50},
@@ -282,7 +306,7 @@ async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
         name=given(query.name),
         system=query.all,
     )
-    return await jobs.page(call.app, wanted, limit=query.limit, cursor=given(query.cursor))
+    return await page_of(call, wanted, query.limit, given(query.cursor))
 
 
 @operation(
@@ -290,6 +314,7 @@ async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     "/api/v1/jobs/{id}",
     GROUP,
     "Everything about a job",
+    queues="job",
     description="Secret fields of its payload are shown as `•••`.",
     path_example=ONE,
     replies={200: Reply(description="The job.", type=JobView, example=VIEW)},
@@ -305,6 +330,7 @@ async def get_job(call: Call[None, Nothing, JobPath]) -> JobView:
     GROUP,
     "Delete a job",
     scope="admin",
+    queues="job",
     description="In whatever state. A running one loses its lease, and its outcome is refused.",
     path_example=ONE,
     replies={204: GONE},
@@ -320,6 +346,7 @@ async def delete_job(call: Call[None, Nothing, JobPath]) -> None:
     GROUP,
     "Change the priority of a job",
     scope="admin",
+    queues="job",
     description="Of one that waits: a running one has its place no more.",
     path_example=ONE,
     example={"priority": "CRITICAL"},
@@ -336,6 +363,7 @@ async def change_job(call: Call[ChangeRequest, Nothing, JobPath]) -> JobView:
     GROUP,
     "Cancel a job",
     scope="admin",
+    queues="job",
     description="Takes a job back that waits or runs. One that runs is told within about a second, and its outcome "
     "is refused. One that has ended is a conflict: delete it.",
     path_example=ONE,
@@ -352,6 +380,7 @@ async def cancel_job(call: Call[None, Nothing, JobPath]) -> None:
     GROUP,
     "Run a job again, or now",
     scope="admin",
+    queues="job",
     description="A dead job is ready again. One that waits for its start time or for its next try is ready now. "
     "One that is ready, runs or is done is a conflict.",
     path_example=ONE,
@@ -368,6 +397,7 @@ async def retry_job(call: Call[None, Nothing, JobPath]) -> JobView:
     GROUP,
     "Say how far a job is",
     scope="work",
+    queues="job",
     path_example=ONE,
     example={"fraction": 0.4, "message": "12 of 30 pages"},
     replies={204: Reply(description="It is noted.")},
@@ -382,6 +412,7 @@ async def set_progress(call: Call[ProgressRequest, Nothing, JobPath]) -> None:
     "/api/v1/jobs/{id}/result",
     GROUP,
     "The result of a job",
+    queues="job",
     description="With `wait` it answers when the job has ended, or after that many seconds. 200: it is done, and "
     "this is its result. 202: it has not ended; ask again. 404: it was never there, or ended and was not kept "
     "(`keepFor`), or was deleted. 409: it is dead, and `reason` says why; or it will not be kept, so that no one "

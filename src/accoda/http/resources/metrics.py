@@ -26,6 +26,7 @@ Sample = tuple[str, tuple[str, ...], float]
     "/metrics",
     "Service",
     "Queue depths and budgets for Prometheus",
+    queues="own",
     description="What the store knows. What each worker measures of itself is on its own page.",
     replies={
         200: Reply(
@@ -38,7 +39,10 @@ Sample = tuple[str, tuple[str, ...], float]
 async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
     app = call.app
     numbers = {name: handler.options.number for name, handler in app.handlers.items()}
-    samples = [*_depths((await app.storage.stats()).queues, numbers), *_levels(await app.budget_views())]
+    stats = (await app.storage.stats()).queues
+    shown = {name: each for name, each in stats.items() if call.identity.has(name)}
+    budgets = await app.budget_views() if call.identity.has(None) else {}  # queues share them
+    samples = [*_depths(shown, numbers), *_levels(budgets)]
     return Raw(page(samples), PAGE_TYPE)
 
 

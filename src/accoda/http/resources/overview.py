@@ -12,6 +12,7 @@ from accoda.http.resources.common import NAME_PATTERN, Items, QueuePath
 from accoda.operations import budgets, demands, workers
 from accoda.operations.budgets import BudgetView
 from accoda.operations.demands import DemandView
+from accoda.operations.health import Health
 from accoda.operations.overview import Overview, Totals, overview
 from accoda.operations.views import QueueView
 from accoda.operations.workers import ProcessorView, WorkerView
@@ -63,7 +64,8 @@ OVERVIEW = Overview(
     workers=1,
     processors=2,
     busy=1,
-    queues=[QueueView(name="emails", ready=3, total=3, done=120)],
+    running="0 jobs running, 1 of 2 processors busy",
+    queues=[QueueView(name="emails", health=Health("healthy"), ready=3, total=3, done=120)],
 )
 
 
@@ -71,7 +73,7 @@ OVERVIEW = Overview(
     "GET",
     "/api/v1/workers",
     GROUP,
-    "Workers that live",
+    "Running workers",
     description="By their heartbeats: what each works on, and whether it says that something is wrong.",
     replies={200: Reply(description="The workers.", type=Items[WorkerView], example=Items([WORKER]))},
 )
@@ -108,11 +110,12 @@ async def get_budget(call: Call[None, Nothing, BudgetPath]) -> BudgetView:
     "/api/v1/demands",
     GROUP,
     "Demands in numbers",
+    queues="own",
     description="As workers have last stored them; no job is looked at.",
     replies={200: Reply(description="The demands.", type=Items[DemandView], example=Items([DEMAND]))},
 )
 async def list_demands(call: Call[None, Nothing, Nothing]) -> Items[DemandView]:
-    return Items(await demands.list(call.app))
+    return Items([each for each in await demands.list(call.app) if call.identity.has(each.queue)])
 
 
 @operation(
@@ -120,6 +123,7 @@ async def list_demands(call: Call[None, Nothing, Nothing]) -> Items[DemandView]:
     "/api/v1/demands/{name}",
     GROUP,
     "One demand",
+    queues="path",
     path_example={"name": "deals"},
     replies={200: Reply(description="The demand.", type=DemandView, example=DEMAND)},
     errors=("not-found",),
@@ -134,7 +138,7 @@ async def get_demand(call: Call[None, Nothing, QueuePath]) -> DemandView:
     GROUP,
     "The whole store at a glance",
     description="Totals over all queues, workers, and jobs a second over the last minute (`rates`; null: nothing is "
-    "recorded).",
+    "recorded). Running jobs and busy processors are two numbers: a processor may run several jobs at once.",
     replies={200: Reply(description="The store.", type=Overview, example=OVERVIEW)},
 )
 async def get_overview(call: Call[None, Nothing, Nothing]) -> Overview:

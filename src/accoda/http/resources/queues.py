@@ -13,6 +13,7 @@ from accoda.http.resources.common import Count, Items, Moment, QueuePath, System
 from accoda.http.security.identity import LOCAL
 from accoda.model import State
 from accoda.operations import moments, queues
+from accoda.operations.health import Health
 from accoda.operations.queues import LONGEST_NOTE
 from accoda.operations.views import QueueView
 
@@ -40,9 +41,19 @@ class PurgeRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 EMAILS = {"name": "emails"}
 
-VIEW = QueueView(name="emails", ready=3, delayed=1, total=4, done=120, oldest_age=2.4, handled=True)
+VIEW = QueueView(
+    name="emails", health=Health("healthy"), ready=3, delayed=1, total=4, done=120, oldest_age=2.4, handled=True
+)
 
-PAUSED = QueueView(name="emails", ready=3, total=3, paused=True, paused_until="2030-01-01T09:00:00.000Z", handled=True)
+PAUSED = QueueView(
+    name="emails",
+    health=Health("paused", "for a while"),
+    ready=3,
+    total=3,
+    paused=True,
+    paused_until="2030-01-01T09:00:00.000Z",
+    handled=True,
+)
 
 _LINKS = tuple(Link(name, {"name": "$request.path.name"}) for name in ("getQueue", "resumeQueue"))
 
@@ -52,12 +63,13 @@ _LINKS = tuple(Link(name, {"name": "$request.path.name"}) for name in ("getQueue
     "/api/v1/queues",
     GROUP,
     "All queues in numbers",
+    queues="own",
     description="Every queue that ever had a job or a pause, or has a handler here, by name. Counted, not scanned.",
     query_example={"all": False},
     replies={200: Reply(description="The queues.", type=Items[QueueView], example=Items([VIEW]))},
 )
 async def list_queues(call: Call[None, SystemQuery, Nothing]) -> Items[QueueView]:
-    return Items(await queues.list(call.app, system=call.query.all))
+    return Items([each for each in await queues.list(call.app, system=call.query.all) if call.identity.has(each.name)])
 
 
 @operation(
@@ -65,6 +77,7 @@ async def list_queues(call: Call[None, SystemQuery, Nothing]) -> Items[QueueView
     "/api/v1/queues/{name}",
     GROUP,
     "One queue in numbers",
+    queues="path",
     path_example=EMAILS,
     replies={200: Reply(description="The queue.", type=QueueView, example=VIEW)},
     errors=("not-found",),
@@ -79,7 +92,8 @@ async def get_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
     GROUP,
     "Pause a queue",
     scope="admin",
-    description="Nothing of it is handed out until then; running jobs go on, and new ones may come in.",
+    queues="path",
+    description="Nothing of it is handed out until then; running jobs will finish, and new ones may come in.",
     path_example=EMAILS,
     body_optional=True,
     example={"for": 600, "note": "the mail server is being moved"},
@@ -103,6 +117,7 @@ async def pause_queue(call: Call[PauseRequest, Nothing, QueuePath]) -> QueueView
     GROUP,
     "Resume a queue",
     scope="admin",
+    queues="path",
     path_example=EMAILS,
     replies={200: Reply(description="The queue.", type=QueueView, example=VIEW)},
     errors=("not-found",),
@@ -117,6 +132,7 @@ async def resume_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
     GROUP,
     "Delete the jobs of a queue that are in a state",
     scope="admin",
+    queues="path",
     description="Those that come in while it is at work are spared. Dead and done jobs count from their end, "
     "others from their creation. It goes in parts, so that others get through.",
     path_example=EMAILS,

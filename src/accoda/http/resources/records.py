@@ -85,6 +85,7 @@ COLUMNS = (
     "/api/v1/queues/{name}/history",
     "Queues",
     "What happened in a queue",
+    queues="path",
     description=COLUMNS,
     path_example={"name": "emails"},
     query_example={"span": "1h"},
@@ -126,6 +127,7 @@ async def get_budget_history(call: Call[None, SpanQuery, BudgetPath]) -> BudgetS
     "/api/v1/jobs/{id}/runs",
     "Jobs",
     "Runs of a job that failed",
+    queues="job",
     description="The last ten that were noted, the oldest first, with the end of their tracebacks; kept for three "
     "days. In a storm of failures some are not noted. What is secret is hidden.",
     path_example={"id": 41},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -152,6 +153,7 @@ AFTER = tuple(
     GROUP,
     "Create a schedule",
     scope="admin",
+    queues="own",
     description="However many services and workers run, each tick gets exactly one job, also through crashes.",
     rules=RULES,
     example={"name": "daily-report", **REPORT},
@@ -167,6 +169,7 @@ AFTER = tuple(
     errors=("conflict",),
 )
 async def create_schedule(call: Call[NewSchedule, Nothing, Nothing]) -> Answer:
+    call.check_queue(call.body.queue)
     wanted = read_schedule(_said(call.body))
     made = await schedules.create(call.app.storage, wanted, app=call.app)
     return Answer(_view(call, made), None, (("location", f"/api/v1/schedules/{made.name}"),))
@@ -177,11 +180,13 @@ async def create_schedule(call: Call[NewSchedule, Nothing, Nothing]) -> Answer:
     "/api/v1/schedules",
     GROUP,
     "List schedules",
+    queues="own",
     description="By name, each in words and with its next ticks.",
     replies={200: Reply(description="The schedules.", type=Items[ScheduleView], example=Items([VIEW]))},
 )
 async def list_schedules(call: Call[None, Nothing, Nothing]) -> Items[ScheduleView]:
-    return Items([_view(call, each) for each in await schedules.list_all(call.app.storage)])
+    every = [_view(call, each) for each in await schedules.list_all(call.app.storage)]
+    return Items([each for each in every if call.identity.has(each.queue)])
 
 
 @operation(
@@ -189,12 +194,15 @@ async def list_schedules(call: Call[None, Nothing, Nothing]) -> Items[ScheduleVi
     "/api/v1/schedules/{name}",
     GROUP,
     "One schedule",
+    queues="own",
     path_example=ONE,
     replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
     errors=("not-found",),
 )
 async def get_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
-    return _view(call, await schedules.get(call.app.storage, call.path.name))
+    found = _view(call, await schedules.get(call.app.storage, call.path.name))
+    call.check_queue(found.queue)
+    return found
 
 
 @operation(
@@ -203,6 +211,7 @@ async def get_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
     GROUP,
     "Create a schedule, or put another in its place",
     scope="admin",
+    queues="own",
     description="What is not said is as if it had never been said.",
     path_example=ONE,
     rules=RULES,
@@ -211,6 +220,9 @@ async def get_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
     errors=("conflict",),
 )
 async def put_schedule(call: Call[ScheduleSpec, Nothing, SchedulePath]) -> ScheduleView:
+    call.check_queue(call.body.queue)
+    with suppress(NotFound):
+        await _check(call)
     wanted = read_schedule(_said(call.body) | {"name": call.path.name})
     return _view(call, await schedules.put(call.app.storage, wanted, app=call.app))
 
@@ -221,6 +233,7 @@ async def put_schedule(call: Call[ScheduleSpec, Nothing, SchedulePath]) -> Sched
     GROUP,
     "Change a schedule",
     scope="admin",
+    queues="own",
     description="What is not said stays as it is. null takes back what was said.",
     path_example=ONE,
     rules={"not": {"required": ["cron", "every"]}},
@@ -234,6 +247,9 @@ async def change_schedule(call: Call[ScheduleChange, Nothing, SchedulePath]) -> 
     if found.schedule is None:
         raise Conflict(f"schedule {found.name!r} cannot be read; put it anew, or delete it")
     asked = _said(call.body)
+    for queue in (found.schedule.queue, asked.get("queue")):
+        if queue is not None:
+            call.check_queue(queue)
     if "cron" in asked and "every" in asked:
         raise InvalidInput("every", "give either cron or every, not both")
     told = as_stored(found.schedule) | asked
@@ -250,12 +266,14 @@ async def change_schedule(call: Call[ScheduleChange, Nothing, SchedulePath]) -> 
     GROUP,
     "Delete a schedule",
     scope="admin",
+    queues="own",
     description="Jobs that it has made stay. One that is declared in code comes back with the next worker that starts.",
     path_example=ONE,
     replies={204: GONE},
     errors=("not-found",),
 )
 async def delete_schedule(call: Call[None, Nothing, SchedulePath]) -> None:
+    await _check(call)
     if not await schedules.delete(call.app.storage, call.path.name):
         raise NotFound("schedule", call.path.name)
 
@@ -266,6 +284,7 @@ async def delete_schedule(call: Call[None, Nothing, SchedulePath]) -> None:
     GROUP,
     "Make a schedule's job now",
     scope="admin",
+    queues="own",
     description="Nothing else changes. Its overlap policy holds: where its last job has not ended, that is kept or "
     "replaced as the policy says, and the answer is 200 with its id.",
     path_example=ONE,
@@ -286,6 +305,7 @@ async def delete_schedule(call: Call[None, Nothing, SchedulePath]) -> None:
     errors=("not-found", "conflict"),
 )
 async def trigger_schedule(call: Call[None, Nothing, SchedulePath]) -> Answer:
+    await _check(call)
     made = await schedules.trigger(call.app.storage, schedules.maker_of(call.app), call.path.name)
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"),))
 
@@ -296,11 +316,13 @@ async def trigger_schedule(call: Call[None, Nothing, SchedulePath]) -> Answer:
     GROUP,
     "Pause a schedule",
     scope="admin",
+    queues="own",
     path_example=ONE,
     replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
     errors=("not-found", "conflict"),
 )
 async def pause_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
+    await _check(call)
     return _view(call, await schedules.pause(call.app.storage, call.path.name))
 
 
@@ -308,15 +330,28 @@ async def pause_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleVie
     "POST",
     "/api/v1/schedules/{name}/resume",
     GROUP,
-    "Let a schedule go on",
+    "Resume a schedule",
     scope="admin",
-    description="With its first tick from now: what came due in between is not made up for.",
+    queues="own",
+    description="With its first tick from now: ticks missed in between are skipped.",
     path_example=ONE,
     replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
     errors=("not-found", "conflict"),
 )
 async def resume_schedule(call: Call[None, Nothing, SchedulePath]) -> ScheduleView:
+    await _check(call)
     return _view(call, await schedules.resume(call.app.storage, call.path.name))
+
+
+async def _check(call: Call[Any, Nothing, SchedulePath]) -> None:
+    """Refuse a schedule of a queue that the caller is not for, and one that cannot be read: its queue is not known.
+
+    Between this look and the change that follows, the schedule may be put anew for another queue. Then the change is
+    made to that one: only by a caller that had the right to it a moment before.
+    """
+    if call.identity.queues is not None:
+        found = (await schedules.get(call.app.storage, call.path.name)).schedule
+        call.check_queue(None if found is None else found.queue)
 
 
 def _said(body: Struct) -> dict[str, Any]:

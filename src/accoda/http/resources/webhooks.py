@@ -32,7 +32,7 @@ class DeliveryPage(Struct, frozen=True):
 class DeliveriesQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which calls, and how many at once."""
 
-    state: Annotated[State, Meta(description="`delayed`: between two tries; `dead`: given up")] | UnsetType = UNSET
+    state: Annotated[State, Meta(description="`delayed`: will retry; `dead`: no retries left")] | UnsetType = UNSET
     before: Annotated[int, Meta(ge=1, le=MOST_ID, description="the `next` of the page before")] | UnsetType = UNSET
     limit: Limit = 50
 
@@ -66,6 +66,7 @@ ONE = {"id": 77}
     "/api/v1/webhooks/deliveries",
     GROUP,
     "Calls of webhooks, the newest first",
+    queues="own",
     query_example={"state": "dead", "limit": 50},
     replies={
         200: Reply(
@@ -82,7 +83,7 @@ async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> Deliver
     before = None if query.before is UNSET else query.before
     found = await deliveries(call.app.storage, state=state, before=before, limit=query.limit)
     more = found[-1].id if len(found) == query.limit and found[-1].id > 1 else None
-    return DeliveryPage(found, more)
+    return DeliveryPage([each for each in found if call.identity.has(each.queue)], more)
 
 
 @operation(
@@ -90,12 +91,14 @@ async def list_deliveries(call: Call[None, DeliveriesQuery, Nothing]) -> Deliver
     "/api/v1/webhooks/deliveries/{id}",
     GROUP,
     "One call, with its message",
+    queues="own",
     path_example=ONE,
     replies={200: Reply(description="The call.", type=DeliveryDetail)},
     errors=("not-found",),
 )
 async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
     found, body = await find(call.app.storage, call.path.id)
+    call.check_queue(found.queue)
     return DeliveryDetail(**asdict(found), body=None if body is None else Raw(body))
 
 
@@ -105,6 +108,7 @@ async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
     GROUP,
     "Send a call again",
     scope="admin",
+    queues="own",
     description="With the same message id, so that a receiver that has it already can tell.",
     path_example=ONE,
     replies={
@@ -118,5 +122,6 @@ async def get_delivery(call: Call[None, Nothing, JobPath]) -> DeliveryDetail:
     errors=("not-found", "conflict"),
 )
 async def redeliver_delivery(call: Call[None, Nothing, JobPath]) -> Answer:
+    call.check_queue((await find(call.app.storage, call.path.id))[0].queue)
     id = await redeliver(call.app.storage, call.path.id)
     return Answer(Resent(id), None, (("location", f"/api/v1/webhooks/deliveries/{id}"),))

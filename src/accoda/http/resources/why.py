@@ -41,6 +41,7 @@ VIEW = Explanation(
     "/api/v1/jobs/{id}/why",
     "Jobs",
     "Why a job is not running, and when it will",
+    queues="job",
     description="The gates before it in their order, each open or shut and with its numbers; its place in the "
     "line; an estimate of its start from how fast its queue is served; and what would make it start sooner. A "
     "handful of looks, however many jobs there are.",

@@ -20,6 +20,7 @@ from accoda.http.problems import ProblemError, render
 from accoda.http.security import refusals
 from accoda.http.security.answers import Header, with_defaults
 from accoda.http.security.bodies import Bodies, ClientGone, Message, Receive, is_json, linger, read_length
+from accoda.http.security.connections import OUTPUT
 from accoda.http.security.hosts import Hosts
 from accoda.http.security.identity import ANONYMOUS, LOCAL, Identity
 from accoda.http.security.origins import SAFE, Origins, is_own_page
@@ -62,7 +63,8 @@ FAILURES, FAILURES_AT_ONCE = 5.0, 20.0
 """Tokens that are not valid, a second and in a burst, from one address, before the answer is 429."""
 PLAIN_PATHS = 1000
 LOOK_UP_FOR = 2.0
-"""Seconds that a request waits for the tokens where the store is away."""
+"""Seconds that a request waits for the tokens where the store is away or hangs."""
+OPEN_PAGES = (LOGIN, LOGOUT, STATIC)
 HEALTH = "/health/"
 """Answers while the store does not, so it needs no token."""
 
@@ -161,6 +163,8 @@ class Guard:
         async def secured(message: Message) -> None:
             if message["type"] == "http.response.start":
                 message["headers"] = with_defaults(message.get("headers", ()), extra)
+            elif len(message.get("body", b"")) > OUTPUT:
+                message = await _all_but_the_last(message, send)
             await send(message)
 
         return secured
@@ -185,8 +189,10 @@ class Guard:
             return
         try:
             with limited_patience(LOOK_UP_FOR):
-                await self.tokens.refresh()
-        except AccodaError as error:
+                # Patience counts from a failure on. A store that hangs does not fail: its driver waits for it.
+                async with asyncio.timeout(LOOK_UP_FOR):
+                    await self.tokens.refresh()
+        except (AccodaError, TimeoutError) as error:
             raise refusals.tokens_unknown() from error
 
     def _identify(self, scope: Scope, headers: Headers, now: float) -> Identity:
@@ -202,6 +208,8 @@ class Guard:
         wait = self._rates.wait(identity.id or _address(scope), now)
         if wait:
             raise refusals.too_many(wait)
+        if identity.queues is not None and is_page(scope["path"]) and not scope["path"].startswith(OPEN_PAGES):
+            raise refusals.pages_show_all(identity.queues)
         return identity
 
     def _by_cookie(self, scope: Scope, now: float) -> Identity:
@@ -220,7 +228,10 @@ class Guard:
 
     def enter(self, scope: Scope, token: bytes) -> Identity:
         """The identity behind a token that was typed into a form; an invalid one is refused and counted."""
-        return self._known(scope, token, self._monotonic())
+        identity = self._known(scope, token, self._monotonic())
+        if identity.queues is not None:
+            raise refusals.pages_show_all(identity.queues)
+        return identity
 
     def needs_token(self) -> bool:
         """Whether a request without a token is anonymous."""
@@ -307,6 +318,16 @@ class Guard:
             return message
 
         await self.inner(scope, closing, send)
+
+
+async def _all_but_the_last(message: Message, send: Send) -> Message:
+    """Send a large body in pieces, and give the last one. Before each piece uvicorn waits until the client has read
+    enough; a body that is sent whole would be copied into the connection's buffer whole."""
+    body: bytes = message["body"]
+    last = (len(body) - 1) // OUTPUT * OUTPUT
+    for at in range(0, last, OUTPUT):
+        await send({"type": "http.response.body", "body": body[at : at + OUTPUT], "more_body": True})
+    return {**message, "body": body[last:]}
 
 
 def handed_on(body: bytes, receive: Receive) -> Receive:

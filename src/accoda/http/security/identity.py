@@ -9,6 +9,9 @@
 
 `admin` implies the others; none of the others implies another. A producer that is broken into can then fill queues, but
 sees no payload; a dashboard that is broken into changes nothing.
+
+A token may be limited to queues: then its scopes hold for these alone. `Operation.queues` says how each operation looks
+at that.
 """
 
 from __future__ import annotations
@@ -19,21 +22,29 @@ from typing import Literal, get_args
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
-from accoda.http.security.refusals import missing_scope, no_token
+from accoda.http.security.refusals import missing_scope, no_token, other_queue
 
 Scope = Literal["read", "enqueue", "work", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
 
 class Identity(Struct, frozen=True):
-    """The sender of a request. `scopes` has all that is implied; `id` is the token's, None where there is none."""
+    """The sender of a request. `scopes` has all that is implied; `id` is the token's, None where there is none.
+
+    `queues` are those that it is limited to; None: all of them.
+    """
 
     name: str
     scopes: frozenset[str] = frozenset()
     id: str | None = None
+    queues: frozenset[str] | None = None
 
     def may(self, scope: str) -> bool:
         return scope in self.scopes
+
+    def has(self, queue: str | None) -> bool:
+        """Whether it may have to do with a queue; None stands for all of them."""
+        return self.queues is None or queue in self.queues
 
 
 ANONYMOUS = Identity("anonymous")
@@ -61,6 +72,12 @@ def check_scopes(scopes: Iterable[str]) -> tuple[Scope, ...]:
     if not given:
         raise InvalidInput("scope", f"a token needs at least one of {', '.join(SCOPES)}")
     return tuple(scope for scope in SCOPES if scope in given)
+
+
+def check_queue(identity: Identity, queue: str | None) -> None:
+    """Refuse a caller that is limited to other queues. None: it is about all of them."""
+    if identity.queues is not None and queue not in identity.queues:
+        raise other_queue(identity.queues, queue)
 
 
 def check_scope(identity: Identity, scope: str | None) -> None:

@@ -6,6 +6,7 @@ what a client sent in a secret place: no token, no Authorization header.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from math import ceil
 
 from accoda.http.problems import ProblemError
@@ -106,6 +107,21 @@ def missing_scope(scope: str) -> ProblemError:
         headers=(("www-authenticate", f'{CHALLENGE}, error="insufficient_scope", scope="{scope}"'),),
         scope=scope,
     )
+
+
+def other_queue(queues: Collection[str], queue: str | None) -> ProblemError:
+    names = sorted(queues)
+    about = "all queues; name one of its own" if queue is None else f"the queue {queue[:128]!r}"
+    detail = f"the token is limited to the queues {', '.join(names)}, and this is about {about}"
+    return ProblemError("forbidden", detail, queues=names)
+
+
+def pages_show_all(queues: Collection[str]) -> ProblemError:
+    names = sorted(queues)
+    detail = (
+        f"the dashboard shows all queues, and the token is limited to {', '.join(names)}; use the API, or another one"
+    )
+    return ProblemError("forbidden", detail, queues=names)
 
 
 def too_many(wait: float) -> ProblemError:

@@ -21,25 +21,31 @@ from msgspec import Struct
 
 from accoda.errors import InvalidInput, VersionConflict
 from accoda.http.security.identity import Identity, check_scopes, implied
-from accoda.model import Document, clean
+from accoda.model import Document, check_queue, clean
+from accoda.names import is_system
 from accoda.storage.protocol import Storage
 
 PREFIX = "tokens/"
 USES = "token-uses/"
 NAME_LENGTH = 100
+MOST_QUEUES = 100
 ID_LENGTH = 10
 SECRET_LENGTH = 43  # 62^43 > 2^256
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 class Token(Struct, frozen=True, kw_only=True):
-    """What is known of a token. `hash` is of its secret; moments are milliseconds since the epoch."""
+    """What is known of a token. `hash` is of its secret; moments are milliseconds since the epoch.
+
+    `queues` are those that it is limited to; none: it is for all of them.
+    """
 
     id: str
     name: str
     scopes: tuple[str, ...]
     hash: bytes
     created_at: int
+    queues: tuple[str, ...] = ()
     expires_at: int | None = None
     used_at: int | None = None
 
@@ -48,7 +54,7 @@ class Token(Struct, frozen=True, kw_only=True):
 
     @property
     def identity(self) -> Identity:
-        return Identity(self.name, implied(self.scopes), self.id)
+        return Identity(self.name, implied(self.scopes), self.id, frozenset(self.queues) or None)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -58,18 +64,30 @@ _DECOY = bytes(32)
 
 
 async def create(
-    store: Storage, name: str, scopes: Iterable[str], *, now: int, expires_at: int | None = None
+    store: Storage,
+    name: str,
+    scopes: Iterable[str],
+    *,
+    now: int,
+    queues: Iterable[str] = (),
+    expires_at: int | None = None,
 ) -> tuple[Token, str]:
-    """Make a token; give its record and its text, which is never shown again."""
+    """Make a token; give its record and its text, which is never shown again. No `queues`: it is for all of them."""
     if type(name) is not str or not 0 < len(name) <= NAME_LENGTH or not name.isprintable() or clean(name) != name:
         raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} printable characters, not {name!r:.60}")
-    wanted = check_scopes(scopes)
+    wanted, limited_to = check_scopes(scopes), _check_queues(queues)
     if expires_at is not None and expires_at <= now:
         raise InvalidInput("expires", "must lie in the future")
     while True:
         id, secret = secrets.token_hex(ID_LENGTH // 2), _new_secret()
         token = Token(
-            id=id, name=name, scopes=wanted, hash=_hash(secret.encode()), created_at=now, expires_at=expires_at
+            id=id,
+            name=name,
+            scopes=wanted,
+            hash=_hash(secret.encode()),
+            created_at=now,
+            queues=limited_to,
+            expires_at=expires_at,
         )
         try:
             # Version 0: never in the place of another token, however unlikely the same id is.
@@ -129,6 +147,18 @@ def recognise(tokens: Mapping[str, Token], text: bytes, now: int) -> Token | Non
     if not good or token is None or prefix != b"acc" or token.expired(now):
         return None
     return token
+
+
+def _check_queues(queues: Iterable[str]) -> tuple[str, ...]:
+    """The queues of a new token, each once, by name."""
+    wanted = sorted(set(queues))
+    if len(wanted) > MOST_QUEUES:
+        raise InvalidInput("queue", f"a token may be limited to at most {MOST_QUEUES} queues, not {len(wanted)}")
+    for queue in wanted:
+        check_queue(queue)
+        if is_system(queue):
+            raise InvalidInput("queue", f"{queue!r} is a system queue; a token is limited to queues of your own")
+    return tuple(wanted)
 
 
 def _hash(secret: bytes) -> bytes:

@@ -75,5 +75,5 @@ def may_open(findings: Sequence[Finding]) -> bool:
 
 # With one of these a store is not opened, or should not be.
 _IN_THE_WAY = frozenset(
-    {"driver", "library", "store", "server", "role", "encoding", "file", "file system", "maxmemory-policy"}
+    {"driver", "library", "store", "server", "role", "encoding", "pooler", "file", "file system", "maxmemory-policy"}
 )

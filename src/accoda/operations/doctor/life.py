@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accoda.model import QueueStats
 from accoda.names import is_system
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.doctor.findings import Finding, note, ok, problem, warning
 from accoda.operations.host import Host
 from accoda.operations.moments import now_of
@@ -26,16 +27,21 @@ async def look(store: Store, host: Host | None) -> list[Finding]:
     stats = (await store.stats()).queues
     beats = await read_heartbeats(store)
     now = await now_of(store)
-    findings = [_summary(stats, beats), *_unserved(stats, beats, host), *_paused(stats), *_workers(beats, now)]
+    own = await bookkeeping(store, stats, () if host is None else host.demands)
+    findings = [
+        _summary({name: each for name, each in stats.items() if name not in own}, beats),
+        *_unserved(stats, beats, host),
+        *_paused(stats),
+        *_workers(beats, now),
+    ]
     findings += await _dead(store, stats, now)
     findings += await _schedules(store, now)
     return findings
 
 
 def _summary(stats: dict[str, QueueStats], beats: list[Heartbeat]) -> Finding:
-    mine = [each for name, each in stats.items() if not is_system(name)]
-    waiting = sum(each.ready + each.delayed for each in mine)
-    found = f"{many(len(mine), 'queue')}, {many(waiting, 'job')} waiting, {many(len(beats), 'worker')} alive"
+    waiting = sum(each.ready + each.delayed for each in stats.values())
+    found = f"{many(len(stats), 'queue')}, {many(waiting, 'job')} waiting, {many(len(beats), 'running worker')}"
     return ok("queues", found)
 
 
@@ -59,7 +65,7 @@ def _alone(name: str, stats: QueueStats, beats: list[Heartbeat], host: Host | No
     waits = f", the oldest for {length(stats.oldest_age)}" if stats.oldest_age else ""
     found = f"{name!r} has {many(stats.ready, 'ready job')}{waits}, and no worker serves it"
     if is_system(name) or not beats:
-        return warning("queue", found, "no worker is alive; start one: accoda worker MODULE:APP")
+        return warning("queue", found, "no worker is running; start one: accoda worker MODULE:APP")
     if host is not None and name not in host.handlers:
         advice = f"this app has no handler for it: add @app.handler({name!r}), or start the worker of the app that has"
         return warning("queue", found, advice)
@@ -84,7 +90,7 @@ def _workers(beats: list[Heartbeat], now: int) -> list[Finding]:
             findings.append(problem("worker", f"{where}: {beat.problem}", "see its log; restart it if it stays so"))
         elif abs(now - beat.beat_at) > SILENT:
             # A worker dates its heartbeats by its own clock, and those of a worker that is gone expire.
-            found = f"{where} is alive, and its clock is {length(abs(now - beat.beat_at) / 1000)} off the store's"
+            found = f"{where} is running, and its clock is {length(abs(now - beat.beat_at) / 1000)} off the store's"
             findings.append(warning("worker", found, "set the clock of that machine by NTP: timedatectl set-ntp true"))
         elif not beat.ready:
             findings.append(note("worker", f"{where} is starting or stopping"))

@@ -9,10 +9,11 @@ import asyncpg  # type: ignore[import-untyped]
 
 from accoda.operations.doctor import reach
 from accoda.operations.doctor.findings import Finding, Looked, layout, may_open, note, ok, problem, warning
-from accoda.storage.postgres.client import Place
+from accoda.storage.postgres.connection import Place
 from accoda.storage.postgres.errors import DRIVER, translate
 from accoda.storage.postgres.migrate import HAS_LAYOUT, LAYOUT, OLDEST_SERVER
 from accoda.storage.postgres.open import place_of
+from accoda.storage.postgres.pooler import CURE, Pooling, pooling_of
 
 LONG = 3600
 """Seconds after which an open transaction blocks vacuum."""
@@ -53,8 +54,9 @@ async def look(parts: SplitResult, url: str) -> Looked:
             [problem("store", f"cannot be reached: {translate(error)}", "is it up? Are URL and login right?")]
         )
     try:
+        findings = pooler(await pooling_of(connection, place.dsn, place.connect_timeout))
         async with connection.transaction(readonly=True):
-            findings = await _look(connection, place, url)
+            findings += await _look(connection, place, url)
     except DRIVER as error:
         findings = [problem("store", f"does not answer as expected: {translate(error)}", "see the server's log")]
     finally:
@@ -67,7 +69,6 @@ async def _look(connection: Any, place: Place, url: str) -> list[Finding]:
     findings = [_version(connection), *await reach.measure(lambda: connection.fetchval(_CLOCK))]
     findings += [*await _role(connection, settings), *_encoding(connection)]
     findings += durability(settings)
-    findings += pooler(connection.get_server_pid(), await connection.fetchval("SELECT pg_backend_pid()"))
     findings.append(connections(settings, await connection.fetchval(_USED), place.pool))
     findings += [*_vacuum(settings, await connection.fetch(_TABLES, place.schema)), *_timeout(settings)]
     findings += _long_ones(await connection.fetchrow(_LONG_ONES, LONG))
@@ -121,12 +122,14 @@ def durability(settings: dict[str, str]) -> list[Finding]:
     return findings or [ok("durability", "fsync, full_page_writes and synchronous_commit are on")]
 
 
-def pooler(reported: int, real: int) -> list[Finding]:
-    """PgBouncer and the like make up the process number that a client sees, to route cancellations."""
-    if reported == real:
-        return []
-    advice = "set pool_mode = session for this database: LISTEN and prepared statements need a session of their own"
-    return [warning("pooler", "there is a pooler such as PgBouncer in between", advice)]
+def pooler(pooling: Pooling) -> list[Finding]:
+    """Whether each connection has a session of its own."""
+    if pooling == "transaction":
+        return [problem("pooler", "a pooler such as PgBouncer shares sessions between clients (by transaction)", CURE)]
+    if pooling == "session":
+        advice = "its pool (default_pool_size) must have room for all connections of all workers and producers"
+        return [note("pooler", "there is a pooler such as PgBouncer in between, which pools by session", advice)]
+    return []
 
 
 def connections(settings: dict[str, str], used: int, pool: int) -> Finding:

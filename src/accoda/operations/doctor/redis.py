@@ -240,6 +240,7 @@ def check_server(server: Server, wait_replicas: int, several: bool) -> list[Find
         _version(server),
         *_role(server),
         _policy(server),
+        *_evicted(server),
         *_memory(server),
         *_durability(server),
         *_trouble(server),
@@ -274,6 +275,14 @@ def _policy(server: Server) -> Finding:
     if policy.startswith("allkeys") and server.number("maxmemory"):
         return problem("maxmemory-policy", f"{policy}: when memory is short, jobs are silently dropped", advice)
     return warning("maxmemory-policy", f"{policy}: when memory is short, Redis drops keys of ours", advice)
+
+
+def _evicted(server: Server) -> list[Finding]:
+    count = server.number("evicted_keys")
+    if not count:
+        return []
+    advice = "jobs may be among them: compare with what enqueued them; CONFIG RESETSTAT sets the count to zero"
+    return [warning("evicted keys", f"{count:,} were dropped for lack of memory since the server started", advice)]
 
 
 def _memory(server: Server) -> list[Finding]:

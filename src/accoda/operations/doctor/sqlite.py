@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from urllib.parse import SplitResult, quote
 
 import apsw
 
 from accoda.operations.doctor.findings import Finding, Looked, has_problem, layout, may_open, note, ok, problem, warning
+from accoda.operations.words import length
 from accoda.storage.common.urls import options
+from accoda.storage.sqlite.clock_steps import told
 from accoda.storage.sqlite.connection import APPLICATION_ID, DURABILITY, LAYOUT, SAFE_SQLITE
 from accoda.storage.sqlite.open import file_of
 
 MUCH_LOG = 256 << 20
 LITTLE_SPACE, NO_SPACE = 1 << 30, 100 << 20
 NETWORKS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "afs", "ceph", "glusterfs", "fuse.sshfs", "ncpfs"})
+DAY = 86_400_000  # ms
 PASSING = frozenset({"tmpfs", "ramfs"})
 
 
@@ -125,7 +129,10 @@ def _inside(path: Path, url: str) -> list[Finding]:
     except apsw.Error as error:
         return [problem("file", f"{path} cannot be opened: {error}", "check the permissions of file and folder")]
     try:
-        return [*_layout(connection, path, url), *_journal(connection, path)]
+        found = _layout(connection, path, url)
+        if not has_problem(found):
+            found += _clock(connection, path)
+        return [*found, *_journal(connection, path)]
     except apsw.NotADBError:
         return [problem("file", f"{path} is not a SQLite database", "choose another file for the queue")]
     except apsw.CorruptError as error:
@@ -156,6 +163,16 @@ def _layout(connection: apsw.Connection, path: Path, url: str) -> list[Finding]:
             return [problem("file", f"{path} belongs to another program", "choose another file for the queue")]
         return [problem("layout", "the file is empty", f"accoda migrate {url}")]
     return [layout(version, LAYOUT, url)]
+
+
+def _clock(connection: apsw.Connection, path: Path) -> list[Finding]:
+    """A step of this machine's clock in the last day."""
+    row = connection.execute("SELECT stepped_at, stepped_by FROM host_clock WHERE stepped_at IS NOT NULL").fetchone()
+    age = time.time_ns() // 1_000_000 - row[0] if row else DAY
+    if row is None or age >= DAY:
+        return []
+    advice = "check start times that were given while it was wrong, and let NTP keep it: timedatectl set-ntp true"
+    return [warning("clock", f"{length(max(0, age) / 1000)} ago {told(row[1], path.name)}", advice)]
 
 
 def _journal(connection: apsw.Connection, path: Path) -> list[Finding]:

@@ -20,7 +20,6 @@ from msgspec.structs import replace
 
 from accoda.limits import allowed
 from accoda.model import QueueStats
-from accoda.names import is_system
 from accoda.operations.history.ring import BUDGET, FINE, QUEUE, SHAPES, STEP, Layout, Span, Values, spread
 
 LONGEST = 20
@@ -32,7 +31,7 @@ AT_ONCE = 200
 REFRESH = 86_400_000 // STEP
 """Slots after which a queue is written although nothing changed, so that its ring does not expire."""
 TOTAL = "*"
-"""All queues except system queues, as one. No queue has this name."""
+"""All queues except Accoda's own, as one. No queue has this name."""
 COARSE: tuple[Span, ...] = tuple(span for span in SHAPES if span != FINE)
 MOST_BYTES = 16 << 20
 """The most that a memory is unpacked to, whatever is stored."""
@@ -96,12 +95,14 @@ class WorkerSums(Struct, frozen=True):
 
 
 class Counters(Struct, frozen=True):
-    """The store at one moment, by its clock. Budgets: left, reserved, used and refused today."""
+    """The store at one moment, by its clock. Budgets: left, reserved, used and refused today. `own`: Accoda's own
+    queues, which no total counts."""
 
     at: int
     queues: Mapping[str, QueueStats]
     workers: Mapping[str, WorkerSums] = {}
     budgets: Mapping[str, tuple[float, float, float, float]] = {}
+    own: frozenset[str] = frozenset()
 
 
 class RingWrite(Struct, frozen=True):
@@ -184,8 +185,8 @@ def _numbers(stats: QueueStats) -> tuple[Values, Values]:
 
 
 def _whole(now: Counters) -> tuple[Values, Values]:
-    """All queues except system queues, as one."""
-    every = [_numbers(stats) for name, stats in now.queues.items() if not is_system(name)]
+    """All queues except Accoda's own, as one."""
+    every = [_numbers(stats) for name, stats in now.queues.items() if name not in now.own]
     counts = tuple(sum(column) for column in zip(*(counts for counts, _ in every), strict=True)) or (0.0,) * 4
     levels = tuple(sum(column) for column in zip(*(levels[:4] for _, levels in every), strict=True)) or (0.0,) * 4
     return counts, (*levels, max((levels[4] for _, levels in every), default=0.0))
@@ -194,7 +195,7 @@ def _whole(now: Counters) -> tuple[Values, Values]:
 def _totalled(now: Counters, total: Recorded, new_sums: Mapping[str, Sums]) -> Recorded:
     sums = total.sums
     for name in now.queues:
-        if not is_system(name):
+        if name not in now.own:
             sums = _plus(sums, new_sums.get(name))
     return replace(total, sums=sums)
 

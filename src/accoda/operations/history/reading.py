@@ -31,10 +31,12 @@ Numbers = list[float | None]
 
 class Series(Struct, frozen=True):
     """The slots of a span, from the moment `at` on (milliseconds): for each name of the layout a value for every slot,
-    None if nothing was recorded in it."""
+    None if nothing was recorded in it. The last slot is not over yet in most cases: `newest` seconds of it are
+    recorded."""
 
     at: int
     columns: dict[str, Numbers]
+    newest: float
 
 
 class ServiceRate(Struct, frozen=True):
@@ -52,12 +54,12 @@ class ServiceRate(Struct, frozen=True):
 
 
 class SeriesView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A queue over a span (null: all queues except system queues), as columns of equal length, a value for every slot.
+    """A queue over a span (null: all queues except Accoda's own), as columns of equal length, a value for every slot.
 
-    The first slot begins at `start`, each lasts `step` seconds. Null: nothing was recorded in that slot. `done`,
-    `retried`, `buried` and `expired` are a second; `ready`, `delayed`, `taken`, `dead` and `oldest_age` (seconds) are
-    as of the slot's end; `waited` and `ran` are means in seconds over the `runs` that workers measured, and null
-    without any.
+    The first slot begins at `start`, each lasts `step` seconds; the last one may not be over yet. Null: nothing was
+    recorded in that slot. `done`, `retried`, `buried` and `expired` are a second, in the last slot over the part of it
+    that is recorded; `ready`, `delayed`, `taken`, `dead` and `oldest_age` (seconds) are as of the slot's end; `waited`
+    and `ran` are means in seconds over the `runs` that workers measured, and null without any.
     """
 
     queue: str | None
@@ -81,7 +83,8 @@ class SeriesView(Struct, rename="camel", frozen=True, kw_only=True):
     def of(cls, queue: str | None, span: Span, series: Series) -> SeriesView:
         columns, step = dict(series.columns), SHAPES[span].step / 1000
         for name in ("done", "retried", "buried", "expired"):
-            columns[name] = [None if count is None else round(count / step, 4) for count in columns[name]]
+            *ended, newest = columns[name]
+            columns[name] = [*(_rate(count, step) for count in ended), _rate(newest, series.newest)]
         for name in ("waited", "ran"):
             pairs = zip(columns[name], columns["runs"], strict=True)
             columns[name] = [round(mean, 6) if mean is not None and runs else None for mean, runs in pairs]
@@ -103,7 +106,7 @@ class BudgetSeriesView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 async def series(host: Host, queue: str | None = None, span: Span = "1h") -> SeriesView:
-    """A queue over a span; None: all queues except system queues. A queue that does not exist did nothing."""
+    """A queue over a span; None: all queues except Accoda's own. A queue that does not exist did nothing."""
     if queue is not None:
         check_queue(queue)
     return SeriesView.of(queue, span, await read_history(await host.connections.get(), queue, _check(span)))
@@ -118,7 +121,7 @@ async def budget(host: Host, name: str, span: Span = "1h") -> BudgetSeriesView:
 
 
 async def read_history(store: Store, queue: str | None, span: Span) -> Series:
-    """A queue over a span, as it was recorded; None: all queues except system queues."""
+    """A queue over a span, as it was recorded; None: all queues except Accoda's own."""
     return await _read(store, TOTAL if queue is None else queue, span, QUEUE)
 
 
@@ -172,7 +175,7 @@ async def _read(store: Store, name: str, span: Span, layout: Layout) -> Series:
         coarse_total = coarse if name == TOTAL else await read_ring(store, TOTAL, span, QUEUE)
     newest = fine_total.last(1 << 32)
     last = _last(0 if newest is None else newest[0], await now_of(store, CLOCK))
-    end = (last + 1) // ratio - 1
+    end = last // ratio  # not over yet in most cases; without it a week would hold less than its last hour
     first = end - shape.size + 1
     # A coarse slot is merged when it ends, but that of a queue that became idle in it a round later, or not yet.
     reach = (last - SHAPES[FINE].size) // ratio if ratio > 1 else end
@@ -185,12 +188,15 @@ async def _read(store: Store, name: str, span: Span, layout: Layout) -> Series:
         or (slot > reach and gather(fine_total, slot * ratio, ratio, QUEUE) is not None)
         for slot in range(first, end + 1)
     ]
-    filled = _fill(values, known, coarse.last(first), first, layout, shape.step / 1000)
+    ends = [min((slot + 1) * ratio, last + 1) * STEP / 1000 for slot in range(first, end + 1)]
+    found = coarse.last(first)
+    before = None if found is None else (found[1], (found[0] + 1) * shape.step / 1000)
+    filled = _fill(values, known, ends, layout, before)
     columns: dict[str, Numbers] = {
         each: [None if values is None else _whole(values[number]) for values in filled]
         for number, each in enumerate(layout.names)
     }
-    return Series(first * shape.step, columns)
+    return Series(first * shape.step, columns, (last + 1 - end * ratio) * STEP / 1000)
 
 
 def _last(newest: int, at: int) -> int:
@@ -205,24 +211,29 @@ def _check(span: Span) -> Span:
     return span
 
 
+def _rate(count: float | None, seconds: float) -> float | None:
+    return None if count is None else round(count / seconds, 4)
+
+
 def _fill(
     values: list[Values | None],
     known: list[bool],
-    before: tuple[int, Values] | None,
-    first: int,
+    ends: list[float],
     layout: Layout,
-    step: float,
+    before: tuple[Values, float] | None,
 ) -> list[Values | None]:
-    """Fill in what was not written because nothing had changed: no events, and the levels of before."""
-    held = None if before is None else before[1]
-    since = first if before is None else before[0]
+    """Fill in what was not written because nothing had changed: no events, and the levels of before.
+
+    `ends` are the seconds at which the slots end; `before` is what was written last before them, and when that ended.
+    """
+    held, since = before if before is not None else (None, ends[0])
     filled: list[Values | None] = []
-    for number, each in enumerate(values):
+    for each, is_known, end in zip(values, known, ends, strict=True):
         if each is not None:
-            held, since = each, first + number
+            held, since = each, end
             filled.append(each)
-        elif known[number]:
-            filled.append(_still(held, layout, (first + number - since) * step))
+        elif is_known:
+            filled.append(_still(held, layout, end - since))
         else:
             filled.append(None)
     return filled

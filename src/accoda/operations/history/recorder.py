@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from accoda.errors import AccodaError, StorageError, VersionConflict
 from accoda.model import ByKey, Done, Job, NewJob, StartNow
+from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.history import sparks
 from accoda.operations.history.plan import Counters, RingWrite, Round, WorkerSums, pack, plan, unpack
 from accoda.operations.history.ring import FINE, SHAPES, STEP, Fence, Layout, Ring, Span, Values, gather
@@ -114,8 +115,9 @@ class Recorder:
         budgets = {} if self._budgets is None else await self._budgets()
         # All but the recorder's own queue: every round changes it, which means nothing.
         stats = {name: each for name, each in (await store.stats()).queues.items() if name != QUEUE}
+        own = await bookkeeping(store, stats)
         # The queue's own clock, read last: what was counted happened before it.
-        return Counters(await now_of(store, QUEUE), stats, workers, budgets)
+        return Counters(await now_of(store, QUEUE), stats, workers, budgets, own)
 
 
 async def ensure_job(store: Store) -> None:

@@ -14,7 +14,7 @@ from accoda.operations.why.gates import gates_of
 from accoda.operations.why.records import Estimate, Explanation, Fact, Gate, Start, is_moment
 from accoda.operations.why.snapshot import Snapshot, gather
 from accoda.operations.why.sooner import sooner_of
-from accoda.operations.words import length
+from accoda.operations.words import length, rough
 
 
 async def why(host: Host, id: int) -> Explanation:
@@ -26,15 +26,16 @@ async def why(host: Host, id: int) -> Explanation:
 def explain(snapshot: Snapshot) -> Explanation:
     """Why the job is not running (or that it is), when it will, and what would make it start sooner."""
     job, gates = snapshot.job, gates_of(snapshot)
-    start = start_of(snapshot)
+    start = None if snapshot.is_record else start_of(snapshot)
     when = "" if start is None else about(start, at_least=snapshot.ahead_is_more)
+    line = _line(gates, start, when, snapshot.now)
     return Explanation(
         id=job.id,
         queue=job.queue,
         state=job.state,
         at=rfc3339(snapshot.now),
-        line=_line(gates, start, when, snapshot.now),
-        gates=tuple(replace(gate, facts=_facts(gate.facts)) for gate in gates),
+        line=line,
+        gates=tuple(replace(gate, text=_text(gate, line), facts=_facts(gate.facts)) for gate in gates),
         position=snapshot.ahead + 1 if job.state == "ready" else None,
         ahead_is_more=snapshot.ahead_is_more,
         start=None if start is None else _start(start, when, snapshot.now),
@@ -42,15 +43,25 @@ def explain(snapshot: Snapshot) -> Explanation:
     )
 
 
+_ANSWERS = ("delayed", "line", "taken", "dead", "done")
+"""Gates that tell what a job does if none is shut; the last of them does."""
+
+
 def _line(gates: Sequence[Gate], start: Estimate | None, when: str, now: int) -> str:
     """One sentence: the first gate that is shut or, if none is, what the job does; and when it is likely to start,
     unless that is the moment at which the gate opens, which the sentence says already."""
     shut = next((gate for gate in gates if gate.verdict == "shut"), None)
-    said = shut or next(gate for gate in reversed(gates) if gate.name in ("line", "taken", "dead", "done"))
+    said = shut or next(gate for gate in reversed(gates) if gate.name in _ANSWERS)
     opens = (int(said.facts.get("until", 0)) - now) / 1000
     if start is None or (opens > 0 and start.high <= opens * 1.02 + 1):
         return said.text
     return f"{said.text}; starts {when}"
+
+
+def _text(gate: Gate, line: str) -> str:
+    """What the gate says beside the line: where that has told the error, not the error again."""
+    said = gate.name == "dead" and gate.text == line
+    return gate.text.partition(": ")[0] if said else gate.text
 
 
 def _start(start: Estimate, text: str, now: int) -> Start:
@@ -83,11 +94,13 @@ def about(start: Estimate, *, at_least: bool = False) -> str:
     """An estimate in words.
 
     >>> about(Estimate(20, 40, 80)), about(Estimate(0, 0, 0.2)), about(Estimate(20, 40, 80), at_least=True)
-    ('in about 40 s (20 s to 80 s)', 'at once', 'in at least 20 s')
+    ('in about 40 s (20 s to 1 min 20 s)', 'at once', 'in at least 20 s')
     """
     if at_least:
         return f"in at least {length(start.low)}"
     if start.high <= 1 and start.likely < 0.5:
         return "at once"
-    low, likely, high = length(start.low), length(start.likely), length(start.high)
-    return f"in about {likely}" if low == high else f"in about {likely} ({low} to {high})"
+    low, likely, high = (length(round(span, 1)) for span in (start.low, start.likely, start.high))
+    if rough(start.low) == rough(start.high):  # a closer range would pretend to be exact
+        return f"in about {likely}"
+    return f"in about {likely} ({low} to {high})"

@@ -7,11 +7,13 @@ from math import ceil
 
 from accoda.model import AHEAD_AT_MOST
 from accoda.names import is_system
+from accoda.operations.attempt_text import attempt_text, crash_text, quarantine_text
 from accoda.operations.why.fleet import Busy, Fleet, fleet_of
 from accoda.operations.why.records import Fact, Gate
 from accoda.operations.why.shortage import Shortage, head_of, shortage
 from accoda.operations.why.snapshot import Snapshot
-from accoda.operations.words import amount, clock, length, listed, many, moment, quoted
+from accoda.operations.words import amount, clock, listed, many, moment, quoted, rough
+from accoda.retry import QUARANTINED
 from accoda.runtime.heartbeat import Heartbeat
 
 MakeGate = Callable[[Snapshot], Gate | None]
@@ -19,8 +21,17 @@ MakeGate = Callable[[Snapshot], Gate | None]
 
 def gates_of(snapshot: Snapshot) -> tuple[Gate, ...]:
     """Those of the job's state, in their order."""
+    if snapshot.is_record:
+        return (record(snapshot),)
     found = (make(snapshot) for make in _GATES[snapshot.job.state])
     return tuple(gate for gate in found if gate is not None)
+
+
+def record(s: Snapshot) -> Gate:
+    """The only one of a job that is never run."""
+    at = s.job.start_time
+    owner = s.job.queue.rpartition(".")[0]
+    return Gate("delayed", "note", f"it is a record that Accoda keeps for {owner}, and is never run", {"at": at})
 
 
 def delayed(s: Snapshot) -> Gate:
@@ -28,9 +39,14 @@ def delayed(s: Snapshot) -> Gate:
     at = s.job.start_time
     if s.job.state != "delayed":
         return Gate("delayed", "open", f"its start time has come: {moment(at, s.now)}", {"at": at})
-    what = "it waits for its next try until" if s.job.tries or s.job.crashes else "it is delayed until"
-    seconds = max(0.0, (at - s.now) / 1000)
-    return Gate("delayed", "shut", f"{what} {moment(at, s.now)}", {"until": at, "seconds": seconds})
+    when = moment(at, s.now)
+    if s.job.crashes >= QUARANTINED:
+        text = quarantine_text(s.job, when)
+    elif s.job.tries:
+        text = f"{attempt_text(s.job.tries, s.declared.max_attempts)} is scheduled for {when}"
+    else:
+        text = f"it is scheduled for {when}"
+    return Gate("delayed", "shut", text, {"until": at, "seconds": max(0.0, (at - s.now) / 1000)})
 
 
 def paused(s: Snapshot) -> Gate:
@@ -68,8 +84,8 @@ def key(s: Snapshot) -> Gate | None:
         return Gate("key", "shut", text, facts | {"holder": holder.id, "holder_state": holder.state})
     if not job.waiters:
         return Gate("key", "open", f"it holds its {shown} in the queue", facts)
-    waits = many(job.waiters, "waiter shares", "waiters share")
-    return Gate("key", "note", f"{waits} it by {shown}", facts)
+    callers = many(job.waiters, "caller is", "callers are")
+    return Gate("key", "note", f"{callers} waiting for this result ({shown})", facts)
 
 
 def budget(s: Snapshot) -> Gate | None:
@@ -135,17 +151,17 @@ def _unserved(s: Snapshot, fleet: Fleet, facts: dict[str, Fact]) -> Gate:
     queue = s.job.queue
     if s.stats.taken and not fleet.unable:
         running = many(s.stats.taken, "job is", "jobs are")
-        text = f"no worker says that it serves {queue}, yet {running} taken: by the HTTP API, or a program"
+        text = f"no worker handles {queue}, but {running} running: taken over the HTTP API, or by a program"
         return Gate("workers", "note", text, facts | {"taken": s.stats.taken})
     if not fleet.alive:
-        return Gate("workers", "shut", "no worker is alive", facts)
+        return Gate("workers", "shut", "no worker is running", facts)
     if fleet.unable:
         names = [f"{quoted(beat.name)} ({quoted(beat.problem) or _state(beat)})" for beat in fleet.unable]
-        serve = "the worker that serves" if len(names) == 1 else f"all {len(names)} workers that serve"
+        serve = "the worker that handles" if len(names) == 1 else f"all {len(names)} workers that handle"
         return Gate("workers", "shut", f"{serve} {queue} cannot take jobs: {listed(names, 2)}", facts)
     others = sorted({other for beat in s.workers for other in beat.queues})
-    lives = many(fleet.alive, "worker is alive", "workers are alive")
-    text = f"{lives}, and none serves {queue}; they serve {listed(others)}"
+    they = "the running worker handles" if fleet.alive == 1 else f"the {fleet.alive:,} running workers handle"
+    text = f"no running worker handles {queue}; {they} {listed(others)}"
     return Gate("workers", "shut", text, facts | {"served": listed(others, 20)})
 
 
@@ -163,7 +179,7 @@ def _doings(busy: tuple[Busy, ...]) -> str:
     for each in sorted(busy, key=lambda each: -each.seconds):
         by_queue.setdefault(each.queue, []).append(each)
     parts = [
-        f"{queue} ({many(sum(each.jobs for each in of), 'job')}, up to {length(of[0].seconds)})"
+        f"{queue} ({many(sum(each.jobs for each in of), 'job')}, up to {rough(of[0].seconds)})"
         for queue, of in by_queue.items()
     ]
     return listed(parts, 3)
@@ -181,7 +197,7 @@ def line(s: Snapshot) -> Gate:
         return Gate("line", "open", "it is next in line", facts)
     text = f"{many_ahead(s, 'job is', 'jobs are')} ahead"
     if newer:
-        text += f", {newer:,} of {'the first 10,000' if s.ahead_is_more else 'them'} came later"
+        text += f", {newer:,} of {'the first 10,000' if s.ahead_is_more else 'them'} enqueued later"
     return Gate("line", "shut", text, facts)
 
 
@@ -197,45 +213,39 @@ def taken(s: Snapshot) -> Gate:
     worker = job.worker or ""
     facts: dict[str, Fact] = {"worker": worker, "since": since, "lease_until": until}
     beat = next((beat for beat in s.workers if worker and worker in (beat.id, beat.name)), None)
-    by, on = (f" by {quoted(worker)}", f" on {quoted(worker)}") if worker else ("", "")
-    text = f"it runs{on} since {clock(since, s.now)} ({length(max(0, s.now - since) / 1000)})"
+    on = f" on {quoted(worker)}" if worker else ""
+    text = f"running{on} for {rough(max(0, s.now - since) / 1000)}, since {clock(since, s.now)}"
     if beat is not None:
-        return Gate("taken", "note", f"{text}; its lease lasts until {moment(until, s.now)}", facts | {"silent": 0})
-    silent = f"it was taken{by} {length(max(0, s.now - since) / 1000)} ago, and that worker has no heartbeat"
-    text = f"{silent}: unless its lease is renewed, it comes back at {moment(until, s.now)}"
+        return Gate("taken", "note", f"{text}; its lease ends at {moment(until, s.now)}", facts | {"silent": 0})
+    text += f"; that worker has no heartbeat: unless the lease is renewed, the job comes back at {moment(until, s.now)}"
     return Gate("taken", "shut", text, facts | {"silent": 1})
 
 
 def tries(s: Snapshot) -> Gate | None:
-    """How often its handler failed, and how often it lost its worker."""
+    """Which attempt it is, if that is not the first; its last error; and how often it lost its worker.
+
+    The error of a dead job is told by the gate `dead`.
+    """
     job, most = s.job, s.declared.max_attempts
     if not job.tries and not job.crashes:
         return None
     facts: dict[str, Fact] = {"attempts": job.attempts, "tries": job.tries, "crashes": job.crashes}
-    limit = ""
     if most is not None:
         facts["max_attempts"] = most
-        limit = f" (at most {most:,} {'try' if most == 1 else 'tries'})"
-    text = f"it failed {_times(job.tries)}{limit}" if job.tries else ""
-    if job.crashes:
-        text += f"{' and ' if text else 'it '}lost its lease {_times(job.crashes)}: a worker died or was cut off"
-        if job.worker:
-            facts["worker"] = job.worker
+    if job.crashes and job.worker:
+        facts["worker"] = job.worker
+    parts = [attempt_text(job.tries, most), crash_text(job, moment(job.start_time, s.now))]
     if s.reason:
         facts["error"] = s.reason
-        text += f"; last error: {quoted(s.reason)}"
-    return Gate("tries", "note", text, facts)
-
-
-def _times(count: int) -> str:
-    return "once" if count == 1 else f"{count:,} times"
+        parts.append(f"last error: {quoted(s.reason)}" if job.state != "dead" else "")
+    return Gate("tries", "note", "; ".join(part for part in parts if part), facts)
 
 
 def dead(s: Snapshot) -> Gate:
     """Why it was buried."""
     at = s.job.ended_at or s.now
     because = quoted(s.reason) or "no reason was given"
-    text = f"it is dead since {moment(at, s.now)}: {because}"
+    text = f"dead since {moment(at, s.now)}: {because}"
     return Gate("dead", "shut", text, {"ended_at": at, "reason": s.reason})
 
 
@@ -243,7 +253,7 @@ def done(s: Snapshot) -> Gate:
     """When it was finished, and how long its result is kept."""
     at = s.job.ended_at or s.now
     until = at + round(s.job.keep_for * 1000)
-    text = f"it was finished at {moment(at, s.now)}; its result is kept until {moment(until, s.now)}"
+    text = f"done at {moment(at, s.now)}; its result is kept until {moment(until, s.now)}"
     return Gate("done", "note", text, {"ended_at": at, "kept_until": until})
 
 

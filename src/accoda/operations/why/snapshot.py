@@ -15,9 +15,10 @@ from accoda.budget import Budget
 from accoda.budget.books import DOCUMENT as BUDGETS
 from accoda.budget.ledger import Basis, Ledger, account_of, decode
 from accoda.budget.model import Account
-from accoda.envelope import unwrap
 from accoda.errors import JobNotFound
 from accoda.model import AHEAD_AT_MOST, ById, ByKey, Head, JobInfo, Look, QueueStats
+from accoda.operations.attempt_text import max_attempts
+from accoda.operations.bookkeeping import COMPANIONS, bookkeeping
 from accoda.operations.history.reading import ServiceRate, read_rate
 from accoda.operations.host import Host
 from accoda.operations.jobs import check_id
@@ -49,7 +50,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything that an explanation follows from.
 
     `head` is the first of the line, unless the queue is paused; `holder` holds the key of a job that has ended.
-    `reason` is why the job was last retried or buried; `why` redacts it.
+    `reason` is why the job was last retried or buried; `why` redacts it. `is_record`: it is never run, as a
+    record in one of Accoda's books: a cached result, or a line of a log.
     """
 
     look: Look
@@ -63,6 +65,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     pause: PauseNote | None = None
     holder: JobInfo | None = None
     rate: ServiceRate | None = None
+    is_record: bool = False
 
     @property
     def now(self) -> int:
@@ -116,17 +119,17 @@ async def gather(host: Host, id: int) -> Snapshot:
         budgets=await _budgets(host, store, job.queue, look.at),
         pause=await pause_note(store, job.queue, stats),
         rate=await read_rate(store, job.queue),
+        is_record=job.queue.endswith(COMPANIONS) and job.queue in await bookkeeping(store, queues, host.demands),
     )
 
 
 def _declared(host: Host, job: JobInfo) -> Declared:
     handler = host.handlers.get(job.queue)
-    own = unwrap(job.data)[0].max_attempts
+    most = max_attempts(host, job)
     if handler is None:
-        return Declared(demand=job.queue in host.demands, max_attempts=own)
-    options = handler.options
-    batch = options.batch or int(QUEUE_KNOBS["batch_size"].default or 1)
-    return Declared(job.queue in host.demands, batch, options.max_attempts if own is None else own)
+        return Declared(demand=job.queue in host.demands, max_attempts=most)
+    batch = handler.options.batch or int(QUEUE_KNOBS["batch_size"].default or 1)
+    return Declared(job.queue in host.demands, batch, most)
 
 
 async def _assignment(store: Store) -> Assignment | None:

@@ -92,7 +92,7 @@ def _raised(s: Snapshot) -> str | None:
 
 def _taken(s: Snapshot, gate: Gate) -> list[str]:
     until = clock(int(gate.facts["lease_until"]), s.now)
-    return [f"nothing: it comes back when its lease ends, at {until}"]
+    return [f"nothing to do: it comes back when its lease ends, at {until}"]
 
 
 def _dead(s: Snapshot, gate: Gate) -> list[str]:

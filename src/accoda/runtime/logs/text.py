@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-# What a terminal obeys or an editor takes for the end of a line, beyond what JSON itself escapes.
-_UNSAFE_IN_JSON = re.compile("[\x7f-\x9f\u2028\u2029]")
+_NOT_ASCII = re.compile("[^\x00-\x7e]")
 
 
 def one_line(text: str) -> str:
@@ -20,8 +19,11 @@ def one_line(text: str) -> str:
 
 
 def safe_json(text: str) -> str:
-    """The same JSON, without characters that move a cursor. They stand in strings only, so an escape says the same."""
-    return _UNSAFE_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    """The same JSON, without characters that a terminal obeys or an editor takes for the end of a line.
+
+    JSON itself escapes what is below a blank. The others stand in strings only, so an escape says the same.
+    """
+    return text if text.isprintable() else _NOT_ASCII.sub(_json_escape, text)
 
 
 def first_line(text: str, longest: int = 200) -> str:
@@ -50,3 +52,11 @@ def short(seconds: float) -> str:
     ('0.0004 s', '0.12 s', '12 s', '123 s')
     """
     return f"{seconds:.0f} s" if seconds >= 10 else f"{float(f'{seconds:.2g}'):g} s"
+
+
+def _json_escape(found: re.Match[str]) -> str:
+    char = found[0]
+    if char.isprintable():
+        return char
+    units = char.encode("utf-16-be", "surrogatepass")  # two of them beyond U+FFFF
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

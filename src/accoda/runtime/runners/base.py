@@ -22,11 +22,15 @@ class BaseRunner:
     """A runner gives `handle`, which calls the handler, and `_halt`, which stops calls that are under way."""
 
     grace = GRACE
+    problem = ""
 
     def __init__(self, handler: Handler[Any, Any, Any]) -> None:
         self.handler = handler
         self._invoke = invoker(handler)
         self._strays: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Threads and tasks are there when they are needed."""
 
     async def handle(self, batch: BatchRun) -> None:
         raise NotImplementedError
@@ -55,7 +59,7 @@ class BaseRunner:
 
     def leave_behind(self, task: asyncio.Task[None], what: str) -> None:
         """A task that does not end although it was cancelled: its batch goes on without it."""
-        log.warning("%s was stopped but does not end; its batch goes on without it", what)
+        log.warning("%s was stopped but does not end; its batch continues without it", what)
         self._strays.add(task)
         task.add_done_callback(self._strays.discard)
         task.cancel()
@@ -86,13 +90,6 @@ def invoker(handler: Handler[Any, Any, Any]) -> Callable[[Any], Any]:
     """The handler's function as a function of one argument: the batch, or the payload."""
     function: Callable[..., Any] = handler.function
     return function if handler.takes_payload else lambda _: function()
-
-
-def pass_on() -> None:
-    """What the current task is about to raise ends the loop, and the task has told it so: it need not say it again."""
-    task = asyncio.current_task()
-    if task is not None:
-        task.add_done_callback(lambda task: task.cancelled() or task.exception())
 
 
 def over_time(handler: Handler[Any, Any, Any], timeout: float | None) -> HandlerTimeout:

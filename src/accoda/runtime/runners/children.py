@@ -6,6 +6,7 @@ not run the worker's main script again: one without `if __name__ == "__main__"` 
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import subprocess
@@ -17,19 +18,24 @@ from multiprocessing import Pipe
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from msgspec import Struct
 
 from accoda.errors import CannotStart, InvalidInput, ProcessDied
 from accoda.limits import as_told
+from accoda.runtime.forced_end import before_forced_end
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners import wire
+
+log = logging.getLogger("accoda.runners")
 
 TICK = 0.1
 """Seconds between two looks at what else may have happened, while a child says nothing."""
 START = 60.0
 """Seconds that a child may take to import the handler."""
 _MAINS = ("__main__", "__mp_main__")
+_all: WeakSet[ChildProcess] = WeakSet()
 
 
 class Target(Struct, frozen=True):
@@ -82,8 +88,14 @@ class ChildProcess:
             raise CannotStart(f"the process could not be started: {error}") from error
         finally:
             theirs.close()
+        _all.add(self)
         path = [part for part in sys.path if isinstance(part, str)]
-        self.send(wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name, as_told()))
+        self._target = target
+        hello = wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name, as_told())
+        try:
+            self.send(hello)
+        except ProcessDied as died:
+            raise self._cannot_start(str(died)) from died
 
     @property
     def alive(self) -> bool:
@@ -93,13 +105,21 @@ class ChildProcess:
         """Come back when it has imported the handler, or is not wanted any more."""
         limit = time.monotonic() + START
         while wanted():
-            message = self.receive(TICK)
+            try:
+                message = self.receive(TICK)
+            except ProcessDied as died:  # in the import: a crash, os._exit, want of memory
+                raise self._cannot_start(str(died)) from died
             if isinstance(message, wire.Ready):
                 return
             if isinstance(message, wire.Broken):
-                raise CannotStart(f"the process cannot load the handler: {message.reason}")
+                log.error("a child process failed while it was started:\n%s", message.reason)
+                raise self._cannot_start(message.reason.strip().rpartition("\n")[2])
             if time.monotonic() > limit:
-                raise CannotStart(f"the process did not load the handler within {START:g} s")
+                raise self._cannot_start(f"it took longer than {START:g} s")
+
+    def _cannot_start(self, why: str) -> CannotStart:
+        module, name = self._target.module, self._target.name
+        return CannotStart(f"a child process cannot load the handler {name} from {module}: {why}; correct the module")
 
     def send(self, message: wire.ToChild) -> None:
         try:
@@ -166,3 +186,12 @@ def explain(status: int) -> str:
         name = "unknown"
     hint = ", perhaps for want of memory" if name == "SIGKILL" else ""
     return f"signal {-status} ({name}){hint}"
+
+
+def _kill_all() -> None:
+    # A child ends when its worker is gone, unless it is stopped or its handler holds the interpreter's lock.
+    for child in list(_all):
+        child.kill()
+
+
+before_forced_end(_kill_all)

@@ -9,7 +9,7 @@ from typing import Any, cast
 from accoda.errors import InvalidInput
 from accoda.runtime.batch import Batch, BatchRun
 from accoda.runtime.middleware import Middleware, wrap
-from accoda.runtime.runners.base import BaseRunner, pass_on
+from accoda.runtime.runners.base import BaseRunner
 
 
 class LayeredRunner:
@@ -19,6 +19,13 @@ class LayeredRunner:
         self._inner = inner
         self._call = wrap(self._handle_inside, middleware)
         self._chains: dict[BatchRun, _Chain] = {}
+
+    @property
+    def problem(self) -> str:
+        return self._inner.problem
+
+    async def start(self) -> None:
+        await self._inner.start()
 
     async def handle(self, batch: BatchRun) -> None:
         chain = self._chains[batch] = _Chain(self._run_chain(batch))
@@ -45,11 +52,11 @@ class LayeredRunner:
     async def _run_chain(self, batch: BatchRun) -> None:
         try:
             await self._call(batch)
-        except (KeyboardInterrupt, GeneratorExit):
-            pass_on()
-            raise
+            # A middleware may swallow what a batch handler raised; then it is as if the handler had returned.
+            chain = self._chains.get(batch)
+            batch.returned = self._inner.handler.takes_batch and chain is not None and chain.begun
         except BaseException as error:
-            # Nothing else may leave this task: SystemExit would end the loop, CancelledError look like our caller's.
+            # Nothing may leave this task: SystemExit would end the loop, CancelledError look like our caller's.
             batch.error = error
 
     async def _handle_inside(self, batch: Batch[Any]) -> None:

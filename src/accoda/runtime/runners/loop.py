@@ -21,7 +21,7 @@ from typing import Any
 from accoda.errors import WorkerStopped
 from accoda.retry import PLAIN, Failed, finished
 from accoda.runtime.batch import BatchRun, Running, current
-from accoda.runtime.runners.base import BaseRunner, over_time, pass_on
+from accoda.runtime.runners.base import BaseRunner, over_time
 
 _BATCH = -1  # the key of the only task of a handler that takes batches; no job has this id
 _FEW = 4
@@ -90,18 +90,17 @@ class LoopRunner(BaseRunner):
                 continue
             batch.driving = id
             current.set(job)
-            before = copy_context()
+            before, closing = copy_context(), False
             try:
                 value = await invoke(job.payload)
                 if id not in results:
                     results[id] = PLAIN if value is None else finished(value)
-            except (KeyboardInterrupt, GeneratorExit):
-                pass_on()
-                _left(batch, id)
-                raise
             except BaseException as error:
                 results.setdefault(id, Failed(error))  # see `_call`
-            if id in tasks:  # it waited, and others go on with what is left to do
+                # Python throws a GeneratorExit into a task that is destroyed with its loop; a handler may raise one of
+                # its own. They look the same, and a task that is being destroyed must run no other job.
+                closing = isinstance(error, GeneratorExit)
+            if closing or id in tasks:  # it waited, and others go on with what is left to do
                 _left(batch, id)
                 return
             try:
@@ -118,12 +117,9 @@ class LoopRunner(BaseRunner):
             value = await self._invoke(job.payload)
             if id not in results:
                 results[id] = PLAIN if value is None else finished(value)
-        except (KeyboardInterrupt, GeneratorExit):
-            pass_on()
-            raise
         except BaseException as error:
             # Ours or the handler's own CancelledError: `stop` has fixed the result before it cancelled, so only the
-            # handler's own gets in here. SystemExit must not end the worker.
+            # handler's own gets in here. SystemExit and KeyboardInterrupt must not end the worker.
             results.setdefault(id, Failed(error))
         finally:
             _left(batch, id)
@@ -132,9 +128,7 @@ class LoopRunner(BaseRunner):
         batch.driving = _BATCH
         try:
             await self._invoke(batch)
-        except (KeyboardInterrupt, GeneratorExit):
-            pass_on()
-            raise
+            batch.returned = True
         except BaseException as error:
             batch.error = batch.error or error
         finally:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 
@@ -41,11 +41,19 @@ class ProcessRunner(BaseRunner):
         self._children: set[ChildProcess] = set()
         self._idle: deque[ChildProcess] = deque()
         self._handlings: dict[BatchRun, _Handling] = {}
+        self._closed = False
+
+    async def start(self) -> None:
+        """Have one child that has imported the handler."""
+        link = ThreadLink()
+        self._threads.submit(partial(self._start_first, link))
+        await link.over
 
     async def close(self) -> None:
         """Let the children end, and kill those that do not."""
+        self._closed = True
         await super().close()
-        for child in self._idle:
+        for child in list(self._idle):
             child.dismiss()
         limit = time.monotonic() + self.grace
         while any(child.alive for child in self._children) and time.monotonic() < limit:  # noqa: ASYNC110 - no event
@@ -83,6 +91,19 @@ class ProcessRunner(BaseRunner):
 
     # -- in the thread
 
+    def _start_first(self, link: ThreadLink) -> None:
+        error: BaseException | None = None
+        try:
+            # A new one, even if old ones are idle: they may have been started before the module was changed.
+            child = self._new_child(lambda: not self._closed)
+            self._idle.append(child)
+            # Looked at after the entry: `close` either finds the child, or has set this before.
+            if self._closed:
+                self._end(child)
+        except BaseException as failed:
+            error = failed
+        link.end(error)
+
     def _drive(self, handling: _Handling) -> None:
         """Have a batch run, by one child or, if that dies, by several."""
         error: BaseException | None = None
@@ -97,7 +118,7 @@ class ProcessRunner(BaseRunner):
                 except ProcessDied as died:
                     if call.began:
                         call.blame(died)
-                    else:  # no job's fault, unless it goes on like that
+                    else:  # no job's fault: what cannot start goes back, the rest too unless it goes on like that
                         failures = STARTS if isinstance(died, CannotStart) else failures + 1
                         if failures == STARTS:
                             batch.fix(batch.ids(), died)
@@ -108,7 +129,7 @@ class ProcessRunner(BaseRunner):
 
     def _make(self, call: _Call) -> None:
         handling = call.handling
-        child = handling.child = self._start_child(handling)
+        child = handling.child = self._idle_child() or self._new_child(lambda: not handling.halted)
         try:
             if handling.waiting():  # it may have been stopped while the child started
                 call.make(child)
@@ -119,19 +140,28 @@ class ProcessRunner(BaseRunner):
             else:
                 self._end(child)
 
-    def _start_child(self, handling: _Handling) -> ChildProcess:
+    def _idle_child(self) -> ChildProcess | None:
         while self._idle:
             child = self._idle.pop()
             if child.alive:
                 return child
             self._end(child)
-        child = ChildProcess(self._target)
-        self._children.add(child)
+        return None
+
+    def _new_child(self, wanted: Callable[[], bool]) -> ChildProcess:
+        """A child that is ready for work, or one that is no longer `wanted`."""
         try:
-            child.wait_until_ready(lambda: not handling.halted)
-        except BaseException:
-            self._end(child)
+            child = ChildProcess(self._target)
+            self._children.add(child)
+            try:
+                child.wait_until_ready(wanted)
+            except BaseException:
+                self._end(child)
+                raise
+        except CannotStart as error:
+            self.problem = str(error)
             raise
+        self.problem = ""
         return child
 
     def _end(self, child: ChildProcess) -> None:
@@ -212,6 +242,7 @@ class _Call:
                     batch.reporter.pass_on(report)
             case wire.Over(raised=raised):
                 self.over = True
+                batch.returned = raised is None and self._handler.takes_batch
                 if raised is not None:
                     batch.error = batch.error or unpack(raised)
 

@@ -51,7 +51,7 @@ def pack(error: BaseException) -> Raised:
     raised = Raised(
         [_dotted(kind) for kind in type(error).__mro__[:-1]][:_MOST_KINDS],
         describe(error).removeprefix(type(error).__name__).removeprefix(": "),
-        clean("".join(traceback.format_exception(error))[-TEXT:]),
+        clean(_last_lines("".join(traceback.format_exception(error)))),
         _plain_args(error),
     )
     if isinstance(error, RetryLater):
@@ -65,6 +65,12 @@ def pack(error: BaseException) -> Raised:
         if wrong is not None:  # the rule says when, and the reason why, as where the handler runs in the worker
             return pack(InvalidInput("delay", f"RetryLater takes seconds or a moment, not {wrong!r:.80}"))
     return raised
+
+
+def _last_lines(text: str) -> str:
+    """As much of its end as may be kept, in whole lines if there are any: half of a secret might not be found later."""
+    end = text[-TEXT:]
+    return end if len(text) <= TEXT else end.partition("\n")[2] or end
 
 
 def unpack(raised: Raised) -> BaseException:

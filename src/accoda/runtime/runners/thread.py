@@ -1,7 +1,9 @@
 """`def` handlers: in threads, a whole batch in one hop.
 
 Single jobs run one after another in that thread, each in a context of its own. A job that is over its time is
-interrupted; if that does not help, its thread is given up and the rest of the batch goes on in another one.
+interrupted. If that does not help, its thread is given up: the rest of the batch goes back to the queue, and the
+processor starts nothing else before the thread has ended. So there are never more threads than processors, also where
+every call hangs.
 """
 
 from __future__ import annotations
@@ -10,17 +12,20 @@ import asyncio
 import threading
 import time
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import PLAIN, Failed, Result, finished
+from accoda.retry import PLAIN, Failed, Finished, Result, finished
 from accoda.runtime.batch import BatchRun, Running, current
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import BaseRunner, ThreadLink, log, over_time
 from accoda.runtime.runners.interrupt import Turn, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.threads import Threads
+
+THREAD_HELD = "given back: the job before it was stopped but does not end, and holds their thread"
 
 
 class _Handling(ThreadLink):
@@ -30,10 +35,28 @@ class _Handling(ThreadLink):
         super().__init__()
         self.batch = batch
         self.todo = todo
-        """What the handler is still to be called with: jobs, or the batch. One thread at a time draws from it."""
+        """What the handler is still to be called with: jobs, or the batch."""
         self.turn: Turn | None = None
+        self.thread_ended: asyncio.Event | None = None
+        """Set when the thread has ended after it was given up."""
         self.context = copy_context()  # what a middleware set in its context holds for the handler too
         self.timer: asyncio.TimerHandle | None = None
+
+    def give_up(self) -> None:
+        """On the loop: the thread does not end. The batch ends without it."""
+        self.batch.held_by = self.thread_ended = asyncio.Event()
+        self.batch.fix(self.batch.ids(), WorkerStopped(THREAD_HELD))
+        self.end()
+
+    def free(self) -> None:
+        """From the thread that was given up: it ends. What follows on the loop comes after `give_up`, which decided it
+        there, so it finds the event."""
+        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+            self.loop.call_soon_threadsafe(self._free)
+
+    def _free(self) -> None:
+        if self.thread_ended is not None:
+            self.thread_ended.set()
 
 
 class ThreadRunner(BaseRunner):
@@ -71,7 +94,7 @@ class ThreadRunner(BaseRunner):
     # -- in the thread
 
     def _work(self, handling: _Handling) -> None:
-        """Call the handler for what is left of a batch. Another thread goes on with it if this one is given up."""
+        """Call the handler for a batch, or for its jobs one after another."""
         call = self._call_batch if self.handler.takes_batch else self._call_single
         batch, thread = handling.batch, threading.get_ident()
         for item in handling.todo:
@@ -81,11 +104,10 @@ class ThreadRunner(BaseRunner):
             result = shielded(turn, call, handling)
             if result is None:
                 if not came_back(turn):
+                    handling.free()
                     return
-            elif isinstance(result, Failed) and isinstance(result.error, KeyboardInterrupt):
-                handling.end(result.error)
-                return
             elif item is batch:
+                batch.returned = isinstance(result, Finished)
                 batch.error = batch.error or getattr(result, "error", None)
             else:
                 batch.results.setdefault(item.job.id, result)
@@ -97,7 +119,7 @@ class ThreadRunner(BaseRunner):
             return done
         try:
             return finished(handling.context.copy().run(self._call_as, job))
-        except BaseException as error:  # SystemExit too: it must not end the worker
+        except BaseException as error:  # SystemExit and KeyboardInterrupt too: they must not end the worker
             return Failed(error)
 
     def _call_as(self, job: Running[Any]) -> object:
@@ -138,5 +160,4 @@ class ThreadRunner(BaseRunner):
         if not claim(stay):
             return  # it came back
         log.warning("%r of %r was stopped but does not end; its thread is given up", turn.item, self.handler)
-        if not handling.over.done():
-            self._threads.submit(partial(self._work, handling))  # the rest of the batch; also if there is none
+        handling.give_up()

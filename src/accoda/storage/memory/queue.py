@@ -320,7 +320,7 @@ def _place_in_line(state: State, sort: float, id: int) -> tuple[float, int]:
 
 
 def as_job(record: Record) -> Job:
-    name, id, attempts = record.queue.name, record.id, record.attempts
+    name, id, attempts, taken_at = record.queue.name, record.id, record.attempts, record.taken_at or 0
     return Job(
         id,
         name,
@@ -333,7 +333,7 @@ def as_job(record: Record) -> Job:
         record.start_time,
         record.prev_start_time,
         record.waiting,
-        Lease(name, id, attempts),
+        Lease(name, id, attempts, taken_at),
         record.tries,
         record.crashes,
     )

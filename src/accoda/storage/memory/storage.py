@@ -24,6 +24,7 @@ from accoda.model import (
     Lease,
     Look,
     NewJob,
+    NotCrashed,
     Order,
     Outcome,
     Refused,
@@ -287,6 +288,7 @@ class MemoryStorage(Closing):
             record is None
             or record.state != "taken"
             or record.attempts != lease.attempts
+            or record.taken_at != lease.taken_at
             or record.due <= now
             or record.queue.name != lease.queue
         ):
@@ -335,6 +337,10 @@ class MemoryStorage(Closing):
                 if state != "delayed":
                     return None
                 queue.start_now(record, now)
+            case NotCrashed():
+                if state in ("dead", "done") or not record.crashes:
+                    return None
+                record.crashes -= 1
             case Rerank():
                 if state not in ("ready", "delayed"):
                     return None

@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Collection, Coroutine
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import asyncpg  # type: ignore[import-untyped]
 
 from accoda.errors import AccodaError, StorageClosed
 from accoda.storage.common.loop_affinity import LoopAffinity
 from accoda.storage.common.reconnecting import Backoff, patience_limit
+from accoda.storage.postgres.connection import Place, connect
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
 
 RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
@@ -28,27 +29,7 @@ QUIET = 0.02  # seconds without a notification after which a statement sends its
 PAUSE = 0.002  # seconds between two notifications of one process: what comes meanwhile goes together
 _FIRST_NAP, _LONGEST_NAP = 0.02, 2.0  # each connection is a process there: many clients must come back slowly
 
-# What the functions count on, whatever the database's defaults. Every statement walks an index: the tables grow from
-# nothing to millions and back faster than statistics follow, and a plan made for an empty table (scan it all) would be
-# the end of a full one.
-SESSION = {
-    "default_transaction_isolation": "read committed",
-    "enable_seqscan": "off",
-    "enable_bitmapscan": "off",
-    "plan_cache_mode": "force_generic_plan",
-    "jit": "off",
-}
-
 T = TypeVar("T")
-
-
-class Place(NamedTuple):
-    """Where a store is: what its URL says."""
-
-    dsn: str
-    schema: str
-    pool: int
-    connect_timeout: float
 
 
 def call_of(schema: str, function: str, arguments: int) -> str:
@@ -58,29 +39,6 @@ def call_of(schema: str, function: str, arguments: int) -> str:
     'SELECT * FROM "accoda".take($1, $2)'
     """
     return f'SELECT * FROM "{schema}".{function}({", ".join(f"${n}" for n in range(1, arguments + 1))})'
-
-
-async def connect(place: Place) -> Any:
-    """A connection outside of the pool."""
-    return await asyncpg.connect(place.dsn, timeout=place.connect_timeout, server_settings=SESSION)
-
-
-async def open_pool(place: Place) -> Any:
-    """Connections are made when they are needed, and closed after five minutes without use."""
-    return await asyncpg.create_pool(
-        place.dsn,
-        min_size=0,
-        max_size=place.pool,
-        max_queries=sys.maxsize,
-        reset=_leave_as_it_is,
-        timeout=place.connect_timeout,
-        server_settings=SESSION,
-        max_cached_statement_lifetime=0,  # there are few, each for ever: to prepare one again is felt
-    )
-
-
-async def _leave_as_it_is(_: Any) -> None:
-    """Every call is one statement and leaves nothing behind in its session, so nothing needs a round trip to reset."""
 
 
 class Client:
@@ -236,3 +194,29 @@ class Client:
         for limit in self._acquiring:
             if not limit.expired():
                 limit.reschedule(self._loop.time())
+
+
+async def open_pool(place: Place) -> Any:
+    """Connections are made when they are needed, and closed after five minutes without use."""
+    is_checked = False
+
+    async def connect_for_pool(_: str, **options: Any) -> Any:
+        nonlocal is_checked
+        connection = await connect(place, is_first=not is_checked, **options)
+        is_checked = True
+        return connection
+
+    return await asyncpg.create_pool(
+        place.dsn,
+        min_size=0,
+        max_size=place.pool,
+        max_queries=sys.maxsize,
+        connect=connect_for_pool,
+        reset=_leave_as_it_is,
+        timeout=place.connect_timeout,
+        max_cached_statement_lifetime=0,  # there are few, each for ever: to prepare one again is felt
+    )
+
+
+async def _leave_as_it_is(_: Any) -> None:
+    """Every call is one statement and leaves nothing behind in its session, so nothing needs a round trip to reset."""

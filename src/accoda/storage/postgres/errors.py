@@ -15,6 +15,7 @@ from accoda.errors import (
     StorageReadOnly,
     StorageUnavailable,
 )
+from accoda.storage.postgres.pooler import SHARED
 
 # The server ended the transaction and says so: nothing was changed, the same call may be sent again.
 UNDONE: tuple[type[BaseException], ...] = (
@@ -41,7 +42,12 @@ DRIVER: tuple[type[BaseException], ...] = (asyncpg.PostgresError, *LOST)
 
 def is_lost(error: BaseException) -> bool:
     """Whether the server is the trouble. An InterfaceError that is a ValueError is about an argument."""
-    return isinstance(error, LOST) and not isinstance(error, ValueError)
+    return isinstance(error, LOST) and not isinstance(error, ValueError) and not _is_refused_parameter(error)
+
+
+def _is_refused_parameter(error: BaseException) -> bool:
+    """Whether PgBouncer does not take a connection because of a parameter of the URL."""
+    return isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error)
 
 
 def translate(error: BaseException, *, unsure: bool = False) -> BaseException:
@@ -66,6 +72,13 @@ def translate(error: BaseException, *, unsure: bool = False) -> BaseException:
             return SchemaMismatch(f"the store's schema is not what it was: {error}; open the storage again")
         case asyncpg.DuplicateTableError() | asyncpg.DuplicateObjectError() | asyncpg.DuplicateFunctionError():
             return NotADatabase(f"the schema belongs to another program ({error}); choose another with ?schema=")
+        case _ if _is_refused_parameter(error):
+            return StorageError(
+                f"PgBouncer refuses a parameter of the URL ({error}); remove it, or name it in PgBouncer's "
+                "ignore_startup_parameters and set it for the role: ALTER ROLE … SET …"
+            )
+        case asyncpg.InvalidSQLStatementNameError() | asyncpg.DuplicatePreparedStatementError():
+            return StorageError(SHARED)
         case _ if is_lost(error):
             if unsure:
                 return StorageUnavailable(

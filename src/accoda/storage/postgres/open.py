@@ -7,7 +7,8 @@ from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 from accoda.clock import Clock
 from accoda.errors import InvalidInput
-from accoda.storage.postgres.client import Client, Place, open_pool
+from accoda.storage.postgres.client import Client, open_pool
+from accoda.storage.postgres.connection import Place
 from accoda.storage.postgres.errors import DRIVER, translate
 from accoda.storage.postgres.migrate import migrate
 from accoda.storage.postgres.storage import PostgresStorage

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from accoda.model import Change, JobInfo, Look, QueueStats, Remove, Rerank, Revive, StartNow, State, Stats
+from accoda.model import Change, JobInfo, Look, NotCrashed, QueueStats, Remove, Rerank, Revive, StartNow, State, Stats
 
 STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done")  # by their numbers in the tables
 STATE_NUMBERS = {name: number for number, name in enumerate(STATES)}
 FOR_EVER = (1 << 63) - 1
-_CHANGES = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3}
+_CHANGES = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4}
 
 
 def change_row(change: Change) -> tuple[Any, ...]:

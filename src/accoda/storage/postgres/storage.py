@@ -177,10 +177,10 @@ class PostgresStorage(Closing):
         jobs = [
             Job(
                 id, queue, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-                Lease(queue, id, attempts), tries, crashes,
+                Lease(queue, id, attempts, taken_at), tries, crashes,
             )
-            for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries, crashes
-            in found
+            for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries, crashes,
+            taken_at in found
         ]  # fmt: skip
         return _shares(jobs, counts)
 
@@ -188,10 +188,9 @@ class PostgresStorage(Closing):
         async def give_back() -> None:
             # An error is dropped: the jobs then come back when their lease ends.
             with contextlib.suppress(AccodaError):
-                await self._client.fetch("give_back", taking[0], ids, tokens, repeat=True)
+                await self._client.fetch("give_back", taking[0], ids, runs, takes, repeat=True)
 
-        jobs = sorted(jobs, key=lambda job: job.id)
-        ids, tokens = [job.id for job in jobs], [job.attempts for job in jobs]
+        ids, runs, takes, _ = _lease_columns(sorted((job.lease for job in jobs), key=lambda lease: lease.id))
         if ids:
             self._client.beside(give_back())
 
@@ -337,11 +336,16 @@ def _enqueued(row: Sequence[Any]) -> list[Enqueued]:
     return [Enqueued(id, _WHATS[what], waiters) for id, what, waiters in zip(ids, whats, waiting, strict=True)]
 
 
-def _lease_columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[str]]:
-    """ids, tokens, queues. A queue name that the server could not read is no queue's."""
+def _lease_columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[int], list[str]]:
+    """ids, runs, takes, queues as in verbs/settle.sql. A queue name that the server could not read is no queue's."""
     queues = [lease.queue for lease in leases]
     names = {queue: queue if queue.isprintable() else "" for queue in set(queues)}
-    return [lease.id for lease in leases], [lease.attempts for lease in leases], [names[queue] for queue in queues]
+    return (
+        [lease.id for lease in leases],
+        [lease.attempts for lease in leases],
+        [lease.taken_at for lease in leases],
+        [names[queue] for queue in queues],
+    )
 
 
 def _outcome_rows(outcomes: Sequence[Outcome], order: list[int]) -> list[tuple[Any, ...]]:

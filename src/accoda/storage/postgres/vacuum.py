@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from accoda.storage.postgres.client import Client, connect
+from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.connection import connect
 from accoda.storage.postgres.errors import DRIVER
 
 LOOK_EVERY = 10_000  # settled jobs, by this process

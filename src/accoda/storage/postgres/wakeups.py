@@ -9,7 +9,8 @@ from typing import Any
 from accoda.clock import Clock
 from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.common.wakeups import HintedWakeUps
-from accoda.storage.postgres.client import Client, connect
+from accoda.storage.postgres.client import Client
+from accoda.storage.postgres.connection import connect
 from accoda.storage.postgres.errors import DRIVER
 
 READY = "+"  # before the queue's name: a job is ready there. No name begins so.

@@ -106,6 +106,12 @@ class Connection(asyncio.Protocol):
     async def wait_closed(self) -> None:
         await self._ended.wait()
 
+    @property
+    def peer(self) -> str:
+        """The address of the server."""
+        name = None if self._transport is None else self._transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if name else "?"
+
     def _write(self, command: tuple[Argument, ...], at_once: bool = False) -> None:
         packed = _pack(command)
         if self._out:  # what was sent before goes before
@@ -272,6 +278,10 @@ class Client:
     def new_name(self) -> str:
         """A name that is used once: for batches, and for runs of jobs."""
         return f"{self._name}.{next(self._names)}"
+
+    def open_connections(self) -> list[Connection]:
+        """To the servers that calls go to, each once."""
+        return [each for each in dict.fromkeys(self._connections.values()) if each.lost is None]
 
     def once(self, script: Script, shard: Shard, keys: Sequence[str], *args: Argument) -> Coroutine[Any, Any, Any]:
         """Run a script whose changes must happen once. Its first key is the memory of our calls."""

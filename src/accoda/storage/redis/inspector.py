@@ -17,6 +17,7 @@ from accoda.model import (
     Cursor,
     JobInfo,
     Look,
+    NotCrashed,
     Order,
     QueueStats,
     Remove,
@@ -37,7 +38,13 @@ from accoda.storage.redis.shards import Shards
 
 _LOOK, _CHANGE, _BROWSE = script("look"), script("change"), script("browse")
 _PAUSE, _PURGE, _STATS = script("pause"), script("purge"), script("stats")
-_KINDS: dict[type, str] = {Remove: "remove", Revive: "revive", StartNow: "start", Rerank: "rank"}
+_KINDS: dict[type, str] = {
+    Remove: "remove",
+    Revive: "revive",
+    StartNow: "start",
+    NotCrashed: "alive",
+    Rerank: "rank",
+}
 AT_ONCE = 500  # jobs in one step, so that the server is never busy for long
 
 

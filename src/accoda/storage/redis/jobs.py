@@ -38,7 +38,7 @@ from accoda.storage.common.closing import Closing
 from accoda.storage.common.loop_affinity import LoopAffinity
 from accoda.storage.redis.client import Argument, Client
 from accoda.storage.redis.cross_slot import Places, Post, cut, settle_across
-from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.keys import LAST_ID, Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
@@ -52,6 +52,7 @@ _WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
 SMALL = 8  # jobs: a call with more of them costs the server more than a script of its own
 MOST_JOBS = 200_000  # in one call: Redis takes a million arguments
 FINISH_WITHIN = 2.0  # seconds
+_NO_ID = 10**16 - 1  # stands for all that are too long for the scripts; no job has it
 _DETAILS = re.compile(rb"(\d{1,16}),(\d{0,16}),(-?\d[\d.]*e?[+-]?\d*),(\d{0,16})")
 _PAST = re.compile(rb"(\d{0,15}),(\d{0,15})" + rb",(\d{0,16})" * 4 + rb",(.*)", re.DOTALL)
 _Past = tuple[int, int, int | None, int | None, int | None, int | None, str | None]
@@ -185,7 +186,7 @@ class JobVerbs(Closing):
             reply = await self._client.run(_TAKE, shard, keys[1:], *args, writes=True)
         except asyncio.CancelledError:
             # What it took is not wanted any more. Sent after it on the same connection, this puts it back.
-            self._release(shard, queue, batch, ())
+            self._release(shard, queue, batch)
             raise
         jobs, unreadable = _taken_jobs(queue, reply)
         if unreadable:
@@ -196,12 +197,12 @@ class JobVerbs(Closing):
     def _put_back(self, key: _TakeKey, jobs: Sequence[Job]) -> None:
         """Jobs that were taken for a caller that is gone."""
         if jobs:
-            self._release(key[0], key[1], "", [f"{job.id:016d}" for job in jobs])
+            self._release(key[0], key[1], *_tokens(job.lease for job in jobs))
 
-    def _release(self, shard: Shard, queue: str, batch: str, ids: Sequence[str]) -> None:
+    def _release(self, shard: Shard, queue: str, *taken: Argument) -> None:
         async def release() -> None:
             with suppress(StorageError):  # the end of the lease brings them back
-                await self._client.run(_RELEASE, shard, self._keys_of(shard, (queue,))[1:], batch, *ids)
+                await self._client.run(_RELEASE, shard, self._keys_of(shard, (queue,))[1:], *taken)
 
         task = asyncio.get_running_loop().create_task(release())
         self._releasing.add(task)
@@ -244,7 +245,7 @@ class JobVerbs(Closing):
         for (queue, kind, attempts), run in groupby(outcomes, _kind_of):
             number = queues.setdefault(queue, len(queues) + 1)
             these = list(run)
-            args += (f"{number}{kind}{attempts}", "".join([f"{outcome.lease.id:016d}" for outcome in these]))
+            args += (f"{number}{kind}{attempts}", _leases_text(these))
             if kind != "d":
                 for outcome in these:
                     args += _outcome_arguments(outcome, _add_runs(follow_ups(outcome), names, following))
@@ -271,7 +272,7 @@ class JobVerbs(Closing):
             groups.setdefault((await self._shards.of_job(held.queue, held.id), held.queue), []).append(place)
         refused: list[int] = []
         for (shard, queue), places in groups.items():
-            args = [text for place in places for text in (f"{leases[place].id:016d}", leases[place].attempts)]
+            args = _tokens(leases[place] for place in places)
             head = (round(lease * 1000), self._client.new_name())
             keys = self._keys_of(shard, (queue,))[1:]
             answer = await self._client.run(_EXTEND, shard, keys, *head, *args, writes=True)
@@ -327,6 +328,23 @@ def _kind_of(outcome: Outcome) -> tuple[str, str, int]:
     return lease.queue, "r" if type(outcome) is Retry else "b", lease.attempts
 
 
+def _leases_text(outcomes: Sequence[Outcome]) -> str:
+    """The leases of a run of outcomes, as lua/settle.lua takes them."""
+    parts = []
+    taken_at = -1
+    for outcome in outcomes:
+        lease = outcome.lease
+        if lease.taken_at != taken_at:
+            taken_at = lease.taken_at
+            parts.append(f",{taken_at}:")
+        parts.append(f"{lease.id if lease.id <= LAST_ID else _NO_ID:016d}")
+    return "".join(parts)
+
+
+def _tokens(leases: Iterable[Lease]) -> list[Argument]:
+    return [text for lease in leases for text in (f"{lease.id:016d}", lease.attempts, lease.taken_at)]
+
+
 def _outcome_arguments(outcome: Outcome, runs: int) -> tuple[Argument, ...]:
     """The arguments of an outcome with so many runs of follow-ups."""
     if isinstance(outcome, Done):
@@ -380,7 +398,8 @@ def _head(text: bytes) -> tuple[int, float, str | None]:
 
 def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
     """What `take` answered: jobs, and the records that cannot be read."""
-    *records, numbers = reply
+    *records, numbers, moment = reply
+    taken_at = int(moment) if records else 0
     waiters: dict[int, int] = {}
     for each in numbers.split(b",") if numbers else ():
         at, _, count = each.partition(b":")
@@ -401,7 +420,7 @@ def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]
             unreadable.append(record)
             continue
         joined = waiters.get(place, 0) if waiters else 0
-        lease = Lease(queue, id, attempts)
+        lease = Lease(queue, id, attempts, taken_at)
         jobs.append(
             Job(id, queue, data, rank, cost, key, attempts, created_at, start, prev, joined, lease, tries, crashes)
         )

@@ -8,7 +8,6 @@ redis+cluster://[user:password@]host:port,host:port        a Redis Cluster, foun
 
 from __future__ import annotations
 
-import logging
 import re
 import ssl
 from typing import Any
@@ -20,12 +19,12 @@ from accoda.clock import Clock
 from accoda.errors import InvalidInput, SchemaMismatch, StorageError
 from accoda.storage.redis.client import CallPolicy, Client, Topology
 from accoda.storage.redis.cluster import Cluster
+from accoda.storage.redis.eviction import Risk, eviction_risk, read_info
 from accoda.storage.redis.keys import Keys, slot_of
 from accoda.storage.redis.replies import Address
 from accoda.storage.redis.storage import RedisStorage
 from accoda.storage.redis.topology import Access, Sentinels, Single
 
-log = logging.getLogger("accoda.storage.redis")
 LAYOUT = 1
 OLDEST_REDIS = (6, 2)
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
@@ -55,13 +54,15 @@ async def open_redis(parts: SplitResult, clock: Clock | None) -> RedisStorage:
     client = Client(topology, clock, CallPolicy(options.timeout, options.wait_replicas))
     keys = Keys(options.prefix)
     try:
-        _check_server(await client.command(slot_of(keys.layout), "INFO"), topology.cluster)
+        risk = _check_server(await client.command(slot_of(keys.layout), "INFO"), topology.cluster)
         await _check_layout(client, keys)
     except BaseException:
         for connection in topology.close():
             await connection.wait_closed()
         raise
-    return RedisStorage(keys, client, clock, options.partitions)
+    storage = RedisStorage(keys, client, clock, options.partitions)
+    storage.eviction.start(risk)
+    return storage
 
 
 def read_options(parts: SplitResult) -> Options:
@@ -150,10 +151,11 @@ def tls_context(ca: str | None) -> ssl.SSLContext:
         raise InvalidInput("url", f"ca: cannot read certificates from {ca!r} ({error})") from error
 
 
-def _check_server(reply: object, cluster: bool) -> None:
+def _check_server(reply: object, cluster: bool) -> Risk | None:
+    """Raise where it cannot be used; else what its policy puts at risk."""
     if not isinstance(reply, bytes):
         raise StorageError(f"no Redis at the other end: it answers INFO with {reply!r:.80}")
-    info = dict(line.split(":", 1) for line in reply.decode(errors="replace").splitlines() if ":" in line)
+    info = read_info(reply)
     version = info.get("redis_version", "0.0")
     if tuple(int(part) for part in version.split(".")[:2]) < OLDEST_REDIS:
         raise StorageError(f"this Redis is {version}; Accoda needs 6.2 or newer")
@@ -161,18 +163,10 @@ def _check_server(reply: object, cluster: bool) -> None:
         raise StorageError("this server is no Cluster node; open it with redis://")
     if not cluster and info.get("cluster_enabled") == "1":
         raise StorageError("this server is a node of a Redis Cluster; open it with redis+cluster://")
-    policy = info.get("maxmemory_policy", "noeviction")
-    if policy.startswith("allkeys") and info.get("maxmemory", "0") != "0":
-        raise StorageError(
-            f"this Redis has maxmemory-policy {policy}: when memory is short it would silently drop jobs; set it to "
-            "noeviction"
-        )
-    if policy != "noeviction":
-        log.warning(
-            "this Redis has maxmemory-policy %s; set it to noeviction. When memory is short, it would drop what Accoda "
-            "keeps for a while, such as the answers by which a repeated call is known, and jobs could be stored twice",
-            policy,
-        )
+    risk = eviction_risk(info)
+    if risk is not None and risk.drops_jobs:
+        raise StorageError(f"this Redis {risk.text}")
+    return risk
 
 
 async def _check_layout(client: Client, keys: Keys) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from binascii import crc_hqx
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ _REGISTER = script("register")
 _NAME = re.compile(rb"[A-Za-z0-9_.-]{1,128}")
 _TAG = re.compile(rb"[A-Za-z0-9_-]{1,128}(/\d+)?")
 _NUMBER = re.compile(rb"\d{1,3}")
+REGISTER_EVERY = 60.0  # seconds
 
 
 class Shards:
@@ -26,6 +28,7 @@ class Shards:
         self._client = client
         self._partitions = partitions
         self._known: dict[str, Shard] = {}  # registered shards by tag
+        self._known_until = 0.0
         self._turn = 0
         self._registry = shard_at(keys.shards, slot_of(keys.shards))
         self.single = None if client.topology.cluster else keys.single
@@ -111,7 +114,14 @@ class Shards:
         return list(self._known.values())
 
     async def registered(self, tag: str) -> Shard:
-        """The shard of a tag with its number, which it is given on first use."""
+        """The shard of a tag with its number, which it is given on first use.
+
+        Asked for again each minute: a registry that came back older has forgotten it, and without it no other client
+        would count the shard's queues or find its jobs by id.
+        """
+        now = asyncio.get_running_loop().time()
+        if now >= self._known_until:
+            self._known, self._known_until = {}, now + REGISTER_EVERY
         shard = self._known.get(tag)
         if shard is None:
             # The wish follows from the tag: should a fail-over forget the number, the tag most likely gets it again.

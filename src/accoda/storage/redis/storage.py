@@ -20,6 +20,7 @@ from accoda.model import (
 from accoda.storage import checks
 from accoda.storage.redis.client import Client
 from accoda.storage.redis.documents import Documents
+from accoda.storage.redis.eviction import EvictionWatch
 from accoda.storage.redis.inspector import Inspector
 from accoda.storage.redis.jobs import JobVerbs
 from accoda.storage.redis.keys import Keys
@@ -35,6 +36,7 @@ class RedisStorage(JobVerbs):
         self._inspector = Inspector(keys, client, self._shards, self._outbox)
         self._documents = Documents(keys, client)
         self._waiting = Waiting(keys, client, self._shards, self._outbox, clock)
+        self.eviction = EvictionWatch(client)
 
     async def close(self) -> None:
         if not self._affinity.closed:
@@ -45,6 +47,7 @@ class RedisStorage(JobVerbs):
         await self._finish()
         self._client.closed = True
         await self._outbox.close()
+        await self.eviction.close()
         await self._waiting.close()
         for connection in self._client.topology.close():
             await connection.wait_closed()

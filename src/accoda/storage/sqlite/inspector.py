@@ -15,6 +15,7 @@ from accoda.model import (
     Head,
     JobInfo,
     Look,
+    NotCrashed,
     Order,
     QueueStats,
     Remove,
@@ -172,6 +173,8 @@ def _change(tx: Transaction, change: Change) -> bool:
             tx.run("revive_job", change.id, tx.now)
         case StartNow() if state == DELAYED:
             tx.run("start_now", change.id, tx.now)
+        case NotCrashed() if state in _LIVE:
+            return bool(tx.run("not_crashed", change.id))
         case Rerank() if state in (READY, DELAYED):
             tx.run("rerank_job", change.id, float(change.rank))
         case _:

@@ -276,12 +276,13 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
 
 def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]:
     """The head of the line."""
+    now = tx.now
     while True:
         try:
             return [
                 Job(
                     id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-                    Lease(name, id, attempts), tries, crashes,
+                    Lease(name, id, attempts, now), tries, crashes,
                 )
                 for (
                     id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries,
@@ -316,7 +317,7 @@ def give_back_unseen(tx: Transaction, jobs: Sequence[Job]) -> None:
     """Undo a take whose answer reached no caller."""
     for job in jobs:
         queue = tx.make_number(job.queue)
-        if tx.run("give_back_unseen", job.id, queue, job.attempts):
+        if tx.run("give_back_unseen", job.id, queue, job.attempts, job.lease.taken_at):
             tx.count(queue, "taken", -1)
             tx.count(queue, "ready", 1)
             tx.touched.add(job.queue)
@@ -335,7 +336,7 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
             name, number = lease.queue, tx.number(lease.queue)
         # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
         row = held.get(lease.id)
-        if row is None or row[2] != lease.attempts or row[1] != number:
+        if row is None or row[2] != lease.attempts or row[5] != lease.taken_at or row[1] != number:
             refused.append(Refused(lease, "lost"))
             continue
         if isinstance(outcome, Done):
@@ -371,7 +372,7 @@ def _finish(tx: Transaction, done: Sequence[tuple[int, int, int]]) -> None:
 
 def _keep(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
     """A done job stays for a while."""
-    id, queue, _, _, keep_for = row
+    id, queue, _, _, keep_for, _ = row
     tx.run("keep_done", id, tx.now + round(keep_for * 1000), result, tx.now)
     tx.count(queue, "done", 1)
     tx.count(queue, "taken", -1)
@@ -399,7 +400,7 @@ def extend(tx: Transaction, leases: Sequence[Lease], lease: float) -> list[Refus
     until = tx.now + round(lease * 1000)
     refused = []
     for held in leases:
-        if tx.run("extend_lease", held.id, tx.number(held.queue), held.attempts, tx.now, until):
+        if tx.run("extend_lease", held.id, tx.number(held.queue), held.attempts, tx.now, until, held.taken_at):
             tx.touched.add(held.queue)  # its end may have come nearer
         else:
             refused.append(Refused(held, "lost"))

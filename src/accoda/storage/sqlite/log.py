@@ -16,8 +16,8 @@ of this machine (`accoda.storage.common.lease_durability`): the cut ends that pr
 was before the take, or before a few of the latest takes:
 
 - The job is ready, where its lease would have had to end first. Nothing of it is lost.
-- Its token, made of id and attempts, is given out once more. The process that had it is dead, so it cannot use it
-  against the new holder. What it had settled by then was synced, and the take before it.
+- Its id and attempts are given out once more, with another moment. The process that had the old token is dead, so it
+  cannot use it against the new holder. What it had settled by then was synced, and the take before it.
 - What a take or a look applies besides (a delayed job starts, a lease that is over gives `attempts + 1`) follows from
   what is stored and from the time, so the next call does it again. The lease that had ended was lost before and is lost
   after the cut: its end is compared with the clock.

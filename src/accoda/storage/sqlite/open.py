@@ -6,9 +6,10 @@ import asyncio
 from pathlib import Path
 from urllib.parse import SplitResult, unquote
 
-from accoda.clock import Clock
+from accoda.clock import Clock, SystemClock
 from accoda.errors import InvalidInput
 from accoda.storage.common.urls import options
+from accoda.storage.sqlite.clock_steps import HostClock
 from accoda.storage.sqlite.connection import DURABILITY, connect
 from accoda.storage.sqlite.storage import SqliteStorage
 
@@ -17,6 +18,8 @@ async def open_sqlite(parts: SplitResult, clock: Clock) -> SqliteStorage:
     chosen = options(parts, durability=DURABILITY)
     path = file_of(parts)
     connection = await asyncio.to_thread(connect, path)
+    if type(clock) is SystemClock:
+        clock = HostClock()
     return SqliteStorage(connection, path, clock, durable=chosen["durability"] == "full")
 
 

@@ -81,11 +81,12 @@ UPDATE OR ROLLBACK jobs SET state = 2, sort = ?2, worker = ?3, taken_at = ?4 WHE
 
 -- name: give_back_unseen
 -- Jobs of a take whose caller went away before it got the answer: no caller knows the token, so it may stay.
-UPDATE jobs SET state = 0, sort = rank WHERE id = ?1 AND queue = ?2 AND state = 2 AND attempts = ?3;
+UPDATE jobs SET state = 0, sort = rank
+WHERE id = ?1 AND queue = ?2 AND state = 2 AND attempts = ?3 AND taken_at = ?4;
 
 -- name: held_jobs
 -- The taken jobs among these ids whose lease has not ended.
-SELECT id, queue, attempts, waiters, keep_for FROM jobs NOT INDEXED
+SELECT id, queue, attempts, waiters, keep_for, taken_at FROM jobs NOT INDEXED
 WHERE id IN carray(?1) AND state = 2 AND sort > ?2;
 
 -- name: delete_jobs
@@ -108,7 +109,8 @@ WHERE id = ?1;
 UPDATE jobs SET state = 3, sort = ?2, ended_at = ?2, reason = ?3 WHERE id = ?1;
 
 -- name: extend_lease
-UPDATE jobs SET sort = ?5 WHERE id = ?1 AND queue = ?2 AND attempts = ?3 AND state = 2 AND sort > ?4;
+UPDATE jobs SET sort = ?5
+WHERE id = ?1 AND queue = ?2 AND attempts = ?3 AND taken_at = ?6 AND state = 2 AND sort > ?4;
 
 -- name: all_queues
 SELECT no FROM queues;
@@ -188,6 +190,9 @@ UPDATE jobs SET state = 0, sort = rank, start_time = ?2 WHERE id = ?1;
 -- name: rerank_job
 UPDATE jobs SET rank = ?2, sort = iif(state, sort, ?2) WHERE id = ?1;
 
+-- name: not_crashed
+UPDATE jobs SET crashes = crashes - 1 WHERE id = ?1 AND crashes > 0;
+
 -- name: set_pause
 UPDATE queues SET paused = ?2, paused_until = ?3 WHERE no = ?1;
 
@@ -209,3 +214,29 @@ ORDER BY name;
 DELETE FROM documents WHERE name IN (
     SELECT name FROM documents WHERE expires_at IS NOT NULL AND expires_at <= ?1 ORDER BY expires_at LIMIT ?2
 );
+
+-- name: host_clock
+SELECT CAST(boot AS BLOB), offset FROM host_clock;
+
+-- name: set_host_clock
+INSERT INTO host_clock (one, boot, offset) VALUES (1, ?1, ?2)
+ON CONFLICT (one) DO UPDATE SET boot = excluded.boot, offset = excluded.offset;
+
+-- name: note_step
+UPDATE host_clock SET offset = ?1, stepped_at = ?2, stepped_by = ?3;
+
+-- name: queue_names
+SELECT no, CAST(name AS BLOB) FROM queues;
+
+-- name: move_leases
+UPDATE OR ROLLBACK jobs SET sort = max(0, sort + ?2) WHERE queue = ?1 AND state = 2;
+
+-- name: move_delayed
+UPDATE OR ROLLBACK jobs SET sort = max(0, sort + ?2), start_time = max(0, start_time + ?2)
+WHERE queue = ?1 AND state = 1;
+
+-- name: move_pauses
+UPDATE queues SET paused_until = max(0, paused_until + ?1) WHERE paused_until IS NOT NULL;
+
+-- name: move_documents
+UPDATE OR ROLLBACK documents SET expires_at = max(0, expires_at + ?1) WHERE expires_at > 0;

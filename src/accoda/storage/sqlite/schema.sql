@@ -4,13 +4,23 @@
 -- number is above 2**54 (0x40000000000000), so that none overflows when it grows.
 
 -- Numbers that only grow: the last id given to a job. AUTOINCREMENT would write its own table for every job; this is
--- written once a transaction, and like it never gives an id twice (a lease's token is made of id and attempts).
+-- written once a transaction, and like it never gives an id twice (it is a part of a lease's token).
 CREATE TABLE counters (
     name  TEXT PRIMARY KEY,
     value INTEGER NOT NULL CHECK (value BETWEEN 0 AND 0x40000000000000)
 ) STRICT, WITHOUT ROWID;
 
 INSERT INTO counters VALUES ('last_id', 0);
+
+-- One row: which boot of the machine, and by how many ms its wall clock was ahead of its time since boot when a process
+-- last looked. The latest step of the clock: when, and by how many ms. See `clock_steps.py`.
+CREATE TABLE host_clock (
+    one        INTEGER PRIMARY KEY CHECK (one = 1),
+    boot       TEXT NOT NULL,
+    offset     INTEGER NOT NULL CHECK (offset BETWEEN -0x40000000000000 AND 0x40000000000000),
+    stepped_at INTEGER CHECK (stepped_at BETWEEN 0 AND 0x40000000000000),
+    stepped_by INTEGER CHECK (stepped_by BETWEEN -0x40000000000000 AND 0x40000000000000)
+) STRICT;
 
 -- One row a queue: its pause, and its statistics, kept up to date by every transaction that moves a job.
 CREATE TABLE queues (

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import apsw
 
-from accoda.clock import Clock
+from accoda.clock import Clock, MonotonicClock
 from accoda.model import (
     Change,
     Cursor,
@@ -34,6 +35,7 @@ from accoda.storage.common.wakeups import WakeUps
 from accoda.storage.sqlite import documents as document_steps
 from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as job_steps
+from accoda.storage.sqlite.clock_steps import HostClock
 from accoda.storage.sqlite.watch import Watch
 from accoda.storage.sqlite.writer import Writer
 
@@ -42,7 +44,9 @@ class SqliteStorage(Closing):
     """Safe to share between threads and event loops; other processes open the file themselves."""
 
     def __init__(self, connection: apsw.Connection, path: Path, clock: Clock, *, durable: bool = True) -> None:
-        self._clock = clock
+        self._host = clock if isinstance(clock, HostClock) else None
+        # A wait is a length: it ends in time though the wall clock is set meanwhile.
+        self._clock = clock if self._host is None else MonotonicClock()
         self._wakeups = WakeUps()
         self._watch = Watch(path, self._wakeups.wake)
         self._writer = Writer(connection, path, clock, self._wakeups, durable=durable)
@@ -81,7 +85,10 @@ class SqliteStorage(Closing):
         self._writer.check_open()
 
         async def check() -> tuple[bool, int | None]:
-            return await self._run(job_steps.takable, queues, writes=False)
+            takable, moment = await self._run(job_steps.takable, queues, writes=False)
+            if moment is not None and self._host is not None:
+                moment = cast(int, self._host.steady(moment))  # the clocks take fractions of a ms as well
+            return takable, moment
 
         with self._watch.listening():
             return await self._wakeups.wait(self._clock, queues, timeout, check)

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import threading
-import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -19,9 +18,10 @@ from typing import Any, TypeVar
 
 import apsw
 
-from accoda.clock import Clock, SystemClock
+from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
 from accoda.storage.common.wakeups import WakeUps
+from accoda.storage.sqlite.clock_steps import NOTICED, HostClock, apply_step
 from accoda.storage.sqlite.connection import translate, unsynced
 from accoda.storage.sqlite.jobs import Transaction
 from accoda.storage.sqlite.log import Log
@@ -60,9 +60,13 @@ class Writer:
         self._name = str(path)
         self._inode = path.stat().st_ino
         self._shared_file = str(shared_file(path))
-        self._clock = None if type(clock) is SystemClock else clock  # the system's own is read without a detour
+        self._clock = clock
+        # A machine's clock, if a step of it can be noticed.
+        self._host = clock if isinstance(clock, HostClock) and clock.boot_id else None
+        self._offset: int | None = None  # ns, of that clock, as the file has it
         self._wakeups = wakeups
-        self._numbers: dict[str, int] = {}
+        self._numbers: dict[str, int] = {}  # of queues, as of the version below
+        self._version = 0  # of the file's content, after our latest commit
         self._log_pages = 0  # as of the latest commit
         self._calls: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._gate = threading.Lock()
@@ -185,14 +189,22 @@ class Writer:
     def _transact(self, calls: list[PendingCall]) -> set[str]:
         cursor = self._cursor
         self._check_file()
-        writes = any(call.writes for call in calls)
+        # After a step of the clock a look writes too: what it waits for may have to be moved.
+        writes = any(call.writes for call in calls) or (self._offset is not None and self._read_clock()[1])
         if writes and self.log.in_doubt:
             self.log.mend()
         # A transaction that will write must say so at its begin: one that begins as a reader can be refused later.
         cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
         try:
-            now = time.time_ns() // 1_000_000 if self._clock is None else self._clock.now()
-            tx = Transaction(cursor, now, self._numbers, writes)
+            now, is_off = self._read_clock()  # not before: it may have waited for the lock
+            # Another connection has written: it may have put a backup back, in which a number is another queue's. (A
+            # transaction that reads has no snapshot yet, so it cannot tell, and looks its numbers up.)
+            if writes and self._connection.data_version() != self._version:
+                self._numbers.clear()
+            tx = Transaction(cursor, now, self._numbers if writes else {}, writes)
+            offset = self._offset
+            if is_off and writes and self._host is not None:
+                offset = apply_step(tx, self._host, self._path)
             for call in calls:
                 call.result = call.error = None  # what a transaction that failed has said counts no longer
                 try:
@@ -206,8 +218,19 @@ class Writer:
             if self._connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
-        self._numbers.update(tx.new_numbers)  # only now: a queue made by a transaction that failed has no number
+        if writes:
+            self._offset = offset
+            self._version = self._connection.data_version()
+            self._numbers.update(tx.new_numbers)  # only now: a queue made by a transaction that failed has no number
         return tx.touched
+
+    def _read_clock(self) -> tuple[int, bool]:
+        """The present moment, and whether the clock may have been set since the file was last asked."""
+        host = self._host
+        if host is None:
+            return self._clock.now(), False
+        wall = host.wall()
+        return wall // 1_000_000, self._offset is None or abs(wall - host.boot() - self._offset) > NOTICED
 
     def _check_file(self) -> None:
         """A file that was deleted or replaced under us would take every job with it, and SQLite would not say so."""

@@ -17,6 +17,7 @@ from accoda.model import (
     Document,
     JobInfo,
     Look,
+    NotCrashed,
     Order,
     Remove,
     Rerank,
@@ -34,7 +35,7 @@ from accoda.storage.tarantool.records import STATE_NUMBERS
 
 _PURGE_AT_ONCE = 1000
 _PAGE = 1000  # jobs of one answer to browse
-_KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3}
+_KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4}
 
 _FLAG: Decoder[Any] = Decoder(tuple[bool])
 _COUNT: Decoder[Any] = Decoder(tuple[int])

@@ -80,15 +80,16 @@ _waiters = Decoder(list[_WaiterRow])
 _document = Decoder(_DocumentRow)
 
 
-def undecodable(answer: bytes) -> tuple[list[JobRow], list[tuple[int, int]]]:
-    """The jobs of an answer that does not decode as a whole, and (id, attempts) of those that are to blame."""
+def undecodable(answer: bytes) -> tuple[list[JobRow], list[tuple[int, int, int]]]:
+    """The jobs of an answer that does not decode as a whole, and the tokens of those that are to blame."""
     good, bad = [], []
     for raw in ROWS.decode(answer)[0]:
         try:
             good.append(_job.decode(raw))
         except _PROBLEMS:
             fields = _fields.decode(raw)
-            bad.append((_a_number.decode(fields[0]), _a_number.decode(fields[7])))
+            id, attempts, taken_at = (_a_number.decode(fields[place]) for place in (0, 7, 14))
+            bad.append((id, attempts, taken_at))
     return good, bad
 
 

@@ -101,7 +101,7 @@ class TarantoolStorage(TarantoolInspector, Closing):
     async def _take(self, taking: Taking, counts: list[int]) -> list[list[Job]]:
         queue, *rest = taking
         count = min(sum(counts), MOST_JOBS)
-        bad: list[tuple[int, int]] = []
+        bad: list[tuple[int, int, int]] = []
         while True:
             try:
                 rows = await self._client.once("take", (queue, count, *rest), _TAKEN)
@@ -118,14 +118,15 @@ class TarantoolStorage(TarantoolInspector, Closing):
             try:
                 data = bytes_of(row.data)
             except ValueError:
-                bad.append((row.id, row.attempts))
+                bad.append((row.id, row.attempts, row.taken_at or 0))
                 continue
             jobs.append(Job(
                 row.id, queue, data, row.rank, row.cost, row.key, row.attempts, row.created_at, row.start_time,
-                row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts), row.tries, row.crashes,
+                row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts, row.taken_at or 0), row.tries,
+                row.crashes,
             ))  # fmt: skip
         if bad:
-            buried = [(1, id, attempts, _BURY, records.UNREADABLE) for id, attempts in bad]
+            buried = [(1, *token, _BURY, records.UNREADABLE) for token in bad]
             await self._client.once("settle", ([queue], buried, []), _REFUSED)
         return _shares(jobs, counts)
 
@@ -172,7 +173,7 @@ class TarantoolStorage(TarantoolInspector, Closing):
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         checks.check_leases(leases, lease)
         names: dict[str, int] = {}
-        rows = [(_place(names, held.queue), held.id, held.attempts) for held in leases]
+        rows = [(_place(names, held.queue), held.id, held.attempts, held.taken_at) for held in leases]
         lost = await self._call("extend", (list(names), rows, round(lease * 1000)), _LOST)
         return [Refused(leases[position - 1], "lost") for position in lost]
 
@@ -199,7 +200,7 @@ def _rows_of_jobs(names: dict[str, int], jobs: Iterable[NewJob]) -> list[Row]:
 
 def _row_of_outcome(names: dict[str, int], outcome: Outcome) -> Row:
     lease = outcome.lease
-    head = (_place(names, lease.queue), lease.id, lease.attempts)
+    head = (_place(names, lease.queue), lease.id, lease.attempts, lease.taken_at)
     match outcome:
         case Done(waiters=None, result=None):
             return head

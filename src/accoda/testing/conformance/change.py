@@ -16,6 +16,7 @@ from accoda.model import (
     Enqueued,
     Head,
     NewJob,
+    NotCrashed,
     Remove,
     Rerank,
     Revive,
@@ -52,17 +53,21 @@ KINDS: dict[str, Callable[..., Change]] = {
     "remove": Remove,
     "revive": Revive,
     "start now": StartNow,
+    "not crashed": NotCrashed,
     "rerank": lambda id, **fence: Rerank(id, 7.0, **fence),
 }
 
 
-async def job_for(store: Store, kind: str) -> int:
+async def job_for(store: Store, fixture: StoreFixture, kind: str) -> int:
     """A job with two waiters, in a state that the change is for."""
     delay = HOUR if kind == "start now" else None
     new = [NewJob(Q, key="k", waiter=name, on_duplicate="attach", delay=delay) for name in (b"1", b"2")]
     id, _ = await add(store, *new)
     if kind == "revive":
         await store.settle([Bury((await take_one(store)).lease, "x")])
+    elif kind == "not crashed":
+        await take_one(store, lease=1)
+        await fixture.advance(1)
     return id
 
 
@@ -73,16 +78,18 @@ class TestChange(Suite):
     @pytest.mark.parametrize("kind", KINDS)
     @pytest.mark.parametrize(("seen", "applied"), [(None, 1), (0, 0), (1, 0), (2, 1), (3, 1), (10**12, 1)])
     async def test_is_applied_only_if_no_more_wait_than_were_seen(
-        self, store: Store, kind: str, seen: int | None, applied: int
+        self, store: Store, fixture: StoreFixture, kind: str, seen: int | None, applied: int
     ) -> None:
-        id = await job_for(store, kind)
+        id = await job_for(store, fixture, kind)
         before = await find(store, id)
         assert await store.change([KINDS[kind](id, waiters=seen)]) == applied
         assert (await find(store, id) == before) == (not applied)
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_is_applied_only_in_the_queue_that_it_names(self, store: Store, kind: str) -> None:
-        id = await job_for(store, kind)
+    async def test_is_applied_only_in_the_queue_that_it_names(
+        self, store: Store, fixture: StoreFixture, kind: str
+    ) -> None:
+        id = await job_for(store, fixture, kind)
         await add(store, NewJob("other"))
         before = await info_of(store, id)
         change = KINDS[kind]
@@ -91,8 +98,10 @@ class TestChange(Suite):
         assert await store.change([change(id, queue=Q)]) == 1
 
     @pytest.mark.parametrize("kind", KINDS)
-    async def test_of_an_id_that_is_not_there_is_not_applied(self, store: Store, kind: str) -> None:
-        id = await job_for(store, kind)
+    async def test_of_an_id_that_is_not_there_is_not_applied(
+        self, store: Store, fixture: StoreFixture, kind: str
+    ) -> None:
+        id = await job_for(store, fixture, kind)
         unknown = [id + 10**6, 0, 1 << 60, (1 << 63) - 1]
         assert await store.change([KINDS[kind](each, queue=queue) for each in unknown for queue in (None, Q)]) == 0
 

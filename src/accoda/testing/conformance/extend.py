@@ -55,7 +55,9 @@ class TestExtend(Suite):
         one, two, three = await store.take(Q, 3, lease=10)
         await finish(store, one)
         await store.settle([Retry(two.lease)])
-        wrong = [Lease("other", three.id, 0), Lease(Q, three.id, 1), Lease(Q, 10**6, 0)]
+        at = three.lease.taken_at
+        wrong = [Lease("other", three.id, 0, at), Lease(Q, three.id, 1, at), Lease(Q, 10**6, 0, at)]
+        wrong += [Lease(Q, three.id, 0, moment) for moment in (at - 1, at + 1, 0)]
         assert await store.extend([one.lease, two.lease, three.lease, *wrong], 60) == lost(one.lease, two.lease, *wrong)
         await fixture.advance(30)
         assert await state_of(store, three.id) == "taken"

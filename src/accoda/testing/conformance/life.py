@@ -43,7 +43,7 @@ WRONG: Any = 1  # for what a type checker would not let pass
 TEXT: Any = "1"
 HALF: Any = 0.5
 NONE: Any = None
-LEASE = Lease(Q, 1, 0)
+LEASE = Lease(Q, 1, 0, 0)
 
 CALLS: dict[str, Call] = {
     "enqueue": lambda s: s.enqueue([NewJob(Q)]),
@@ -82,9 +82,12 @@ BAD: dict[str, Call] = {
     "settle a number": lambda s: s.settle([Done(WRONG)]),
     "settle with follow-ups that are none": lambda s: s.settle([Done(LEASE, then=[WRONG])]),
     "settle with a result that is text": lambda s: s.settle([Done(LEASE, result=WRONG)]),
-    "settle an id below zero": lambda s: s.settle([Done(Lease(Q, -1, 0))]),
-    "settle an id beyond any store": lambda s: s.settle([Done(Lease(Q, 1 << 63, 0))]),
-    "settle attempts beyond any store": lambda s: s.settle([Done(Lease(Q, 1, 1 << 63))]),
+    "settle an id below zero": lambda s: s.settle([Done(Lease(Q, -1, 0, 0))]),
+    "settle an id beyond any store": lambda s: s.settle([Done(Lease(Q, 1 << 63, 0, 0))]),
+    "settle attempts beyond any store": lambda s: s.settle([Done(Lease(Q, 1, 1 << 63, 0))]),
+    "settle a moment below zero": lambda s: s.settle([Done(Lease(Q, 1, 0, -1))]),
+    "settle half a moment": lambda s: s.settle([Done(Lease(Q, 1, 0, HALF))]),
+    "extend a moment beyond any store": lambda s: s.extend([Lease(Q, 1, 0, 1 << 63)], 60),
     "retry with a reason that is no text": lambda s: s.settle([Retry(LEASE, reason=WRONG)]),
     "retry that counts for text": lambda s: s.settle([Retry(LEASE, counts=WRONG)]),
     "bury without a reason": lambda s: s.settle([Bury(LEASE, WRONG)]),

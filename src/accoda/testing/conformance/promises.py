@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 import pytest
+from msgspec.structs import replace
 
 from accoda.errors import InvalidInput
 from accoda.model import Bury, Done, NewJob, Outcome, Refused, Retry, Revive
@@ -94,6 +95,24 @@ class TestPromise03ALateHolderChangesNothing(Suite):
             assert await store.extend([late], 60) == lost(late)
             assert (await info_of(store, id), await store.stats()) == (before, stats)
         assert before.result == b"right"
+
+    async def test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        """As after a return of the store to an older state: ids and attempts come again, the moment does not."""
+        id = await add_one(store, NewJob(Q, b"x", keep_for=HOUR))
+        held = await take_one(store, lease=HOUR)
+        before, stats = await info_of(store, id), await store.stats()
+        for moment in (held.lease.taken_at - 1, held.lease.taken_at + 1, 0):
+            old = replace(held.lease, taken_at=moment)
+            next = [NewJob("next")]
+            outcomes: list[Outcome] = [Done(old, result=b"old", then=next), Retry(old), Bury(old, "old", next)]
+            assert await store.settle(outcomes) == lost(old, old, old)
+            assert await store.extend([old], 60) == lost(old)
+        assert (await info_of(store, id), await store.stats()) == (before, stats)
+        await fixture.advance(1)
+        assert await store.extend([held.lease], HOUR) == []
+        assert await store.settle([Done(held.lease)]) == [], "an extension does not change the token"
 
     async def test_attempts_never_go_down(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q, key="k"))

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from accoda.errors import InvalidInput
+from accoda.limits import MOMENT
 from accoda.model import Bury, Done, Lease, NewJob, Outcome, Refused, Retry
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
@@ -70,15 +71,18 @@ class TestSettle(Suite):
         (job,) = await taken(store)
         (waiting,) = await add(store, NewJob(Q, delay=60))
         before = await info_of(store, job.id)
+        at = job.lease.taken_at
         wrong = [
-            Lease("other", job.id, 0),
-            Lease(Q, job.id, 1),
-            Lease(Q, job.id + 1_000_000, 0),
-            Lease(Q, waiting, 0),
-            Lease(Q, 0, 0),
-            Lease(Q, (1 << 63) - 1, 0),
-            Lease(Q, job.id, (1 << 63) - 1),
-            Lease("no queue at all", job.id, 0),
+            Lease("other", job.id, 0, at),
+            Lease(Q, job.id, 1, at),
+            Lease(Q, job.id + 1_000_000, 0, at),
+            Lease(Q, waiting, 0, at),
+            Lease(Q, waiting, 0, 0),
+            Lease(Q, 0, 0, at),
+            Lease(Q, (1 << 63) - 1, 0, at),
+            Lease(Q, job.id, (1 << 63) - 1, at),
+            Lease("no queue at all", job.id, 0, at),
+            *(Lease(Q, job.id, 0, moment) for moment in (at - 1, at + 1, 0, at * 1000, MOMENT)),
         ]
         outcomes: dict[str, list[Outcome]] = {
             "done": [Done(lease, then=[NewJob("next")]) for lease in wrong],

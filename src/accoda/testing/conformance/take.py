@@ -47,7 +47,9 @@ class TestTake(Suite):
         assert (job.id, job.queue, job.data, job.rank, job.cost, job.key) == (id, Q, b"data", 1.5, 3, "k")
         assert close_to(fixture, job.created_at, created)
         assert (job.start_time, job.prev_start_time) == (start, None)
-        assert (job.attempts, job.waiters, job.lease) == (0, 1, Lease(Q, id, 0))
+        taken_at = (await info_of(store, id)).taken_at
+        assert taken_at is not None
+        assert (job.attempts, job.waiters, job.lease) == (0, 1, Lease(Q, id, 0, taken_at))
 
     async def test_tells_who_runs_the_job_and_until_when(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q))
@@ -113,7 +115,8 @@ class TestLeaseEnd(Suite):
         first = await take_one(store, lease=10)
         await fixture.advance(10)
         again = await take_one(store, lease=10)
-        assert (again.id, again.attempts, again.lease) == (id, 1, Lease(Q, id, 1))
+        assert (again.id, again.attempts, again.lease) == (id, 1, Lease(Q, id, 1, again.lease.taken_at))
+        assert again.lease.taken_at >= first.lease.taken_at + 10_000
         assert again.prev_start_time == first.start_time
         assert close_to(fixture, again.start_time, await fixture.now())
         assert (again.data, again.rank, again.cost, again.key, again.waiters) == (b"data", 3.5, 2, "k", 1)

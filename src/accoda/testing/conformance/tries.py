@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from accoda.model import (
     STATES,
@@ -12,6 +13,7 @@ from accoda.model import (
     Job,
     JobInfo,
     NewJob,
+    NotCrashed,
     OnDuplicate,
     Rerank,
     Retry,
@@ -163,6 +165,50 @@ class TestCrashes(Suite):
         assert await agree(store, id) == (4, 2, 1)
         await fixture.advance(5)
         assert counts(await take_one(store)) == (4, 2, 1)
+
+    @pytest.mark.parametrize("state", ["ready", "delayed", "taken"])
+    async def test_is_taken_back_by_a_worker_that_lives(self, store: Store, fixture: StoreFixture, state: str) -> None:
+        id = await add_one(store, NewJob(Q, b"data", rank=2.5, key="k", keep_for=HOUR))
+        await crash(store, fixture, 2)
+        await into(store, state)
+        before = await info_of(store, id)
+        assert await store.change([NotCrashed(id)]) == 1
+        assert await info_of(store, id) == replace(before, crashes=1)
+        assert await store.change([NotCrashed(id), NotCrashed(id)]) == 1, "there are none below zero"
+        assert await info_of(store, id) == replace(before, crashes=0)
+        if state == "taken":
+            await fixture.advance(HOUR)
+            assert (await info_of(store, id)).crashes == 1, "it has another one"
+
+    async def test_of_the_job_that_runs_can_be_taken_back_and_its_lease_stays(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        id, other = await add(store, NewJob(Q, b"1"), NewJob(Q, b"2"))
+        await store.take(Q, 2, lease=5)
+        await fixture.advance(5)
+        jobs = await store.take(Q, 2, lease=HOUR)
+        assert await store.change([NotCrashed(id)]) == 1
+        assert [counts(await info_of(store, each)) for each in (id, other)] == [(1, 0, 0), (1, 0, 1)]
+        assert await store.extend([job.lease for job in jobs], HOUR) == []
+        assert await store.settle([Retry(job.lease, reason="x") for job in jobs]) == []
+        assert [counts(job) for job in await store.take(Q, 2)] == [(2, 1, 0), (2, 1, 1)]
+
+    async def test_is_not_taken_back_when_there_is_none(self, store: Store) -> None:
+        id = await add_one(store, NewJob(Q))
+        before = await info_of(store, id)
+        assert await store.change([NotCrashed(id)]) == 0
+        assert await info_of(store, id) == before
+
+    @pytest.mark.parametrize("state", ["dead", "done"])
+    async def test_is_not_taken_back_when_the_job_has_ended(
+        self, store: Store, fixture: StoreFixture, state: str
+    ) -> None:
+        id = await add_one(store, NewJob(Q, keep_for=HOUR))
+        await crash(store, fixture)
+        await into(store, state)
+        before = await info_of(store, id)
+        assert await store.change([NotCrashed(id)]) == 0
+        assert await info_of(store, id) == before
 
     async def test_an_outcome_that_comes_too_late_leaves_the_crash(self, store: Store, fixture: StoreFixture) -> None:
         id = await add_one(store, NewJob(Q))

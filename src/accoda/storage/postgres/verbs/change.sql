@@ -4,7 +4,7 @@
 -- moment passes over those.
 
 CREATE TYPE change AS (
-    kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank
+    kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed
     id      bigint,
     waiters bigint,           -- how many were seen; NULL: do not check
     queue   text,             -- where it must be; NULL: wherever it is
@@ -24,7 +24,7 @@ BEGIN
         LATERAL (
             SELECT FROM jobs l
             WHERE l.id = wanted.id AND (l.state + 0 IN (1, 2) OR wanted.kinds && CASE l.state
-                WHEN 0 THEN '{0, 3}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
+                WHEN 0 THEN '{0, 3, 4}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
             FOR UPDATE
         ) locked;
     moment := present(at);
@@ -44,6 +44,8 @@ BEGIN
                 news := news || ('+' || j.queue);
             WHEN c.kind = 3 AND j.state < 2 THEN
                 UPDATE jobs r SET rank = c.rank, sort = CASE r.state WHEN 0 THEN c.rank ELSE r.sort END WHERE r.id = c.id;
+            WHEN c.kind = 4 AND j.state < 3 AND j.crashes > 0 THEN
+                UPDATE jobs r SET crashes = r.crashes - 1 WHERE r.id = c.id;
             ELSE
                 CONTINUE;
         END CASE;

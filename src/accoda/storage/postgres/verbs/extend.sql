@@ -1,8 +1,8 @@
--- extend: make each current lease end `lease` ms from now. `ids, tokens, queues`: the leases.
+-- extend: make each current lease end `lease` ms from now. `ids, runs, takes, queues`: the leases, as for settle.
 -- Answer: the places of those that are lost. Where an end comes nearer, waiting callers are woken.
 --
 -- Fencing: as in settle.sql. `IS TRUE` keeps the planner from making a join of the membership.
-CREATE FUNCTION extend(at bigint, ids bigint[], tokens bigint[], queues text[], lease bigint)
+CREATE FUNCTION extend(at bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], lease bigint)
 RETURNS bigint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     moment bigint := present(at);
@@ -14,11 +14,11 @@ BEGIN
     WITH extended AS (
         UPDATE jobs j SET sort = moment + lease
         WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment
-          AND (j.id, j.attempts, j.queue) IN (SELECT * FROM unnest(ids, tokens, queues)) IS TRUE
-        RETURNING j.id, j.attempts, j.queue
+          AND (j.id, j.attempts, j.taken_at, j.queue) IN (SELECT * FROM unnest(ids, runs, takes, queues)) IS TRUE
+        RETURNING j.id, j.attempts, j.taken_at, j.queue
     )
     SELECT array_agg(n ORDER BY n) INTO lost FROM generate_subscripts(ids, 1) n
-    WHERE (ids[n], tokens[n], queues[n]) NOT IN (SELECT e.id, e.attempts, e.queue FROM extended e);
+    WHERE (ids[n], runs[n], takes[n], queues[n]) NOT IN (SELECT e.id, e.attempts, e.taken_at, e.queue FROM extended e);
     PERFORM notify_queues(nearer);
     RETURN coalesce(lost, '{}');
 END $$;

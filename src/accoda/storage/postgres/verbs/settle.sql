@@ -1,13 +1,15 @@
 -- settle: apply each outcome whose lease is current, then enqueue the follow-ups of those accepted, in their order.
---   ids, tokens, queues   the leases, by id; a token is `attempts`
---   outcomes              one for each lease; empty where each is a Done without result and waiters
---   then_of, thens        the follow-ups: the place of the outcome that each belongs to, and the job
---   shared                whether the outcomes are of several callers, which must not wait for each other's locks: a job
---                         that stays locked is then an error that changes nothing, and the client sends each call alone
+--   ids, runs, takes, queues   the leases, by id: `runs` are their attempts, `takes` the moments at which they were taken
+--   outcomes                   one for each lease; empty where each is a Done without result and waiters
+--   then_of, thens             the follow-ups: the place of the outcome that each belongs to, and the job
+--   shared                     whether the outcomes are of several callers, which must not wait for each other's locks: a
+--                              job that stays locked is then an error that changes nothing, and the client sends each
+--                              call alone
 -- Answer: a verdict for each outcome: 0 accepted, 1 lost, 2 grown; NULL: all accepted.
 --
--- Fencing: a statement that changes a job finds it by its token. Under READ COMMITTED a row that was changed after our
--- look is looked at again once its lock is ours, so a lease that ended or was settled meanwhile is refused.
+-- Fencing: a statement that changes a job finds it by its token: id, attempts and taken_at. Under READ COMMITTED a row that
+-- was changed after our look is looked at again once its lock is ours, so a lease that ended or was settled meanwhile is
+-- refused. In a database that was put back to an older state, ids and attempts come again; the moment of the take differs.
 -- A call that is one statement locks its jobs as it goes, lowest id first. Any other locks them all before, together with
 -- the holders of the follow-ups' keys, in the one order of lock_jobs; so no two calls wait for each other.
 
@@ -23,8 +25,8 @@ CREATE TYPE outcome AS (
 );
 
 CREATE FUNCTION settle(
-    at bigint, ids bigint[], tokens bigint[], queues text[], outcomes outcome[], then_of integer[], thens new_job[],
-    shared boolean
+    at bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], outcomes outcome[], then_of integer[],
+    thens new_job[], shared boolean
 ) RETURNS smallint[] LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     moment   bigint;
@@ -41,10 +43,10 @@ BEGIN
     IF EXISTS (SELECT FROM generate_subscripts(ids, 1) n WHERE ids[n] = ids[n + 1]) THEN
         -- Several outcomes for one job: one after the other, as if each had come by itself.
         FOR n IN 1 .. cardinality(ids) LOOP
-            verdicts := verdicts || apply_outcomes(moment, ids[n:n], tokens[n:n], queues[n:n], outcomes[n:n]);
+            verdicts := verdicts || apply_outcomes(moment, ids[n:n], runs[n:n], takes[n:n], queues[n:n], outcomes[n:n]);
         END LOOP;
     ELSE
-        verdicts := apply_outcomes(moment, ids, tokens, queues, outcomes);
+        verdicts := apply_outcomes(moment, ids, runs, takes, queues, outcomes);
     END IF;
     IF cardinality(thens) > 0 THEN
         accepted := ARRAY(SELECT thens[n] FROM generate_subscripts(thens, 1) n WHERE verdicts[then_of[n]] = 0 ORDER BY n);
@@ -54,24 +56,26 @@ BEGIN
 END $$;
 
 -- Apply outcomes, each for another job. Answer: their verdicts.
-CREATE FUNCTION apply_outcomes(moment bigint, ids bigint[], tokens bigint[], queues text[], outcomes outcome[])
-RETURNS smallint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION apply_outcomes(
+    moment bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], outcomes outcome[]
+) RETURNS smallint[] LANGUAGE plpgsql AS $$
 DECLARE
     applied bigint[] := '{}';
     r       record;
 BEGIN
     IF cardinality(outcomes) = 0 THEN
-        applied := finish_jobs(moment, ids, tokens, queues, outcomes);
+        applied := finish_jobs(moment, ids, runs, takes, queues, outcomes);
     END IF;
     FOR r IN
-        SELECT outcomes[n].kind AS kind, array_agg(ids[n] ORDER BY n) AS ids, array_agg(tokens[n] ORDER BY n) AS tokens,
-               array_agg(queues[n] ORDER BY n) AS queues, array_agg(outcomes[n] ORDER BY n) AS outcomes
+        SELECT outcomes[n].kind AS kind, array_agg(ids[n] ORDER BY n) AS ids, array_agg(runs[n] ORDER BY n) AS runs,
+               array_agg(takes[n] ORDER BY n) AS takes, array_agg(queues[n] ORDER BY n) AS queues,
+               array_agg(outcomes[n] ORDER BY n) AS outcomes
         FROM generate_subscripts(outcomes, 1) n GROUP BY outcomes[n].kind
     LOOP
         applied := applied || CASE r.kind
-            WHEN 0 THEN finish_jobs(moment, r.ids, r.tokens, r.queues, r.outcomes)
-            WHEN 1 THEN retry_jobs(moment, r.ids, r.tokens, r.queues, r.outcomes)
-            ELSE bury_jobs(moment, r.ids, r.tokens, r.queues, r.outcomes)
+            WHEN 0 THEN finish_jobs(moment, r.ids, r.runs, r.takes, r.queues, r.outcomes)
+            WHEN 1 THEN retry_jobs(moment, r.ids, r.runs, r.takes, r.queues, r.outcomes)
+            ELSE bury_jobs(moment, r.ids, r.runs, r.takes, r.queues, r.outcomes)
         END;
     END LOOP;
     IF cardinality(applied) = cardinality(ids) THEN
@@ -82,15 +86,16 @@ BEGIN
         SELECT CASE WHEN ids[n] IN (SELECT unnest(applied)) THEN 0 WHEN j.id IS NULL THEN 1 ELSE 2 END::smallint
         FROM generate_subscripts(ids, 1) n
         LEFT JOIN LATERAL (
-            SELECT j.id, j.attempts, j.queue, j.state, j.sort FROM jobs j WHERE j.id = ids[n] OFFSET 0
-        ) j ON j.attempts = tokens[n] AND j.queue = queues[n] AND j.state = 2 AND j.sort > moment
+            SELECT j.id, j.attempts, j.taken_at, j.queue, j.state, j.sort FROM jobs j WHERE j.id = ids[n] OFFSET 0
+        ) j ON j.attempts = runs[n] AND j.taken_at = takes[n] AND j.queue = queues[n] AND j.state = 2 AND j.sort > moment
         ORDER BY n
     );
 END $$;
 
 -- Done: delete the jobs, or keep them with their results. Answer: the ids of those accepted.
-CREATE FUNCTION finish_jobs(moment bigint, ids bigint[], tokens bigint[], queues text[], outcomes outcome[])
-RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION finish_jobs(
+    moment bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], outcomes outcome[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     accepted bigint[] := '{}';
     r        record;
@@ -98,8 +103,9 @@ BEGIN
     FOR r IN
         WITH gone AS (
             DELETE FROM jobs j
-            WHERE j.id = ANY (ids) AND j.attempts = tokens[width_bucket(j.id, ids)]
-              AND j.queue = queues[width_bucket(j.id, ids)] AND j.state + 0 = 2 AND j.sort > moment AND j.keep_for = 0
+            WHERE j.id = ANY (ids) AND j.attempts = runs[width_bucket(j.id, ids)]
+              AND j.taken_at = takes[width_bucket(j.id, ids)] AND j.queue = queues[width_bucket(j.id, ids)]
+              AND j.state + 0 = 2 AND j.sort > moment AND j.keep_for = 0
               AND coalesce(j.waiters <= outcomes[width_bucket(j.id, ids)].waiters, true)
             RETURNING j.id, j.queue, j.waiters
         )
@@ -117,8 +123,9 @@ BEGIN
             UPDATE jobs j
             SET state = 4, sort = moment + round(j.keep_for * 1000), ended_at = moment,
                 result = outcomes[width_bucket(j.id, ids)].result
-            WHERE j.id = ANY (ids) AND j.attempts = tokens[width_bucket(j.id, ids)]
-              AND j.queue = queues[width_bucket(j.id, ids)] AND j.state + 0 = 2 AND j.sort > moment AND j.keep_for > 0
+            WHERE j.id = ANY (ids) AND j.attempts = runs[width_bucket(j.id, ids)]
+              AND j.taken_at = takes[width_bucket(j.id, ids)] AND j.queue = queues[width_bucket(j.id, ids)]
+              AND j.state + 0 = 2 AND j.sort > moment AND j.keep_for > 0
               AND coalesce(j.waiters <= outcomes[width_bucket(j.id, ids)].waiters, true)
             RETURNING j.id, j.queue
         )
@@ -131,8 +138,9 @@ BEGIN
 END $$;
 
 -- Retry: the jobs wait again. Answer: the ids of those accepted.
-CREATE FUNCTION retry_jobs(moment bigint, ids bigint[], tokens bigint[], queues text[], outcomes outcome[])
-RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION retry_jobs(
+    moment bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], outcomes outcome[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     starts   bigint[] := ARRAY(
         SELECT greatest(moment, coalesce(o.start, moment + o.delay)) FROM unnest(outcomes) WITH ORDINALITY o ORDER BY ordinality
@@ -150,8 +158,9 @@ BEGIN
                 attempts = j.attempts + 1, tries = j.tries + outcomes[width_bucket(j.id, ids)].counts::int,
                 prev_start_time = j.start_time, start_time = starts[width_bucket(j.id, ids)],
                 reason = outcomes[width_bucket(j.id, ids)].reason
-            WHERE j.id = ANY (ids) AND j.attempts = tokens[width_bucket(j.id, ids)]
-              AND j.queue = queues[width_bucket(j.id, ids)] AND j.state + 0 = 2 AND j.sort > moment
+            WHERE j.id = ANY (ids) AND j.attempts = runs[width_bucket(j.id, ids)]
+              AND j.taken_at = takes[width_bucket(j.id, ids)] AND j.queue = queues[width_bucket(j.id, ids)]
+              AND j.state + 0 = 2 AND j.sort > moment
             RETURNING j.id, j.queue, j.state
         )
         SELECT queue, array_agg(id) AS ids, count(*) FILTER (WHERE state = 1) AS delayed FROM back GROUP BY queue
@@ -164,8 +173,9 @@ BEGIN
 END $$;
 
 -- Bury: the jobs are dead. Answer: the ids of those accepted.
-CREATE FUNCTION bury_jobs(moment bigint, ids bigint[], tokens bigint[], queues text[], outcomes outcome[])
-RETURNS bigint[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION bury_jobs(
+    moment bigint, ids bigint[], runs bigint[], takes bigint[], queues text[], outcomes outcome[]
+) RETURNS bigint[] LANGUAGE plpgsql AS $$
 DECLARE
     accepted bigint[] := '{}';
     r        record;
@@ -174,8 +184,9 @@ BEGIN
         WITH dead AS (
             UPDATE jobs j
             SET state = 3, sort = moment, ended_at = moment, reason = outcomes[width_bucket(j.id, ids)].reason
-            WHERE j.id = ANY (ids) AND j.attempts = tokens[width_bucket(j.id, ids)]
-              AND j.queue = queues[width_bucket(j.id, ids)] AND j.state + 0 = 2 AND j.sort > moment
+            WHERE j.id = ANY (ids) AND j.attempts = runs[width_bucket(j.id, ids)]
+              AND j.taken_at = takes[width_bucket(j.id, ids)] AND j.queue = queues[width_bucket(j.id, ids)]
+              AND j.state + 0 = 2 AND j.sort > moment
             RETURNING j.id, j.queue
         )
         SELECT queue, array_agg(id) AS ids FROM dead GROUP BY queue

@@ -8,7 +8,7 @@
 -- where to begin: rows are found by `id = ANY`, by `ctid = ANY`, or by a LATERAL subquery with OFFSET 0, which it can
 -- neither turn round nor merge. `queue || ''` and `state + 0` keep an index out of the choice that would look fine on an
 -- empty table. Values for rows found by `id = ANY (ids)`, with ids in ascending order, are `value[width_bucket(id, ids)]`:
--- a binary search. Sessions of Accoda turn off what reads whole tables (`SESSION` in connector.py).
+-- a binary search. Sessions of Accoda turn off what reads whole tables (`SESSION` in connection.py).
 
 -- The present moment: the server's, unless a test says otherwise. This is the only place that reads a clock.
 -- clock_timestamp() and not now(): a caller's transaction may have begun long ago.

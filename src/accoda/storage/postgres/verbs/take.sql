@@ -7,7 +7,7 @@
 
 CREATE TYPE taken_job AS (
     id job_id, data bytea, rank finite, cost moment, key text, attempts counter, created_at moment, start_time moment,
-    prev_start_time moment, waiters counter, tries counter, crashes counter
+    prev_start_time moment, waiters counter, tries counter, crashes counter, taken_at moment
 );
 
 CREATE FUNCTION take(at bigint, q text, most bigint, lease bigint, max_cost bigint, who text)
@@ -36,7 +36,7 @@ BEGIN
             UPDATE jobs j SET state = 2, sort = moment + lease, worker = who, taken_at = moment
             WHERE j.ctid = ANY (chosen)
             RETURNING j.id, j.data, j.rank, j.cost, j.key, j.attempts, j.created_at, j.start_time, j.prev_start_time,
-                      j.waiters, j.tries, j.crashes
+                      j.waiters, j.tries, j.crashes, j.taken_at
         )
         SELECT * FROM leased l ORDER BY l.rank, l.id;
     PERFORM add_counts(q, -cardinality(chosen), 0, cardinality(chosen));
@@ -68,14 +68,15 @@ BEGIN
     RETURN chosen;
 END $$;
 
--- give_back: undo a take whose caller is gone. The tokens were never used, so they may stay. The ids ascend.
-CREATE FUNCTION give_back(q text, ids bigint[], tokens integer[])
+-- give_back: undo a take whose caller is gone. The tokens were never used, so `attempts` may stay. The ids ascend.
+CREATE FUNCTION give_back(q text, ids bigint[], runs bigint[], takes bigint[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     back bigint;
 BEGIN
     UPDATE jobs j SET state = 0, sort = j.rank
-    WHERE j.id = ANY (ids) AND j.queue || '' = q AND j.state + 0 = 2 AND j.attempts = tokens[width_bucket(j.id, ids)];
+    WHERE j.id = ANY (ids) AND j.queue || '' = q AND j.state + 0 = 2 AND j.attempts = runs[width_bucket(j.id, ids)]
+      AND j.taken_at = takes[width_bucket(j.id, ids)];
     GET DIAGNOSTICS back = ROW_COUNT;
     IF back > 0 THEN
         PERFORM add_counts(q, back, 0, -back);

@@ -15,9 +15,9 @@ end
 Due.apply(base)
 
 -- Add a job to the page. With the last one it may hold, its place is noted for the next page.
-local function add(at, id, record, batch)
+local function add(at, id, record, batch, taken_at)
   if Record.parse(record) then
-    page[#page + 1] = Job.describe(base, state, record, batch)
+    page[#page + 1] = Job.describe(base, state, record, batch, taken_at)
   end
   page[1], page[2] = at, id
 end
@@ -54,7 +54,7 @@ local function taken()
     local batch, record = Lease.split(call('HGET', base .. ':taken', id))
     if batch and Record.head_of(record) == id then
       ends[batch] = ends[batch] or Lease.end_of(base, batch)
-      local job = {till = by_id and 0 or ends[batch], id = id, batch = batch}
+      local job = {till = by_id and 0 or ends[batch], id = id}
       if after == '' or job.till > tonumber(sort) or (job.till == tonumber(sort) and id > after) then
         jobs[#jobs + 1] = job
       end
@@ -65,7 +65,8 @@ local function taken()
   end)
   for n = 1, math.min(#jobs, limit) do
     local job = jobs[n]
-    add(format('%d', job.till), job.id, select(2, Lease.split(call('HGET', base .. ':taken', job.id))), job.batch)
+    local batch, record, taken_at = Lease.split(call('HGET', base .. ':taken', job.id))
+    add(format('%d', job.till), job.id, record, batch, taken_at)
   end
   return #jobs > limit
 end

@@ -3,7 +3,7 @@
 -- keys:      calls, queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, then for each change queue, kind, id, waiters, rank
 --   queue    its number, from 1; 0: whichever
---   kind     remove, revive, start or rank
+--   kind     remove, revive, start, alive (it did not crash) or rank
 --   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
 --   rank     the new one, for the kind "rank"
 -- answer:    a digit for each: 1 where it was applied
@@ -37,14 +37,34 @@ local function start(base, id, record)
   return true
 end
 
-local function rerank(base, id, state, record, rank)
+-- Put a changed record in the place of the old one.
+local function rewrite(base, state, record, job)
+  Placed.remove(base, state, {job.id}, {record})
+  Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, Record.build(job)})
+end
+
+local function rerank(base, state, record, rank)
   local job = Record.parse(record)
   if not job then
     return false
   end
-  Placed.remove(base, state, {id}, {record})
   job.rank = rank
-  Placed.add(base, state, {id}, {state == 'ready' and rank or job.start, Record.build(job)})
+  rewrite(base, state, record, job)
+  return true
+end
+
+local function take_crash_back(base, state, record, batch, taken_at)
+  local job = Record.parse(record)
+  local crashes = job and tonumber(job.crashes) or 0
+  if crashes == 0 then
+    return false
+  end
+  job.crashes = crashes > 1 and format('%d', crashes - 1) or ''
+  if state == 'taken' then -- the lease stays
+    call('HSET', base .. ':taken', job.id, batch .. ',' .. taken_at .. ',' .. Record.build(job))
+  else
+    rewrite(base, state, record, job)
+  end
   return true
 end
 
@@ -53,7 +73,7 @@ local function change(base, kind, id, seen, rank)
   if not Job.locate(base, id) then
     return false
   end
-  local state, record, batch = Job.locate_now(base, id)
+  local state, record, batch, taken_at = Job.locate_now(base, id)
   if not state or (seen and Job.waiters_of(base, id) > seen) then
     return true, false
   elseif kind == 'remove' and (not seen or WAITING[state]) then
@@ -64,7 +84,9 @@ local function change(base, kind, id, seen, rank)
   elseif kind == 'start' and state == 'delayed' then
     return true, start(base, id, record)
   elseif kind == 'rank' and (state == 'ready' or state == 'delayed') then
-    return true, rerank(base, id, state, record, rank)
+    return true, rerank(base, state, record, rank)
+  elseif kind == 'alive' and WAITING[state] then
+    return true, take_crash_back(base, state, record, batch, taken_at)
   end
   return true, false
 end

@@ -1,7 +1,8 @@
 -- Makes current leases end later, or sooner.
 --
 -- keys:      queues, base
--- arguments: now, call, forget, width, lease (ms), name for new batches, then id, attempts for each lease
+-- arguments: now, call, forget, width, lease (ms), name for new batches, then id, attempts, taken_at for
+--            each lease
 -- answer:    the places of the lost ones with commas, counted from 0
 -- uses:      server record placed lease
 --
@@ -9,11 +10,11 @@
 local base, till = KEYS[2], format('%d', now + ARGV[5])
 Lease.unlock(base)
 local groups, order, lost = {}, {}, {}
-for at = 7, #ARGV, 2 do
+for at = 7, #ARGV, 3 do
   local id, value = ARGV[at], call('HGET', base .. ':taken', ARGV[at])
-  local batch, attempts = Record.head_of_taken(value or '')
-  if attempts ~= ARGV[at + 1] or Lease.end_of(base, batch) <= now then
-    lost[#lost + 1] = (at - 7) / 2
+  local batch, taken_at, attempts = Record.head_of_taken(value or '')
+  if attempts ~= ARGV[at + 1] or taken_at ~= ARGV[at + 2] or Lease.end_of(base, batch) <= now then
+    lost[#lost + 1] = (at - 7) / 3
   else
     if not groups[batch] then
       groups[batch] = {size = 0, values = {}}
@@ -34,8 +35,8 @@ for n, batch in ipairs(order) do
       ids[#ids + 1], held[#held + 1] = id, id
       held[#held + 1] = name .. sub(value, #batch + 1)
     end
-    local taken_at, _, worker = Lease.batch_of(base, batch)
-    Lease.give(base, name, till, (taken_at or moment) .. ',' .. table.concat(ids) .. ',' .. (worker or ''), held)
+    local _, worker = Lease.batch_of(base, batch)
+    Lease.give(base, name, till, table.concat(ids) .. ',' .. (worker or ''), held)
     Lease.release(base, batch, #ids)
   end
 end

@@ -54,9 +54,9 @@ end
 local function holder(base, key)
   local id = call('HGET', base .. ':keys', key)
   if id then
-    local state, record, batch = Job.locate_now(base, id)
+    local state, record, batch, taken_at = Job.locate_now(base, id)
     if WAITING[state] then
-      return state, record, batch
+      return state, record, batch, taken_at
     end
   end
 end
@@ -80,7 +80,7 @@ local function look(what, after, with_ahead)
   end
   for n = 2, #KEYS do
     local base = KEYS[n]
-    local state, record, batch = find(base, what)
+    local state, record, batch, taken_at = find(base, what)
     local job = state and Record.parse(record)
     if job then
       local ahead, newer = -1, 0
@@ -88,7 +88,7 @@ local function look(what, after, with_ahead)
         ahead, newer = count_ahead(base, job.rank, job.id)
       end
       local waiters = after == '' and {} or call('LRANGE', base .. ':waiters:' .. job.id, after, -1)
-      return {ahead, newer, waiters, n - 2, unpack(Job.describe(base, state, record, batch))}
+      return {ahead, newer, waiters, n - 2, unpack(Job.describe(base, state, record, batch, taken_at))}
     end
   end
   return {}

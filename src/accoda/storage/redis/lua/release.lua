@@ -1,17 +1,29 @@
 -- Puts jobs of a take back whose caller was cancelled. Their tokens were never handed out, so these stay.
 --
 -- keys:      queues, base
--- arguments: now, call, forget, width, batch (or empty: whichever), then ids (none: all of the batch)
+-- arguments: now, call, forget, width, then the batch, or id, attempts, taken_at for each lease
 -- answer:    how many went back
 -- uses:      server record placed lease due
-local base, batch = KEYS[2], ARGV[5]
-local ids, records = {}, {}
-local joined = #ARGV > 5 and table.concat(ARGV, '', 6) or select(2, Lease.batch_of(base, batch)) or ''
-for _, id in ipairs(Lease.ids_in(joined)) do
-  local name, record = Lease.split(call('HGET', base .. ':taken', id) or '')
-  if name and (name == batch or batch == '') then
-    ids[#ids + 1], records[#records + 1] = id, record
-    Lease.release(base, name, 1)
+local base, ids, records = KEYS[2], {}, {}
+local function put_back(id, batch, record)
+  ids[#ids + 1], records[#records + 1] = id, record
+  Lease.release(base, batch, 1)
+end
+
+if #ARGV == 5 then
+  for _, id in ipairs(Lease.ids_in(Lease.batch_of(base, ARGV[5]) or '')) do
+    local batch, record = Lease.split(call('HGET', base .. ':taken', id) or '')
+    if batch == ARGV[5] then
+      put_back(id, batch, record)
+    end
+  end
+else
+  for at = 5, #ARGV, 3 do
+    local value = call('HGET', base .. ':taken', ARGV[at]) or ''
+    local batch, taken_at, attempts = Record.head_of_taken(value)
+    if attempts == ARGV[at + 1] and taken_at == ARGV[at + 2] then -- else another taker has it by now
+      put_back(ARGV[at], batch, select(2, Lease.split(value)))
+    end
   end
 end
 if #ids > 0 then

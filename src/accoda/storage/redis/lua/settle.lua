@@ -3,8 +3,8 @@
 -- keys:      calls, ids, queues, outbox, then the base of each queue (those of leases first, then those of follow-ups)
 -- arguments: now, call, forget, width, step, number, floor, names, count, posts, then outcomes, posts, follow-ups
 --
--- Outcomes are runs of neighbours with the same queue, kind and attempts: "<queue><kind><attempts>", their ids in one
--- text, then for each, by the kind
+-- Outcomes are runs of neighbours with the same queue, kind and attempts: "<queue><kind><attempts>", their leases in one
+-- text as ",taken_at:ids" and so on, a moment for all neighbours that were taken at it, then for each, by the kind
 --   d  done, and nothing else to say
 --   f  done: the number of waiters seen (or empty), result ('=' and bytes, or empty), runs of follow-ups
 --   r  retry: start ("+ms" or "@moment"), reason, rank (or empty: the old one), 1 if it counts as a try
@@ -17,13 +17,26 @@
 local count, posts, at = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
 local EXTRA = {d = 0, f = 3, r = 4, b = 2} -- arguments of an outcome beside its id
 
+-- The ids of leases, and the moments of their takes.
+local function leases_in(text)
+  local ids, moments, n = {}, {}, 0
+  for taken_at, joined in string.gmatch(text, '(%d+):(%d+)') do
+    for from = 1, #joined, 16 do
+      n = n + 1
+      ids[n], moments[n] = sub(joined, from, from + 15), taken_at
+    end
+  end
+  return ids, moments
+end
+
 -- The runs of outcomes, and for the places of those that have some, how many runs of follow-ups.
 local outcomes, follow_ups, any_follow_ups, place = {}, {}, false, 0
 while place < count do
   local queue, kind, attempts = match(ARGV[at], '^(%d+)(%a)(%d+)$')
-  local ids = Lease.ids_in(ARGV[at + 1])
+  local ids, moments = leases_in(ARGV[at + 1])
   at = at + 2
-  local run = {base = KEYS[4 + queue], kind = kind, attempts = attempts, ids = ids, at = at, place = place}
+  local run = {base = KEYS[4 + queue], kind = kind, attempts = attempts, ids = ids, moments = moments, at = at,
+    place = place}
   outcomes[#outcomes + 1] = run
   for n = place + 1, place + (EXTRA[kind] > 0 and #ids or 0) do
     at = at + EXTRA[kind]
@@ -41,7 +54,7 @@ if earlier then
 end
 
 -- Done, and there is more about the job than its record: a key, or it is kept. Why it is refused; nil where it is done.
-local function end_kept(base, job, batch, seen, result)
+local function end_kept(base, job, seen, result)
   if seen and Job.waiters_of(base, job.id) > seen then
     return 'g'
   end
@@ -50,7 +63,6 @@ local function end_kept(base, job, batch, seen, result)
     call('DEL', base .. ':waiters:' .. job.id)
     return
   end
-  Lease.note_run(base, job, batch)
   if result ~= '' then
     job.size, job.data = format('%d', #result - 1), sub(result, 2) .. job.data
   end
@@ -58,8 +70,7 @@ local function end_kept(base, job, batch, seen, result)
   call('ZADD', base .. ':kept', format('%d', now + math.floor(job.keep * 1000 + 0.5)), job.id)
 end
 
-local function retry(base, job, batch, from)
-  Lease.note_run(base, job, batch)
+local function retry(base, job, from)
   Record.give_back(job, Record.start_of(ARGV[from]))
   job.reason = '=' .. ARGV[from + 1]
   if ARGV[from + 2] ~= '' then
@@ -71,8 +82,7 @@ local function retry(base, job, batch, from)
   Job.line_up(base, job)
 end
 
-local function bury(base, job, batch, reason)
-  Lease.note_run(base, job, batch)
+local function bury(base, job, reason)
   job.reason = '=' .. reason
   Job.free_key(base, job)
   Job.finish(base, 'dead', job)
@@ -82,14 +92,14 @@ end
 -- how many were done, retried or buried.
 local gone, batches, ends, counts
 
--- Why an outcome is refused; nil where it was applied. `from` is where its arguments begin.
-local function apply(run, id, value, from)
-  local base, kind, counter = run.base, run.kind, 'done'
+-- Why the outcome for the run's n-th id is refused; nil where it was applied.
+local function apply(run, n, value)
+  local base, kind, id, counter = run.base, run.kind, run.ids[n], 'done'
   if not value or gone[id] then -- the second of two outcomes for one lease
     return 'l'
   end
-  local batch, attempts, keep, key = Record.head_of_taken(value)
-  if attempts ~= run.attempts then -- nil where it cannot be read
+  local batch, taken_at, attempts, keep, key = Record.head_of_taken(value)
+  if attempts ~= run.attempts or taken_at ~= run.moments[n] then -- nil where it cannot be read
     return 'l'
   end
   local till = ends[batch]
@@ -101,17 +111,21 @@ local function apply(run, id, value, from)
     return 'l'
   end
   if kind == 'r' or kind == 'b' or keep ~= '' or key ~= '' then
-    local job, why = Record.parse(select(2, Lease.split(value))), nil
+    local job, why, from = Record.parse(select(2, Lease.split(value))), nil, run.at + EXTRA[kind] * (n - 1)
     if not job then
       return 'l' -- the next taker buries it
-    elseif kind == 'r' then
+    end
+    if kind == 'r' or kind == 'b' or keep ~= '' then -- what becomes of it is kept
+      Lease.note_run(base, job, batch, taken_at)
+    end
+    if kind == 'r' then
       counter = 'retried'
-      retry(base, job, batch, from)
+      retry(base, job, from)
     elseif kind == 'b' then
       counter = 'buried'
-      bury(base, job, batch, ARGV[from])
+      bury(base, job, ARGV[from])
     else
-      why = end_kept(base, job, batch, kind == 'f' and tonumber(ARGV[from]), kind == 'f' and ARGV[from + 1] or '')
+      why = end_kept(base, job, kind == 'f' and tonumber(ARGV[from]), kind == 'f' and ARGV[from + 1] or '')
     end
     if why then
       return why
@@ -127,7 +141,7 @@ for _, run in ipairs(outcomes) do
   local values, settled = values_of(run.base .. ':taken', run.ids), {}
   gone, batches, ends, counts = {}, {}, {}, {}
   for n, id in ipairs(run.ids) do
-    local why = apply(run, id, values[n], run.at + EXTRA[run.kind] * (n - 1))
+    local why = apply(run, n, values[n])
     if why then
       is_refused[run.place + n] = true
       refused[#refused + 1] = run.place + n - 1 .. ':' .. why

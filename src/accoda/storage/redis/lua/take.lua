@@ -2,7 +2,8 @@
 --
 -- keys:      queues, base
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
--- answer:    the records, and last the numbers of waiters as "place:count" with commas, counted from 0
+-- answer:    the records, then the numbers of waiters as "place:count" with commas, counted from 0, and the moment of
+--            the take
 -- uses:      server record placed lease due job
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
@@ -21,14 +22,17 @@ local function affordable(records)
   return #records
 end
 
--- What a take of this batch gave that is still held.
+-- What a take of this batch gave that is still held, and its moment.
 local function given_before()
-  local _, values = Due.held_by(base, batch, select(2, Lease.batch_of(base, batch)))
-  local records = {}
-  for n, value in ipairs(values) do
-    records[n] = select(2, Lease.split(value))
+  local _, values = Due.held_by(base, batch, (Lease.batch_of(base, batch)))
+  local records, taken_at = {}, ''
+  for _, value in ipairs(values) do
+    local name, record, at = Lease.split(value)
+    if name == batch then
+      records[#records + 1], taken_at = record, at
+    end
   end
-  return records
+  return records, taken_at
 end
 
 local function first_ready()
@@ -44,7 +48,7 @@ end
 -- it.
 local ids, held, waiters = {}, {}, {}
 local function read_heads(records)
-  local prefix = batch .. ','
+  local prefix = batch .. ',' .. moment .. ','
   for n = 1, #records do
     local record = records[n]
     local id, _, _, key = Record.head_of(record)
@@ -58,31 +62,32 @@ local function read_heads(records)
   end
 end
 
-local records
+local records, taken_at = nil, moment
 local again = call('HEXISTS', base .. ':batches', batch) == 1
 if again and Lease.end_of(base, batch) > now then
-  records = given_before()
+  records, taken_at = given_before()
   read_heads(records)
 else
   Due.apply(base)
   -- Sent again when its lease is over, it is a take like any other, if all that it was given is back in the line. Else
   -- its name is still in use and it gives nothing: a lease that has ended is not handed out.
   if count == 0 or Due.paused(base) or (again and call('HEXISTS', base .. ':batches', batch) == 1) then
-    return {''}
+    return {'', ''}
   end
   records = first_ready()
   local size = #records
   if size == 0 then
-    return {''}
+    return {'', ''}
   end
   read_heads(records)
   -- No other taker can have them: a script is one step for the server. The new place is written first, so that nothing
   -- is lost should a command fail.
   Lease.unlock(base)
   local joined = #ids == size and table.concat(ids) or '?'
-  Lease.give(base, batch, format('%d', now + ARGV[7]), moment .. ',' .. joined .. ',' .. ARGV[9], held)
+  Lease.give(base, batch, format('%d', now + ARGV[7]), joined .. ',' .. ARGV[9], held)
   call('ZREMRANGEBYRANK', base .. ':ready', '0', format('%d', size - 1))
   Placed.unindex(base, 'ready', ids)
 end
 records[#records + 1] = table.concat(waiters, ',')
+records[#records + 1] = taken_at
 return records

@@ -79,11 +79,11 @@ function Add.add_waiter(base, id, waiter)
   return call('RPUSH', base .. ':waiters:' .. id, sub(waiter, 2))
 end
 
-function Add.replace(base, run, data, id, state, record, batch)
+function Add.replace(base, run, data, id, state, record, batch, taken_at)
   local job = Record.parse(record)
   if state == 'taken' then
     -- The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
-    Lease.note_run(base, job, batch)
+    Lease.note_run(base, job, batch, taken_at)
     Record.give_back(job, run.start)
   end
   Job.lift(base, id, state, record, batch)
@@ -101,11 +101,11 @@ function Add.join(base, id, run, key, waiter, data)
   local held = call('HGET', base .. ':keys', key)
   if held and (run.mode == 'r' or not holders[base .. held]) then
     Add.store(base, Add.lot_of(base)) -- its holder may be of this call
-    local state, record, batch = Job.locate_now(base, held)
+    local state, record, batch, taken_at = Job.locate_now(base, held)
     if not WAITING[state] or not Record.parse(record) then
       held = nil -- gone, or damaged
     elseif run.mode == 'r' then
-      Add.replace(base, run, data, held, state, record, batch)
+      Add.replace(base, run, data, held, state, record, batch, taken_at)
     end
   end
   if not held then

@@ -54,10 +54,10 @@ function Due.come_back(base, batch, ids, values)
   local records = {}
   Lease.unlock(base)
   for n, value in ipairs(values) do
-    local _, record = Lease.split(value)
+    local _, record, taken_at = Lease.split(value)
     local job = record and Record.parse(record)
     if job then
-      Lease.note_run(base, job, batch)
+      Lease.note_run(base, job, batch, taken_at)
       Record.give_back(job, moment)
       job.crashes = Record.plus_one(job.crashes)
     end
@@ -83,12 +83,12 @@ end
 
 -- A batch may name many more jobs than may be moved now: most may be settled. So a part of them is looked at.
 function Due.end_lease(base, batch)
-  local taken_at, joined, worker = Lease.batch_of(base, batch)
+  local joined, worker = Lease.batch_of(base, batch)
   local at = 16 * math.max(1, may_move)
   local ids, values = Due.held_by(base, batch, joined and sub(joined, 1, at))
   Due.come_back(base, batch, ids, values)
   if joined and at < #joined then
-    call('HSET', base .. ':batches', batch, taken_at .. ',' .. sub(joined, at + 1) .. ',' .. worker)
+    call('HSET', base .. ':batches', batch, sub(joined, at + 1) .. ',' .. worker)
     Lease.release(base, batch, #ids)
   else
     call('HDEL', base .. ':batches', batch, batch .. '#')

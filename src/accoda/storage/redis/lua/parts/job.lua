@@ -13,12 +13,13 @@ function Job.free_key(base, job)
   end
 end
 
--- Where a job is: its state, its record, and its batch if it is taken. nil: nowhere in this queue.
+-- Where a job is: its state, its record, and if it is taken its batch and the moment of the take. nil: nowhere in this
+-- queue.
 function Job.locate(base, id)
   local value = call('HGET', base .. ':taken', id)
   if value then
-    local batch, record = Lease.split(value)
-    return 'taken', record or value, batch or ''
+    local batch, record, taken_at = Lease.split(value)
+    return 'taken', record or value, batch or '', taken_at or ''
   end
   for _, state in ipairs({'ready', 'delayed', 'dead', 'done'}) do
     local record = Placed.find(base, state, id)
@@ -68,7 +69,7 @@ end
 -- `locate` after what is due, also where that is more than one call may move: then the job's own move is applied.
 function Job.locate_now(base, id)
   Due.apply(base)
-  local state, record, batch = Job.locate(base, id)
+  local state, record, batch, taken_at = Job.locate(base, id)
   if state == 'delayed' and tonumber(select(2, Placed.find(base, state, id))) <= now then
     Lease.unlock(base)
     Due.make_ready(base, {record})
@@ -82,17 +83,16 @@ function Job.locate_now(base, id)
     Job.remove(base, id, state, record)
     return
   end
-  return state, record, batch
+  return state, record, batch, taken_at
 end
 
 -- What `look` and `browse` tell of a job: state, lease_until, taken_at and worker (the last three of a taken job only),
 -- waiters, record.
-function Job.describe(base, state, record, batch)
-  local till, taken_at, worker = '', '', ''
+function Job.describe(base, state, record, batch, taken_at)
+  local till, worker = '', ''
   if batch then
-    local _
     till = format('%d', Lease.end_of(base, batch))
-    taken_at, _, worker = Lease.batch_of(base, batch)
+    worker = select(2, Lease.batch_of(base, batch)) or ''
   end
-  return {state, till, taken_at or '', worker or '', Job.waiters_of(base, Record.head_of(record) or ''), record}
+  return {state, till, taken_at or '', worker, Job.waiters_of(base, Record.head_of(record) or ''), record}
 end

@@ -1,17 +1,20 @@
--- Taken jobs. What a batch shares is stored once for the batch:
+-- Taken jobs. What a batch shares is stored once for the batch, except the moment of its take: `settle` and `extend`
+-- compare that for each job, as a part of the token, and find it where they find the attempts.
 --
---   <base>:taken    hash: id -> "batch,record"
+--   <base>:taken    hash: id -> "batch,taken_at,record"
 --   <base>:ends     sorted set: batch -> the moment at which its lease ends
---   <base>:batches  hash: batch -> "taken_at,ids,worker" (ids: 16 digits each), and "batch#" -> how many are still held
+--   <base>:batches  hash: batch -> "ids,worker" (ids: 16 digits each), and "batch#" -> how many are still held
 local Lease = {}
 
+-- batch, record, taken_at; nothing where it is damaged.
 function Lease.split(value)
-  return match(value, '^([^,]*),(.*)$')
+  local batch, taken_at, record = match(value, '^([^,]*),(%d+),(.*)$')
+  return batch, record, taken_at
 end
 
--- taken_at, ids, worker; nothing where the batch is not known, or damaged, or holds what is no record.
+-- ids, worker; nothing where the batch is not known, or damaged, or holds what is no record.
 function Lease.batch_of(base, batch)
-  return match(call('HGET', base .. ':batches', batch) or '', '^(%d+),(%d+),(.*)$')
+  return match(call('HGET', base .. ':batches', batch) or '', '^(%d+),(.*)$')
 end
 
 -- The ids in a text of them.
@@ -60,14 +63,13 @@ end
 -- The worker that held the job, and since when, becomes part of its record when the run is over. A batch is read once
 -- for all its jobs: it names them all, so to read it for each would take a time that grows with the square of their
 -- number.
-local runs = {}
-function Lease.note_run(base, job, batch)
+local workers = {}
+function Lease.note_run(base, job, batch, taken_at)
   local name = base .. ' ' .. batch
-  local run = runs[name]
-  if not run then
-    local taken_at, _, worker = Lease.batch_of(base, batch)
-    run = {taken_at or '', worker or ''}
-    runs[name] = run
+  local worker = workers[name]
+  if not worker then
+    worker = select(2, Lease.batch_of(base, batch)) or ''
+    workers[name] = worker
   end
-  job.taken_at, job.worker = run[1], run[2]
+  job.taken_at, job.worker = taken_at, worker
 end

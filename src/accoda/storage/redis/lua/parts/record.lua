@@ -11,7 +11,7 @@
 -- Empty numbers are 0 or none; an empty start_time is created_at. The id has 16 digits and comes first, so that records
 -- of equal score are in the order of their ids. What decides whether there is more about a job than its record
 -- (keep_for, key) comes next, so that a loop over a batch reads no more than that. taken_at and worker are of the last
--- run that is over: those of the present run stand once for its whole batch, see lease.lua.
+-- run that is over: those of the present run are beside the record, see lease.lua.
 local Record = {}
 local match, sub = string.match, string.sub
 local DETAILS = '^(%d+),(%d*),([^,]*),(%d*)%z(%Z*)%z(%Z*)%z()'
@@ -26,9 +26,9 @@ function Record.head_of(record)
   end
 end
 
--- The same of a taken job, "batch,record", with the batch instead of the id.
+-- The same of a taken job, "batch,taken_at,record", with the batch and the moment of the take instead of the id.
 function Record.head_of_taken(value)
-  return match(value, '^([^,]*),%d+,(%d+),([^,]*),(%Z*)%z')
+  return match(value, '^([^,]*),(%d+),%d+,(%d+),([^,]*),(%Z*)%z')
 end
 
 -- What a new record has between its id and its key, and between its key and its data.

@@ -201,10 +201,14 @@ function app.apply_due(tx, no)
     forget_kept(tx, no) -- last: no job waits for them to go
 end
 
--- The taken job that a lease still holds. A lease whose end has come is over, applied or not.
-function app.held(tx, no, id, attempts)
+-- The taken job that a lease still holds. A lease whose end has come is over, applied or not. A lease from before the
+-- store was put back from a snapshot may have the id and attempts of a job of today, but not the moment of its take.
+function app.held(tx, no, id, attempts, taken_at)
     local job = box.space.accoda_jobs:get(id)
-    if job == nil or job[STATE] ~= TAKEN or job[f.ATTEMPTS] ~= attempts or job[SORT] <= tx.now or job[QUEUE] ~= no then
+    if job == nil or job[STATE] ~= TAKEN or job[f.ATTEMPTS] ~= attempts or job[f.TAKEN_AT] ~= taken_at then
+        return nil
+    end
+    if job[SORT] <= tx.now or job[QUEUE] ~= no then
         return nil
     end
     return job

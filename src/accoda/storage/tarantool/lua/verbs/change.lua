@@ -1,7 +1,7 @@
 -- Changes jobs: each change that fits its job, all in one step.
 --
 -- arguments: now, receipt, changes {{kind, id, waiters that were seen or nil, queue or nil, rank}, …}
---            kind: 0 remove, 1 revive, 2 start now, 3 rerank
+--            kind: 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed
 -- answer: how many were applied
 local app = ...
 local f = app.field
@@ -51,6 +51,13 @@ local kinds = {
             ops[2] = {'=', f.SORT, rank}
         end
         box.space.accoda_jobs:update(job[f.ID], ops)
+        return true
+    end,
+    [4] = function(_, job)
+        if job[f.STATE] > TAKEN or job[f.CRASHES] == 0 then
+            return false
+        end
+        box.space.accoda_jobs:update(job[f.ID], {{'=', f.CRASHES, job[f.CRASHES] - 1}})
         return true
     end,
 }

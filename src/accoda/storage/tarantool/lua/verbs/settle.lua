@@ -1,7 +1,7 @@
 -- Applies each outcome whose lease is current, then enqueues the follow-ups of the accepted ones, in one step.
 --
 -- arguments: now, receipt, names {queue, …}, outcomes, follow_ups {{position of the outcome, jobs as for enqueue}, …}
---            an outcome is {queue, id, attempts}, then for
+--            an outcome is {queue, id, attempts, taken_at}, then for
 --            done:  nothing, or 0, waiters that were seen or nil, result or nil
 --            retry: 1, delay in ms, moment or nil, reason, rank or nil, whether it counts
 --            bury:  2, reason
@@ -28,7 +28,7 @@ local function finish(tx, no, job, result)
 end
 
 local function retry(tx, no, name, job, outcome)
-    local delay, at, reason, rank, counts = unpack(outcome, 5, 9)
+    local delay, at, reason, rank, counts = unpack(outcome, 6, 10)
     local start = at == nil and tx.now + tonumber(delay) or math.max(tx.now, tonumber(at))
     if rank == nil then
         rank = job[f.RANK]
@@ -62,18 +62,18 @@ app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
     local numbers = app.numbers_of(names)
     local refused, is_refused = {}, {}
     for position, outcome in ipairs(outcomes) do
-        local no, kind = numbers[outcome[1]], outcome[4]
-        local job = app.held(tx, no, outcome[2], outcome[3])
-        local grown = job ~= nil and kind == 0 and outcome[5] ~= nil and app.grown(job, outcome[5])
+        local no, kind = numbers[outcome[1]], outcome[5]
+        local job = app.held(tx, no, outcome[2], outcome[3], outcome[4])
+        local grown = job ~= nil and kind == 0 and outcome[6] ~= nil and app.grown(job, outcome[6])
         if job == nil or grown then
             refused[#refused + 1] = {position, grown}
             is_refused[position] = true
         elseif kind == RETRY then
             retry(tx, no, names[outcome[1]], job, outcome)
         elseif kind ~= nil and kind > RETRY then
-            bury(tx, no, job, outcome[5])
+            bury(tx, no, job, outcome[6])
         else
-            finish(tx, no, job, outcome[6])
+            finish(tx, no, job, outcome[7])
         end
     end
     local jobs = {}

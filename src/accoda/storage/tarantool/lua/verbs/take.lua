@@ -53,7 +53,7 @@ local function tokens(jobs)
     end
     local found = {}
     for i, job in ipairs(jobs) do
-        found[i] = {job[ID], job[f.ATTEMPTS]}
+        found[i] = {job[ID], job[f.ATTEMPTS], job[f.TAKEN_AT]}
     end
     return found
 end
@@ -61,7 +61,7 @@ end
 local function still_held(tx, stored, name)
     local queue, jobs = app.find_queue(name), {}
     for _, token in ipairs(queue == nil and {} or stored) do
-        jobs[#jobs + 1] = app.held(tx, queue[1], token[1], token[2])
+        jobs[#jobs + 1] = app.held(tx, queue[1], unpack(token))
     end
     return jobs
 end

@@ -1,0 +1,63 @@
+"""The functions of PostgreSQL, broken on purpose in one place: a test of the conformance suite must notice."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from typing import Any
+
+import asyncpg
+import pytest
+from proof.servers.postgres import PostgresServer
+
+from accoda import open_storage
+from accoda.testing import conformance
+from accoda.testing.store_fixture import ManualStoreFixture
+
+MOMENT = (
+    "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
+)
+LATE = "TestLeaseEnd.test_is_too_late_for_the_holder_even_before_anyone_looks"
+ENDED = "TestCrashes.test_is_not_taken_back_when_the_job_has_ended"
+
+_SAME_TAKE = "AND j.taken_at = takes[width_bucket(j.id, ids)]"
+
+# What is broken: the function, a piece of it, what replaces the piece, and the test that must fail.
+MUTANTS = {
+    "done forgets the moment": ("finish_jobs", _SAME_TAKE, "", MOMENT),
+    "retry forgets the moment": ("retry_jobs", _SAME_TAKE, "", MOMENT),
+    "bury forgets the moment": ("bury_jobs", _SAME_TAKE, "", MOMENT),
+    "extend forgets the moment": ("extend", "(j.id, j.attempts, j.taken_at,", "(j.id, j.attempts, takes[1],", MOMENT),
+    "the verdict forgets the moment": ("apply_outcomes", "AND j.taken_at = takes[n]", "", MOMENT),
+    "done after the end of the lease": ("finish_jobs", "AND j.sort > moment", "", LATE),
+    "a crash of a dead job is taken back": ("change", "AND j.state < 3 AND j.crashes", "AND j.crashes", ENDED),
+}
+
+
+async def run(test: str, url: str) -> None:
+    """One test of the suite, with the fixtures that it asks for."""
+    suite, _, name = test.partition(".")
+    method = getattr(getattr(conformance, suite)(), name)
+    fixture = ManualStoreFixture(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
+    async with await fixture.open() as store:
+        available: dict[str, Any] = {"store": store, "fixture": fixture, "state": "dead"}
+        async with asyncio.timeout(20):
+            await method(**{each: available[each] for each in inspect.signature(method).parameters})
+
+
+@pytest.mark.parametrize("mutant", MUTANTS)
+async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(
+    mutant: str, url: str, schema: str, sql: asyncpg.Connection
+) -> None:
+    function, old, new, test = MUTANTS[mutant]
+    await (await open_storage(url)).close()  # makes the functions
+    text = await sql.fetchval("SELECT pg_get_functiondef($1::regproc)", f"{schema}.{function}")
+    assert old in text, f"{function} no longer has {old!r}: change this mutant with it"
+    await sql.execute(text.replace(old, new))
+    with pytest.raises(AssertionError):
+        await run(test, url)
+
+
+async def test_the_same_tests_pass_without_a_mutant(server: PostgresServer) -> None:
+    for number, test in enumerate(sorted({test for *_, test in MUTANTS.values()})):
+        await run(test, f"{server.url}?schema=whole_{number}")
