@@ -66,7 +66,6 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._changed = asyncio.Event()  # replaced by each change of conditions
         self._thread = threading.Thread(target=self._loop.run_forever, name="accoda-proxy", daemon=True)
-        self._accepting: asyncio.Task[None] | None = None
 
     # -- for any thread
 
@@ -131,10 +130,11 @@ class Proxy:
         if conditions.cut:
             await self._stop_listening()
             await self._reset()
-        elif self._accepting is None:
+        elif self._listener is None:
             self._listener = _bound(self.port)
             self._listener.listen(1024)
-            self._accepting = self._loop.create_task(self._accept(self._listener))
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
 
     async def _arm(self, after: int) -> None:
         self._tear = after
@@ -146,24 +146,26 @@ class Proxy:
         await asyncio.gather(*(link.ended for link in links), return_exceptions=True)
 
     async def _stop_listening(self) -> None:
-        if self._accepting is None or self._listener is None:
-            return
-        self._accepting.cancel()
-        await asyncio.gather(self._accepting, return_exceptions=True)
-        self._accepting = None
-        self._listener.close()
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
     async def _reset(self) -> None:
         for link in list(self._links):
             link.reset()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        while True:
-            client, _ = await self._loop.sock_accept(listener)
-            self.accepted += 1
-            link = _Link(self, client)
-            self._links.add(link)
-            link.ended.add_done_callback(partial(self._forget, link))
+    def _accept(self, listener: socket.socket) -> None:
+        """One connection. Not a task: one that is cancelled may have accepted a socket that nobody closes then."""
+        try:
+            client, _ = listener.accept()
+        except BlockingIOError:  # it has gone again
+            return
+        client.setblocking(False)
+        self.accepted += 1
+        link = _Link(self, client)
+        self._links.add(link)
+        link.ended.add_done_callback(partial(self._forget, link))
 
     def _forget(self, link: _Link, ended: asyncio.Task[None]) -> None:
         self._links.discard(link)
