@@ -157,6 +157,38 @@ class TestCutConnections:
             assert len(await store.enqueue([NewJob("q")])) == 1
         await knife.close()
 
+    async def test_whose_end_was_not_read_yet_are_not_used(self, server: PostgresServer) -> None:
+        ended, over = asyncio.Semaphore(0), asyncio.Event()
+
+        async def pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(65536):
+                writer.write(data)
+
+        async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            """To the server and back; that the server has closed the connection is kept from the client."""
+            replies, requests = await asyncio.open_connection("127.0.0.1", server.port)
+            sending = asyncio.create_task(pass_on(reader, requests))
+            await pass_on(replies, writer)
+            ended.release()
+            await over.wait()
+            sending.cancel()
+            requests.close()
+            writer.close()
+
+        listening = await asyncio.start_server(relay, "127.0.0.1")
+        port = listening.sockets[0].getsockname()[1]
+        knife = await asyncpg.connect(server.url)
+        async with await open_storage(server.url.replace(f":{server.port}", f":{port}")) as store:
+            await store.stats()
+            await knife.fetchval(CUT_ALL, "accoda")
+            await ended.acquire()
+            await asyncio.sleep(0.05)  # until the server's last message has been read
+            async with asyncio.timeout(10):
+                assert len(await store.enqueue([NewJob("q")])) == 1
+            over.set()
+        await knife.close()
+        listening.close()
+
 
 class TestSmallPool:
     async def test_calls_wait_for_their_turn(self, server: PostgresServer, store: PostgresStorage) -> None:

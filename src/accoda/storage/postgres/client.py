@@ -20,7 +20,7 @@ from accoda.errors import AccodaError, StorageClosed
 from accoda.storage.common.loop_affinity import LoopAffinity
 from accoda.storage.common.reconnecting import Backoff, patience_limit
 from accoda.storage.postgres.connection import Place, connect
-from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, translate
+from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, is_unsent, translate
 
 RECONNECT_FOR = 30.0  # seconds that a call waits for a server that is away, before it gives up
 SILENCE = 30.0  # seconds after which a server that has not answered a call is given up
@@ -81,7 +81,7 @@ class Client:
                 # No await between the pool's own check and the send: it has seen what broke before.
                 return await self._send(connection, text, args)
             except DRIVER as error:
-                sent = connection is not None
+                sent = connection is not None and not is_unsent(error)
                 again = isinstance(error, UNDONE) or (is_lost(error) and (repeat or not sent))
                 if again and self.affinity.closed:  # the server may be well: the storage hung up
                     raise StorageClosed("this PostgreSQL storage was closed; open a new one") from error
@@ -123,6 +123,8 @@ class Client:
         try:
             rows: list[Any] = await connection.fetch(text, *args)
         except BaseException as error:
+            if is_unsent(error):
+                connection.terminate()  # else the pool would hand it out again
             # A caller that was cancelled does not wait until the server has cancelled the statement, too.
             self.beside(self._release(connection))
             if isinstance(error, DRIVER) and self._loop.time() >= given_up.when():

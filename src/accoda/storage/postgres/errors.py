@@ -45,6 +45,12 @@ def is_lost(error: BaseException) -> bool:
     return isinstance(error, LOST) and not isinstance(error, ValueError) and not _is_refused_parameter(error)
 
 
+def is_unsent(error: BaseException) -> bool:
+    """Whether the driver refused to send the call: the server has ended the session, and only its last message has
+    been read yet, not the end of the connection."""
+    return isinstance(error, asyncpg.InternalClientError) and str(error).startswith("cannot switch to state")
+
+
 def _is_refused_parameter(error: BaseException) -> bool:
     """Whether PgBouncer does not take a connection because of a parameter of the URL."""
     return isinstance(error, asyncpg.ProtocolViolationError) and "startup parameter" in str(error)
