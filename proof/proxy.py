@@ -169,6 +169,7 @@ class Proxy:
 
     def _forget(self, link: _Link, ended: asyncio.Task[None]) -> None:
         self._links.discard(link)
+        link.client.close()  # here, since a task that is cancelled before its first step comes to no `finally`
 
     def take_tear(self) -> int | None:
         """How much of this reply may pass, if it is the one to be torn."""
@@ -194,7 +195,7 @@ class _Link:
 
     def __init__(self, proxy: Proxy, client: socket.socket) -> None:
         self._proxy = proxy
-        self._client = client
+        self.client = client
         self._writers: list[asyncio.StreamWriter] = []
         self._silent = False  # bytes were swallowed: what came after them would make no sense
         self.ended: asyncio.Task[None] = asyncio.get_running_loop().create_task(self._carry())
@@ -205,7 +206,7 @@ class _Link:
     async def _carry(self) -> None:
         passing: list[asyncio.Task[None]] = []
         try:
-            reader, writer = await asyncio.open_connection(sock=self._client)
+            reader, writer = await asyncio.open_connection(sock=self.client)
             self._writers.append(writer)
             there, far = await asyncio.open_connection("127.0.0.1", self._proxy.server_port)
             self._writers.append(far)
@@ -225,7 +226,6 @@ class _Link:
                 each.cancel()
             for writer in self._writers:
                 _hang_up(writer)
-            self._client.close()
 
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, replies: bool) -> None:
         proxy = self._proxy

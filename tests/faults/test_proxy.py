@@ -154,3 +154,15 @@ def test_closing_twice_does_no_harm() -> None:
     proxy = Proxy(1).start()
     proxy.close()
     proxy.close()
+
+
+async def test_a_connection_that_is_reset_in_the_moment_in_which_it_comes_is_closed(proxy: Proxy) -> None:
+    async def connect_and_reset() -> socket.socket:
+        client = socket.create_connection(("127.0.0.1", proxy.port), 5)  # nothing else runs in the proxy meanwhile
+        assert proxy._listener is not None
+        proxy._accept(proxy._listener)
+        await proxy._reset()
+        return client
+
+    with await asyncio.to_thread(proxy._run, connect_and_reset()) as client, contextlib.suppress(ConnectionResetError):
+        assert await asyncio.to_thread(client.recv, 1) == b""
