@@ -159,7 +159,7 @@ def on_a_terminal(folder: Path, keys: str) -> str:
                     os.write(master, answer.encode())
         else:
             pytest.fail(f"it does not end: {said[-2000:].decode()!r}")
-        assert child.wait(10) == 0
+        assert child.wait(10) == 0, said[-3000:].decode()
     finally:
         child.kill()
         child.wait()
