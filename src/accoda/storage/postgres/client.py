@@ -127,9 +127,9 @@ class Client:
                 connection.terminate()  # else the pool would hand it out again
             # A caller that was cancelled does not wait until the server has cancelled the statement, too.
             self.beside(self._release(connection))
-            if isinstance(error, DRIVER) and self._loop.time() >= given_up.when():
+            if isinstance(error, (*DRIVER, AttributeError)) and self._loop.time() >= given_up.when():
                 raise TimeoutError(f"no answer for {SILENCE:g} s") from error
-            if isinstance(error, AttributeError) and connection.is_closed():  # asyncpg, between two steps of this call
+            if isinstance(error, AttributeError) and _is_gone(connection):  # asyncpg, between two steps of this call
                 raise ConnectionResetError("the connection was lost") from error
             raise
         finally:
@@ -196,6 +196,13 @@ class Client:
         for limit in self._acquiring:
             if not limit.expired():
                 limit.reschedule(self._loop.time())
+
+
+def _is_gone(connection: Any) -> bool:
+    try:
+        return bool(connection.is_closed())
+    except asyncpg.InterfaceError:  # the pool has taken it back, as it does with one that was terminated
+        return True
 
 
 async def open_pool(place: Place) -> Any:
