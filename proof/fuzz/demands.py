@@ -38,7 +38,7 @@ def _waiter(data: bytes) -> None:
     log = WaiterLog(1, DEFAULT_WEIGHTS)
     log.add(stored)
     band(score(log.crowd, _NOW, DEFAULT_WEIGHTS))
-    plan(FetchPayload("books"), present(read_entries(stored)), _CACHED, _NOW, 1000)
+    plan(FetchPayload("books"), present(read_entries(stored), None), _CACHED, _NOW, 1000)
 
 
 def _fetch(data: bytes) -> None:

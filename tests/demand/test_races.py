@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from accoda import App, Done, Worker, WorkerOptions
+from accoda import App, Done, NewJob, Worker, WorkerOptions
 from accoda.demand import Demand, Waiter
-from accoda.model import ById
+from accoda.demand.waiters import JOINS, Entry, write_entry
+from accoda.model import ById, ByKey
 from accoda.settings import Settings
 from accoda.storage.protocol import Store
 
@@ -82,6 +83,32 @@ async def test_a_waiter_that_joined_the_next_fetch_meanwhile_leaves_that_one(mon
     assert await shop.deals.withdraw("k", "a") == "left"
     await shop.run()
     assert shop.served == ["a", "b"]
+
+
+async def test_a_waiter_that_is_carried_over_to_the_next_fetch_is_served_or_leaves_that_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its fetch began without a waiter, so another one follows for it; its entry of leaving comes to that one, which
+    ends before anyone has looked."""
+    shop = Shop()
+    store = await shop.app.connections.get()
+    await shop.deals.request("k", Waiter("b"))
+    first = (await store.look(ByKey("deals", "k"))).job
+    assert first is not None
+    await shop.deals.request("k", Waiter("a"))
+
+    async def carried_over() -> None:
+        """What the end of a run that was not wanted does."""
+        taken = (await store.take("deals", 1))[0]
+        entry = write_entry(Entry(JOINS, "a", "free"))
+        again = NewJob("deals", taken.data, key="k", on_duplicate="attach", waiter=entry)
+        assert await store.settle([Done(taken.lease, (again,))]) == []
+        before(store, "look", shop.run, monkeypatch)
+
+    before(store, "enqueue", carried_over, monkeypatch)
+    answer = await shop.deals.withdraw("k", "a")
+    await shop.run()
+    assert (answer, shop.served) == ("absent", ["a"])
 
 
 async def test_a_waiter_that_left_right_before_the_end_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:

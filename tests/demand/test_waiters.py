@@ -23,7 +23,7 @@ def test_the_crowd_is_that_of_the_present_waiters_after_every_entry(entries: lis
     log = WaiterLog(1, DEFAULT_WEIGHTS)
     for end, entry in enumerate(entries, start=1):
         log.add_own(entry)
-        left = present(entries[:end])
+        left = present(entries[:end], 1)
         assert log.crowd == crowd_of((DEFAULT_WEIGHTS.points(one.tier), one.due) for one in left.values())
         assert all(log.has(id) == (id in left) for id in "abcd")
     assert log.seen == len(entries)
@@ -37,5 +37,5 @@ def test_an_unreadable_entry_is_counted_as_seen_and_is_no_waiter() -> None:
 
 def test_a_waiter_that_joined_and_then_only_asks_still_waits() -> None:
     joined = Entry(JOINS, "a", "pro", fresh_after=9)
-    assert present([joined, Entry(ASKS, "a", "pro")]) == {"a": joined}
-    assert present([joined, Entry(LEAVES, "a"), Entry(ASKS, "a", "pro")])["a"].kind == ASKS
+    assert present([joined, Entry(ASKS, "a", "pro")], 1) == {"a": joined}
+    assert present([joined, Entry(LEAVES, "a", leaves=1), Entry(ASKS, "a", "pro")], 1)["a"].kind == ASKS

@@ -50,6 +50,8 @@ async def run(stage: Stage, seconds: float, *, processes: int = 3, seed: int = 0
     finished = await stage.until_served(60)
     lines = stage.lines()
     broken = what_is_wrong(lines)
+    for queue in (await stage.store.stats()).queues:
+        broken += [f"job {job.id} of {queue} is dead: {job.reason}" for job in await stage.store.browse(queue, "dead")]
     if stage.settings.recorded:
         broken += await against_promises(stage)
     told = Counter(line.what for line in lines)
@@ -82,8 +84,8 @@ def what_is_wrong(lines: list[Line]) -> list[str]:
 
 async def against_promises(stage: Stage) -> list[str]:
     """What the histories of all processes say of the store's promises."""
+    await stage.end()  # else its system jobs would move while they are counted
     final = await final_state(stage.store)
-    await stage.end()
 
     def judge() -> list[str]:
         files = sorted(Path(stage.settings.folder).glob("*.history"))

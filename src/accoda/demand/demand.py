@@ -53,14 +53,12 @@ from accoda.demand.waiters import (
     Waiter,
     check_id,
     entry_of,
-    present,
-    read_entries,
     write_entry,
 )
 from accoda.enqueue import cost_of
 from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
 from accoda.handler_options import HandlerOptions, hints_of
-from accoda.model import ById, ByKey, Enqueued, NewJob, Remove, check_queue
+from accoda.model import ById, ByKey, NewJob, Remove, check_queue
 from accoda.payload import Codec
 from accoda.storage.protocol import Store
 from accoda.times import milliseconds, seconds
@@ -187,26 +185,28 @@ class Demand:
         """
         check_id(waiter_id)
         store = await self.host.connections.get()
-        log = await self._ranking.look(store, key)
-        if log is None or not log.has(waiter_id):
-            return "absent"
-        id = log.id
-        left = (await store.enqueue([self._fetch_job(key, Entry(LEAVES, waiter_id), PREFETCH)]))[0]
-        if left.what == "created":
-            # The fetch has ended since the look, so the entry has made a job that has no waiter. If a waiter joins it
-            # before it is removed, it has more entries than this one, and stays.
-            await store.change([Remove(left.id, 1, self.queue)])
-            return "absent"
-        # If the entry is in the log of the job in which the waiter was, it is there before that job's end, and the
-        # waiter is not served whatever becomes of the job. If it is in a later job's log it came too late, unless the
-        # waiter joined that job, too.
-        in_time = left.id == id or await self._was_in(store, key, waiter_id, left)
+        while True:
+            log = await self._ranking.look(store, key)
+            if log is None or not log.has(waiter_id):
+                return "absent"
+            entry = Entry(LEAVES, waiter_id, leaves=log.id)
+            left = (await store.enqueue([self._fetch_job(key, entry, PREFETCH)]))[0]
+            if left.id == entry.leaves:
+                break
+            # The job in which the waiter was has ended since the look. The entry came too late, and means nothing where
+            # it is now: the waiter may be there too, and if it is found there it leaves that job.
+            if left.what == "created":
+                # The entry has made a job that has no waiter. If a waiter joins it before it is removed, it has more
+                # entries than this one, and stays.
+                await store.change([Remove(left.id, 1, self.queue)])
+        # The entry is in the log of the waiter's job, before that job's end: the waiter is not served, whatever becomes
+        # of the job.
         log = await self._ranking.look(store, key)
         if log is not None and log.id == left.id:
             if not log.crowd.count and await store.change([Remove(log.id, log.seen, self.queue)]):
-                return "cancelled" if in_time else "absent"
+                return "cancelled"
             await self._ranking.update(store, key)
-        return "left" if in_time else "absent"
+        return "left"
 
     async def get(
         self,
@@ -322,13 +322,6 @@ class Demand:
         delivery, refresh = await store.enqueue(jobs)
         await self._ranking.joined(store, key, ask, refresh, at)
         return Answer("stale", delivery.id, refresh.waiters, cached.fetched_at)
-
-    async def _was_in(self, store: Store, key: str, waiter_id: str, left: Enqueued) -> bool:
-        """Whether a waiter was in a job's log before the entry with which it left."""
-        look = await store.look(ByKey(self.queue, key), waiters_after=0)
-        if look.job is None or look.job.id != left.id:
-            return False
-        return waiter_id in present(read_entries(look.waiters[: left.waiters - 1]))
 
     async def _join(self, store: Store, key: str, entry: Entry, at: int) -> Answer:
         enqueued = await self._ranking.enqueue(store, key, self._fetch_job(key, entry, self._rank([entry], at)))

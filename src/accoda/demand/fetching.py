@@ -73,7 +73,7 @@ class FetchHooks:
         look, stored = await asyncio.gather(
             store.look(ByKey(self._demand.cache_queue, payload.key)), _waiters(store, job.lease)
         )
-        waiters = present(read_entries(stored))
+        waiters = present(read_entries(stored), job.id)
         run = plan(payload, waiters, read_cached(look.job), look.at, self._demand.fresh_ms)
         return self.codec.prepare(job.lease, run)
 
@@ -89,7 +89,8 @@ class FetchHooks:
                 await self._publish(store, fetched)
             self._remember(outcome.lease, fetched)
             stored = await _waiters(store, outcome.lease)
-            then = [*outcome.then, *self._demand.follow_ups(fetched, present(read_entries(stored)).values())]
+            waiters = present(read_entries(stored), outcome.lease.id).values()
+            then = [*outcome.then, *self._demand.follow_ups(fetched, waiters)]
         except InvalidInput as error:  # the result is larger than a job may be: fetching it again would not help
             return Bury(outcome.lease, f"result: {error}")
         return Done(outcome.lease, tuple(then), waiters=len(stored))

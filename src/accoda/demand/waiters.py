@@ -45,7 +45,8 @@ class Waiter(Struct, Generic[D], frozen=True, kw_only=False):
 
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):
-    """An entry of the log. `due` and `fresh_after` are moments; `data` is msgpack."""
+    """An entry of the log. `due` and `fresh_after` are moments; `data` is msgpack. `leaves` is the id of the job that a
+    waiter leaves: where that has ended, the entry comes too late and means nothing, in whichever job it is by then."""
 
     kind: Literal[0, 1, 2]
     id: str
@@ -53,6 +54,7 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     due: int | None = None
     fresh_after: int | None = None
     data: bytes = b"\xc0"
+    leaves: int | None = None
 
 
 def entry_of(waiter: Waiter[Any], weights: Weights, fresh_after: int | None = None, kind: Literal[0, 1] = 0) -> Entry:
@@ -86,12 +88,13 @@ def read_entries(stored: Iterable[bytes]) -> list[Entry]:
     return found
 
 
-def present(entries: Iterable[Entry]) -> dict[str, Entry]:
-    """The waiters that joined and have not left, in the order in which they first joined."""
+def present(entries: Iterable[Entry], job: int | None) -> dict[str, Entry]:
+    """The waiters of a job that joined and have not left, in the order in which they first joined."""
     found: dict[str, Entry] = {}
     for entry in entries:
         if entry.kind == LEAVES:
-            found.pop(entry.id, None)
+            if entry.leaves == job:
+                found.pop(entry.id, None)
         elif not _adds_nothing(entry, found.get(entry.id)):
             found[entry.id] = entry
     return found
@@ -145,7 +148,7 @@ class WaiterLog:
 
     def _note(self, entry: Entry) -> None:
         before = self._present.get(entry.id)
-        if _adds_nothing(entry, before):
+        if _adds_nothing(entry, before) or (entry.kind == LEAVES and entry.leaves != self.id):
             return
         if before is not None:
             self._forget(before)

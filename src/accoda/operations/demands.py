@@ -147,7 +147,8 @@ async def waiters(host: Host, queue: str, key: str, count: int) -> builtins.list
     """The waiters of the fetch of a key, of the latest 200 entries; `count` is how many it has."""
     store = await host.connections.get()
     look = await store.look(ByKey(queue, key), waiters_after=max(0, count - MOST_WAITERS))
-    entries = [*present(read_entries(look.waiters)).values()][:MOST_WAITERS]
+    job = None if look.job is None else look.job.id
+    entries = [*present(read_entries(look.waiters), job).values()][:MOST_WAITERS]
     return [
         WaiterView(id=entry.id, tier=entry.tier, due=rfc3339(entry.due), delivered=entry.kind == 0) for entry in entries
     ]
