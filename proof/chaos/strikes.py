@@ -88,10 +88,7 @@ class KillAll:
         await find(self.fleet, rng, self.fleet.workers)
         await asyncio.sleep(rng.uniform(0.0, 0.2))
         self.note("server down", server="sqlite", how="kill")
-        for member in self.fleet.members:
-            if member.alive:
-                self.note("all killed", client=member.client)
-                member.send(signal.SIGKILL)
+        kill_all(self.fleet, self.note)
         await asyncio.sleep(rng.uniform(0.1, 0.5))
         self.note("server up", server="sqlite")
 
@@ -133,10 +130,7 @@ class PutBack:
     async def strike(self, rng: random.Random) -> None:
         victims = [member.process for member in self.fleet.members if member.process is not None and member.alive]
         self.note("restoring", server="sqlite")
-        for member in self.fleet.members:
-            if member.alive:
-                self.note("all killed", client=member.client)
-                member.send(signal.SIGKILL)
+        kill_all(self.fleet, self.note)
         for process in victims:
             await process.wait()
         await self.reopen(self._replace)
@@ -212,6 +206,14 @@ async def find(fleet: Fleet, rng: random.Random, among: list[Member]) -> Member 
     while (victim := fleet.victim(rng, among, age=AT_WORK)) is None and time.monotonic() < end:
         await asyncio.sleep(0.05)
     return victim
+
+
+def kill_all(fleet: Fleet, note: Note) -> None:
+    """kill -9 of every process."""
+    for member in fleet.members:
+        if member.alive:
+            note("all killed", client=member.client)
+            member.send(signal.SIGKILL)
 
 
 async def kill(note: Note, victim: Member | None, how: str) -> None:

@@ -1,18 +1,17 @@
 """An outage of the store is no crash of its jobs: the worker that lived through it takes the crashes back."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 import pytest
+from tests.runtime.running import running, until
 
-from accoda import App, Batch, ManualClock, Worker, WorkerOptions
+from accoda import App, Batch, ManualClock, Worker
 from accoda.connections import Connections
 from accoda.errors import InvalidInput, StorageUnavailable
 from accoda.model import ById, Done, JobInfo, Lease, NotCrashed, Refused
 from accoda.runtime.false_crashes import FalseCrashes
-from accoda.settings import Settings
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import Store
 from accoda.storage.wrapper import Wrapper
@@ -65,12 +64,6 @@ class OneStore(Connections):
     async def put_back(self, store: Store) -> None: ...
 
 
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.002)
-
-
 async def until_so(true: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(20):
         while not await true():
@@ -80,19 +73,6 @@ async def until_so(true: Callable[[], Awaitable[object]]) -> None:
 @pytest.fixture
 def store() -> Away:
     return Away(ManualClock())
-
-
-@asynccontextmanager
-async def running(app: App, processors: int = 1) -> AsyncIterator[Worker]:
-    settings = Settings.load(environ={}, overrides={"max_processors": processors})
-    worker = Worker(app, WorkerOptions(settings=settings, managed=False, system_jobs=False))
-    task = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.abort()
-        async with asyncio.timeout(20):
-            await task
 
 
 def app_on(store: Away) -> App:
@@ -128,7 +108,7 @@ async def test_five_outages_of_three_leases_leave_no_crash_and_nothing_dead_or_q
         job = await store.job(id)
         return job is not None and job.crashes == 0 and len(store.taken_back) == outage
 
-    async with running(app):
+    async with running(app, Worker.abort, system_jobs=False):
         for outage in range(1, 6):
             await until(lambda: starts[0] == outage)  # noqa: B023 - called before the next round
             await store.be_away_for_three_leases()
@@ -154,7 +134,7 @@ async def test_a_late_outcome_takes_the_crash_back_also_after_another_worker_too
         store.away = ("settle", "extend", "change")
 
     id = (await app.enqueue("a", 0)).id
-    async with running(app):
+    async with running(app, Worker.abort, system_jobs=False):
         await until(lambda: store.refused.get("settle"))
         store.clock.advance(3 * LEASE)
         # Ours would take it as well: this is the other worker, and it was quicker.
@@ -179,7 +159,7 @@ async def test_what_waits_is_told_when_the_worker_leaves(store: Away) -> None:
         store.away = ("settle", "extend", "take")
 
     id = (await app.enqueue("a", 0)).id
-    async with running(app) as worker:
+    async with running(app, Worker.abort, system_jobs=False) as worker:
         await until(lambda: store.refused.get("settle"))
         store.clock.advance(3 * LEASE)
         store.away = ("take",)
@@ -221,7 +201,7 @@ async def test_a_job_that_failed_on_its_own_has_no_crash_taken_back(store: Away)
         raise ValueError("no")
 
     await app.enqueue("a", 0)
-    async with running(app):
+    async with running(app, Worker.abort, system_jobs=False):
 
         async def dead() -> bool:
             return (await store.core.stats()).queues["a"].dead == 1

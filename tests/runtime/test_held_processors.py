@@ -3,13 +3,13 @@
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.runtime.running import running, until
 
-from accoda import App, Batch, Worker, WorkerOptions
+from accoda import App, Batch
 from accoda.runtime.runners.base import BaseRunner
 from accoda.settings import Settings
 
@@ -40,26 +40,8 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hung]:
         assert not thread.is_alive()
 
 
-@asynccontextmanager
-async def running(app: App, settings: Settings) -> AsyncIterator[Worker]:
-    worker = Worker(app, WorkerOptions(settings=settings, managed=False, system_jobs=False))
-    task = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.shutdown()
-        async with asyncio.timeout(20):
-            await task
-
-
 def processors(count: int) -> Settings:
     return Settings.load(environ={}, overrides={"max_processors": count, "heartbeat": 0.02, "stall_after": 0.02})
-
-
-async def until(true: Callable[[], object]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.002)
 
 
 async def until_done(app: App, count: int) -> None:
@@ -95,7 +77,7 @@ async def test_hanging_threads_hold_their_processors_and_give_them_back_when_the
 
     await app.enqueue_many("a", range(20))
     before = threading.active_count()
-    async with running(app, processors(SLOTS)) as worker:
+    async with running(app, settings=processors(SLOTS), system_jobs=False) as worker:
         await until(lambda: worker.problem)
         assert worker.problem == "all 3 processors are held by threads whose handlers were stopped but do not end"
         with caplog.at_level(logging.ERROR, "accoda.worker"):
@@ -123,7 +105,7 @@ async def test_the_processors_that_are_left_go_on(hung: Hung) -> None:
             hung.call()
 
     await app.enqueue_many("a", range(30))
-    async with running(app, processors(SLOTS)) as worker:
+    async with running(app, settings=processors(SLOTS), system_jobs=False) as worker:
         await until_done(app, 30)
         assert len(hung.threads) == 2
         await app.enqueue("a", 99)  # whichever processor is called, it is not one of those that are held
@@ -146,7 +128,8 @@ async def test_a_processor_that_is_held_counts_until_its_thread_ends_however_the
 
     write(SLOTS)
     await app.enqueue_many("a", range(20))
-    async with running(app, Settings.load([str(tmp_path / "settings.toml")], environ={})) as worker:
+    settings = Settings.load([str(tmp_path / "settings.toml")], environ={})
+    async with running(app, settings=settings, system_jobs=False) as worker:
         await until(lambda: worker.problem)
         for count in (1, SLOTS):
             write(count)

@@ -3,12 +3,11 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.runtime.running import running, until
 
 from accoda import App, Batch, BatchReport, InvalidInput, ManualClock, StorageUnavailable, Worker, WorkerOptions
 from accoda.connections import Connections
@@ -53,25 +52,6 @@ def app_on(store: Store) -> App:
 
 def settings(**worker: object) -> Settings:
     return Settings.load(environ={}, overrides=worker)
-
-
-@asynccontextmanager
-async def running(app: App, **options: Any) -> AsyncIterator[Worker]:
-    worker = Worker(app, WorkerOptions(**{"settings": settings(), "managed": False, **options}))
-    task = asyncio.create_task(worker.run())
-    try:
-        yield worker
-    finally:
-        worker.shutdown()
-        async with asyncio.timeout(20):
-            await task
-
-
-async def until(true: Callable[[], object], seconds: float = 10) -> None:
-    """Until something is so; looked at again and again, because there is no event for it."""
-    async with asyncio.timeout(seconds):
-        while not true():
-            await asyncio.sleep(0.005)
 
 
 async def test_round_robin_gives_each_queue_its_share() -> None:
