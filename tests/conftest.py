@@ -22,6 +22,7 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+PRISTINE_ROOT = logging.root.level
 PRISTINE = (list(LOGGER.handlers), LOGGER.level, LOGGER.propagate)
 
 
@@ -36,9 +37,14 @@ def untouched_logging() -> Iterator[None]:
 def restore_logging() -> None:
     LOGGER.handlers[:], LOGGER.propagate = PRISTINE[0], PRISTINE[2]
     LOGGER.setLevel(PRISTINE[1])
+    logging.captureWarnings(False)
+    logging.root.handlers[:] = [one for one in logging.root.handlers if not type(one).__module__.startswith("accoda")]
+    logging.root.setLevel(PRISTINE_ROOT)
     for name, logger in logging.root.manager.loggerDict.items():
         if name.startswith("accoda") and isinstance(logger, logging.Logger):
             logger.disabled = False
+            if logger is not LOGGER:
+                logger.setLevel(logging.NOTSET)
 
 
 @pytest.fixture(autouse=True)

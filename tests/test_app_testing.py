@@ -43,7 +43,7 @@ async def test_retries_follow_the_clock_and_end_among_the_dead(jobs: Trial) -> N
         await app.run_until_idle()
         jobs.advance(minutes=1)
     assert [run.ended for run in jobs.runs()] == ["failed"] * 3
-    dead = await jobs.assert_dead("welcome", "no such user")
+    dead = jobs.assert_dead("welcome", "no such user")
     assert dead.attempts == 2
     with pytest.raises(AssertionError, match="failed: ValueError"):
         jobs.assert_no_failures()
@@ -52,12 +52,12 @@ async def test_retries_follow_the_clock_and_end_among_the_dead(jobs: Trial) -> N
 async def test_what_waits_can_be_asked_for(jobs: Trial) -> None:
     await welcome.enqueue(User("anna"))
     await welcome.enqueue(User("ben"), delay=60)
-    assert await jobs.waiting("welcome") == [User("anna"), User("ben")]
-    await jobs.assert_enqueued("welcome", User("ben"), count=1)
+    assert jobs.waiting("welcome") == [User("anna"), User("ben")]
+    jobs.assert_enqueued("welcome", User("ben"), count=1)
     with pytest.raises(AssertionError, match="there wait"):
-        await jobs.assert_enqueued("welcome", User("carla"))
+        jobs.assert_enqueued("welcome", User("carla"))
     with pytest.raises(AssertionError, match="dead are: none"):
-        await jobs.assert_dead("welcome")
+        jobs.assert_dead("welcome")
 
 
 async def test_the_app_is_as_before_afterwards() -> None:

@@ -1,5 +1,6 @@
 """The examples of the pages run."""
 
+import asyncio
 import re
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,7 @@ from typing import Any
 import pytest
 
 from accoda import App
+from accoda.envelope import type_of, unwrap
 
 DOCS = Path(__file__).parent.parent / "docs"
 
@@ -20,7 +22,7 @@ def examples(page: str) -> dict[str, Any]:
     return scope
 
 
-async def test_the_examples_of_handlers_run() -> None:
+async def test_the_examples_of_handlers_run(capsys: pytest.CaptureFixture[str]) -> None:
     scope = examples("handlers.md")
     app: App = scope["app"]
     await scope["produce"]()
@@ -28,8 +30,27 @@ async def test_the_examples_of_handlers_run() -> None:
         await app.enqueue("emails", {"to": "", "user_id": 1})
         await app.enqueue("imports", {"to": "x"})
         await app.run_until_idle()
-        await trial.assert_dead("emails", "no address")
-        await trial.assert_dead("imports", "no user")
+        trial.assert_dead("emails", "no address")
+        trial.assert_dead("imports", "no user")
+    await scope["produce_both"]()
+    first, *_ = await scope["office"].storage.take("work", 3)
+    assert type_of(first.data) == "cache.refresh"  # the order holds over all types
+    async with app.testing():
+        running = asyncio.create_task(scope["ask"]())
+        await asyncio.sleep(0)
+        while not await app.run_until_idle(["sums"]):
+            await asyncio.sleep(0)
+        await running
+    assert capsys.readouterr().out == "6\n"
+    async with app.testing():
+        halved = await scope["resize"].enqueue(scope["Resize"](path="a.png", width=100))
+        await app.run_until_idle(["photos"])
+        assert (await halved.result()).width == 50
+    await scope["sell"]()
+    await scope["shop"].run_until_idle()
+    assert capsys.readouterr().out.splitlines() == ["acme", "globex"]
+    jobs = await scope["shop"].storage.browse("invoices", "ready")
+    assert [unwrap(job.data)[0].headers for job in jobs] == [{"tenant": "acme"}, {"tenant": "globex"}]
 
 
 def test_the_example_of_a_test_is_one() -> None:

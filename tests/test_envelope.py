@@ -6,12 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accoda import App, InvalidInput
-from accoda.envelope import HIDDEN, NOTHING, Hook, JobMetadata, hidden, payload_of, unwrap, wrap
+from accoda.envelope import HIDDEN, NOTHING, Hook, JobMetadata, hidden, payload_of, type_of, unwrap, wrap
 from accoda.payload import Codec, UnreadablePayload, decode
 
 texts = st.text(max_size=20)
 extras = st.builds(
     JobMetadata,
+    type=st.none() | texts,
+    headers=st.dictionaries(texts, texts, max_size=3),
     name=st.none() | texts,
     max_attempts=st.none() | st.integers(1, 100),
     hook=st.none() | st.builds(Hook, texts),
@@ -108,3 +110,40 @@ async def test_a_jobs_own_limit_of_attempts_wins_over_its_queues():
     reasons = ["failed: ValueError: no", "failed 3 times, the last time with ValueError: no"]
     assert [job.reason for job in dead] == reasons
     await app.close()
+
+
+@pytest.mark.parametrize("type", ["", "x" * 201, "a\nb", "\x85", "\ud800", 7])
+def test_a_type_that_no_storage_or_log_could_carry_is_refused(type):
+    with pytest.raises(InvalidInput, match="type: must be 1 to 200 characters"):
+        App("memory://").new_job("work", None, {"type": type})
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        (["tenant"], "must map names to texts"),
+        ({"tenant": 7}, "the value of 'tenant' must be valid text, not 7"),
+        ({"tenant": "\ud800"}, "the value of 'tenant' must be valid text"),
+        ({"": "x"}, "a name must be 1 to 200 characters"),
+        ({"a\r\nb": "x"}, "a name must be 1 to 200 characters, none a control character"),
+        ({str(number): "" for number in range(51)}, "must be at most 50, not 51"),
+        ({"x": "y" * 16_385}, "their values have 16,385 characters, and 16,384 are allowed"),
+    ],
+)
+def test_headers_are_few_short_texts(headers, says):
+    with pytest.raises(InvalidInput, match=f"headers: .*{says}"):
+        App("memory://").new_job("work", None, {"headers": headers})
+
+
+def test_the_type_and_the_headers_travel_with_the_job():
+    job = App("memory://").new_job("work", 7, {"type": "report.générer", "headers": {"tenant": "acme"}})
+    assert unwrap(job.data)[0] == JobMetadata(type="report.générer", headers={"tenant": "acme"})
+    assert type_of(job.data) == "report.générer" and type_of(b"\x07") is None and type_of(b"") is None
+    assert App("memory://").new_job("work", 7, {"type": None, "headers": {}}).data == b"\x07"  # nothing to say
+
+
+def test_the_same_metadata_are_decoded_once():
+    data = wrap(b"x", JobMetadata(type="report"))
+    assert unwrap(data)[0] is unwrap(data + b"y")[0]
+    long = wrap(b"x", JobMetadata(headers={"x": "y" * 600}))  # these would fill the memory
+    assert unwrap(long)[0] is not unwrap(long)[0]

@@ -13,8 +13,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "accoda"
 LAYERS = {
     "model": "errors limits clock model names shape times fingerprint",
     "storage": "storage",
-    "meaning": "priority retry payload envelope masking enqueue handler_options queue_access budget demand schedules "
-    "webhooks",
+    "meaning": "priority retry payload misfit pydantic_models envelope masking enqueue handler_options queue_access "
+    "budget demand schedules webhooks",
     "runtime": "runtime connections settings",
     "operations": "operations",
     "app": "app sync app_testing",

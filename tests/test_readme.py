@@ -60,20 +60,25 @@ def test_the_first_example_runs_on_redis_by_changing_the_url_alone(tmp_path: Pat
         server.stop()
 
 
-def test_the_example_of_a_batch_prints_what_it_says(tmp_path: Path) -> None:
+def test_the_example_of_types_prints_what_it_says(tmp_path: Path) -> None:
     (tmp_path / "example.py").write_text(PYTHON[1] + "\n\nimport asyncio\nasyncio.run(main())\n")
+    assert run([sys.executable, "example.py"], tmp_path) == "7\n"
+
+
+def test_the_example_of_a_batch_prints_what_it_says(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(PYTHON[2] + "\n\nimport asyncio\nasyncio.run(main())\n")
     assert run([sys.executable, "example.py"], tmp_path) == "sent 1\n"
 
 
 def test_the_example_of_demand_delivers_to_all_thirty(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[2] + "\n\nimport asyncio\nasyncio.run(main())\n")
+    (tmp_path / "example.py").write_text(PYTHON[3] + "\n\nimport asyncio\nasyncio.run(main())\n")
     printed = run([sys.executable, "example.py"], tmp_path).splitlines()
     assert sorted(printed) == sorted(f"user-{n} ['computers: keyboard -30%']" for n in range(30))
 
 
 async def test_the_example_of_schedules_ticks() -> None:
     scope: dict[str, Any] = {"__name__": "example"}
-    exec(compile(PYTHON[3], "README.md", "exec"), scope)
+    exec(compile(PYTHON[4], "README.md", "exec"), scope)
     app: App = scope["app"]
     async with app.testing() as trial:
         await app.run_until_idle()
@@ -87,13 +92,13 @@ async def test_the_example_of_schedules_ticks() -> None:
 
 
 def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[4])
+    (tmp_path / "example.py").write_text(PYTHON[5])
     assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[5].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[6].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done, "ById": ById}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == (b"anna", b"ben")

@@ -1,5 +1,6 @@
 """The public API as a type checker sees it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -9,10 +10,24 @@ import pytest
 ROOT = Path(__file__).parent.parent
 
 GOOD = """
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypedDict, assert_type
+from typing import Any, TypedDict, assert_type
 
-from accoda import Answer, App, Batch, Enqueued, Handler, JobInfo, Priority, Waiter
+from accoda import (
+    Answer,
+    App,
+    Batch,
+    Demand,
+    Draft,
+    Enqueued,
+    JobInfo,
+    Priority,
+    Running,
+    SyncEnqueued,
+    Waiter,
+)
 
 
 @dataclass
@@ -24,12 +39,34 @@ class Row(TypedDict):
     id: int
 
 
-app = App()
+@contextmanager
+def in_tenant(job: Running[Any]) -> Generator[None, None, None]:
+    assert_type(job.headers.get("tenant"), str | None)
+    yield
+
+
+def add_tenant(draft: Draft) -> None:
+    draft.headers["tenant"] = "acme"
+
+
+app = App(around=[in_tenant], enqueue_middleware=[add_tenant])
 
 
 @app.handler
 async def bare(email: Email) -> int:
+    assert_type(bare.current.payload, Email)
+    app.current.enqueue("rows", {"id": 1}, inherit_headers=True)
     return 1
+
+
+@app.handler("work", type="report", settle="return", concurrency=5, on_dead=bare)
+async def typed(month: str) -> list[Email]:
+    return []
+
+
+@app.handler
+def nothing() -> bool:
+    return True
 
 
 @app.handler("emails", batch=50, max_attempts=10, lease=60, policy="aging", timeout=5)
@@ -43,7 +80,7 @@ def sync(row: Row) -> str:
     return ""
 
 
-deals = app.demand("deals", cost=5, fresh_for=60)
+deals: Demand[list[int]] = app.demand("deals", cost=5, fresh_for=60)
 
 
 @deals.fetch(lease=120)
@@ -61,10 +98,19 @@ async def main() -> None:
     assert_type(await deals.request("a", Waiter("b", data=Email("c"))), Answer)
     assert_type(await bare(Email("a")), int)
     assert_type(sync({"id": 1}), str)
-    assert_type(await bare.enqueue(Email("a"), priority=Priority.HIGH, delay=3), Enqueued)
-    assert_type(await called.enqueue_many([Email("a")]), list[Enqueued])
+    assert_type(await bare.enqueue(Email("a"), priority=Priority.HIGH, delay=3), Enqueued[int])
+    assert_type(await called.enqueue_many([Email("a")]), list[Enqueued[Any]])
+    handle = await typed.enqueue("2030-01", headers={"tenant": "acme"})
+    assert_type(await handle.result(timeout=5), list[Email])
+    assert_type(await app.result(handle), list[Email])
+    assert_type(await app.result(handle.id, type=Email), Email)
+    assert_type(await (await nothing.enqueue()).result(), bool)
+    assert_type(await deals.get("a"), list[int])
     assert_type(await app.find(1), JobInfo | None)
-    assert_type(app.sync.enqueue("emails", 1, cost=3), Enqueued)
+    assert_type(app.sync.enqueue("emails", 1, cost=3), SyncEnqueued[Any])
+    assert_type(sync.sync.enqueue({"id": 1}).result(timeout=3), str)
+    assert_type(typed.sync.enqueue_many(["2030-01"])[0].result(), list[Email])
+    assert_type(app.sync.result(sync.sync.enqueue({"id": 1})), str)
     assert_type(app.sync.cancel(3), bool)
 """
 
@@ -86,6 +132,7 @@ async def main() -> None:
     await one.enqueue("text")
     await many.enqueue_many(["text"])
     await one.enqueue(1, prioritty=3)
+    one.sync.enqueue("text")
     app.sync.enqueue("one", 1, delay="soon")
 
 
@@ -112,7 +159,20 @@ def test_what_is_right_is_accepted_and_keeps_its_types(folder: Path) -> None:
     assert "Success" in check(folder, GOOD)
 
 
+def test_pyright_in_its_strict_mode_agrees(folder: Path) -> None:
+    pytest.importorskip("basedpyright", reason="it is in the extra dev")
+    for name, code in (("good.py", GOOD), ("wrong.py", WRONG)):
+        (folder / name).write_text(code)
+    settings = {"typeCheckingMode": "strict", "extraPaths": [str(ROOT / "src")], "include": ["good.py", "wrong.py"]}
+    (folder / "pyrightconfig.json").write_text(json.dumps(settings))
+    command = [sys.executable, "-m", "basedpyright", "--outputjson", "--pythonpath", sys.executable]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
+    found = json.loads(done.stdout)["generalDiagnostics"]
+    lines = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in found}
+    assert lines == {("wrong.py", line) for line in (16, 17, 18, 19, 20, 23)}, done.stdout
+
+
 def test_what_is_wrong_is_found(folder: Path) -> None:
     told = check(folder, WRONG)
     lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
-    assert lines == {16, 17, 18, 19, 22}, told
+    assert lines == {16, 17, 18, 19, 20, 23}, told

@@ -17,9 +17,10 @@ EVERY, LIVES = 1.0, 5.0
 class DemoHeartbeat:
     """One worker's heartbeat. `busy` is what it runs: how many jobs, the first one's id, and since when."""
 
-    def __init__(self, name: str, storage: Storage, clock: Clock) -> None:
+    def __init__(self, name: str, slots: int, storage: Storage, clock: Clock) -> None:
         self._id = f"demo-{name}"
         self._name = name
+        self._slots = slots
         self._storage = storage
         self._clock = clock
         self._started = clock.now()
@@ -38,6 +39,8 @@ class DemoHeartbeat:
             beat_at=now,
             queues=(QUEUE,),
             max_processors=1,
+            slots=self._slots,
+            free=self._slots - state.jobs,
             processors=(state,),
         )
         await self._storage.write(PREFIX + self._id, encode(said), ttl=LIVES)

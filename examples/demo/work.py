@@ -55,7 +55,7 @@ class Worker:
         self._clock = clock
         self._log = log
         self._pause = pause
-        self.heartbeat = DemoHeartbeat(name, storage, clock)
+        self.heartbeat = DemoHeartbeat(name, BATCH, storage, clock)
 
     async def run_once(self) -> int:
         """Run one batch; how many jobs it had."""

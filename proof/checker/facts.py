@@ -13,6 +13,7 @@ from accoda.model import (
     Bury,
     ById,
     ByKey,
+    Cancel,
     Done,
     Enqueued,
     Job,
@@ -114,7 +115,8 @@ def _look(stamp: Stamp, target: Target, *, waiters_after: int | None = None, ahe
 
 
 _KINDS: dict[type, Any] = {
-    Remove: "remove", Revive: "revive", StartNow: "start now", NotCrashed: "not crashed", Rerank: "rerank",
+    Remove: "remove", Cancel: "cancel", Revive: "revive", StartNow: "start now", NotCrashed: "not crashed",
+    Rerank: "rerank",
 }  # fmt: skip
 
 

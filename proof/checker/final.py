@@ -11,9 +11,9 @@ from proof.checker.records import Seen
 
 _PAGE = 1_000
 
-# Time moves a job from delayed or taken to ready, from done to gone, and no other way. Looked at in this order, a job
-# that moves meanwhile is found twice, never missed; the later sight counts.
-_ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "dead", "done")
+# Time moves a job from delayed or taken to ready, from done or cancelled to gone, and no other way. Looked at in this
+# order, a job that moves meanwhile is found twice, never missed; the later sight counts.
+_ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "dead", "done", "cancelled")
 
 
 class FinalState(Struct):

@@ -86,7 +86,7 @@ class Placing(Struct, gc=False, eq=False):
 
 
 class Touch(Struct, gc=False, eq=False):
-    """A change: a removal, a revival, an early start, a crash that was taken back, or a new rank."""
+    """A change: a removal, a cancellation, a revival, an early start, a crash that was taken back, or a new rank."""
 
     call: Call
     change: Changed
@@ -101,7 +101,11 @@ class Sight(Struct, gc=False, eq=False):
 
 
 class Life(Struct, gc=False, eq=False):
-    """All that is known of one job. Lists are by the start of their calls; `placings` are those after the first."""
+    """All that is known of one job. Lists are by the start of their calls; `placings` are those after the first.
+
+    `removals` took the job away from its queue: it was removed or cancelled. `told_cancelled` are the calls that were
+    refused because it was cancelled.
+    """
 
     id: int
     queue: str = ""
@@ -116,6 +120,7 @@ class Life(Struct, gc=False, eq=False):
     early_starts: list[Touch] = _NONE
     not_crashed: list[Touch] = _NONE
     reranks: list[Touch] = _NONE
+    told_cancelled: list[Call] = _NONE
     sights: list[Sight] = _NONE
 
     @property
@@ -232,7 +237,7 @@ def _settle(ledger: Ledger, call: Call) -> None:
     sure = call.ok
     outcomes: Any = start.outcomes
     if sure and call.end.denied:
-        ledger.denied.update(each.why for each in call.end.denied)
+        _note_denied(ledger, call)
         denied = Counter((each.id, each.attempts, each.taken_at, each.why) for each in call.end.denied)
         outcomes = _accepted(start.outcomes, denied)
     for told in outcomes:
@@ -248,19 +253,26 @@ def _settle(ledger: Ledger, call: Call) -> None:
             _may_replace(ledger, call, asked)
 
 
+def _note_denied(ledger: Ledger, call: Call) -> None:
+    ledger.denied.update(each.why for each in call.end.denied)
+    for each in call.end.denied:
+        if each.why == "cancelled":
+            life = ledger.life(each.id)
+            life.told_cancelled = [*life.told_cancelled, call]
+
+
 def _accepted(outcomes: tuple[Told, ...], denied: Counter[tuple[int, int, int, str]]) -> list[Told]:
     """Those that were not given back. If a call names a lease twice, those after an accepted one are lost; only a Done
     that tells how many waiters it saw can be refused as grown."""
     accepted = []
     for told in reversed(outcomes):
         token = (told.id, told.attempts, told.taken_at)
-        lost, grown = (*token, "lost"), (*token, "grown")
-        if denied[lost]:
-            denied[lost] -= 1
-        elif told.waiters is not None and denied[grown]:
-            denied[grown] -= 1
-        else:
+        whys = ("lost", "cancelled", "grown") if told.waiters is not None else ("lost", "cancelled")
+        why = next((why for why in whys if denied[*token, why]), None)
+        if why is None:
             accepted.append(told)
+        else:
+            denied[*token, why] -= 1
     return accepted[::-1]
 
 
@@ -269,7 +281,7 @@ def _extend(ledger: Ledger, call: Call) -> None:
     denied: set[tuple[int, int, int]] = set()
     if call.ok and call.end.denied:
         denied = {(each.id, each.attempts, each.taken_at) for each in call.end.denied}
-        ledger.denied.update(each.why for each in call.end.denied)
+        _note_denied(ledger, call)
     for held in start.leases:
         if (held.id, held.attempts, held.taken_at) not in denied:
             life = ledger.life(held.id)
@@ -285,7 +297,7 @@ def _change(ledger: Ledger, call: Call) -> None:
         life = ledger.life(change.id)
         life.queue = life.queue or change.queue or ""
         touch = Touch(call, change, sure)
-        if change.kind == "remove":
+        if change.kind in ("remove", "cancel"):
             life.removals = [*life.removals, touch]
         elif change.kind == "revive":
             life.revivals = [*life.revivals, touch]

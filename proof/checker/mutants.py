@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from accoda.model import (
     Bury,
+    Cancel,
     Change,
     Done,
     Enqueued,
@@ -185,6 +186,26 @@ class TakesTheDeadsWord(Reference):
         """It checks the token, not the state."""
         job = self.jobs.get(lease.id)
         return job if job is not None and job.attempts == lease.attempts else None
+
+
+@mutant("stale token")
+class AcceptsALateDoneOfACancelledJob(Reference):
+    def _held(self, lease: Lease) -> Record | None:
+        job = self.jobs.get(lease.id)
+        return job if job is not None and job.cancelled == lease else super()._held(lease)
+
+
+@mutant("cancelled")
+class SaysCancelledOfWhatIsLost(Reference):
+    def _lost(self, lease: Lease) -> Refused:
+        return Refused(lease, "cancelled")
+
+
+@mutant("resurrected")
+class CancelsNothing(Reference):
+    def change(self, changes: Sequence[Change]) -> int:
+        there = [each for each in changes if isinstance(each, Cancel) and each.id in self.jobs]
+        return len(there) + super().change([each for each in changes if each not in there])
 
 
 @mutant("own lease")

@@ -89,7 +89,7 @@ class Told(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Denied(Struct, frozen=True, array_like=True, gc=False):
-    """A lease that was given back as lost or grown."""
+    """A lease that was given back as lost, grown or cancelled."""
 
     id: int
     attempts: int
@@ -100,7 +100,7 @@ class Denied(Struct, frozen=True, array_like=True, gc=False):
 class Changed(Struct, frozen=True, array_like=True, gc=False):
     """A change. `waiters` is how many its caller had seen."""
 
-    kind: Literal["remove", "revive", "start now", "not crashed", "rerank"]
+    kind: Literal["remove", "cancel", "revive", "start now", "not crashed", "rerank"]
     id: int
     waiters: int | None = None
     queue: str | None = None

@@ -19,6 +19,7 @@ from accoda.model import (
     Bury,
     ById,
     ByKey,
+    Cancel,
     Change,
     Done,
     Job,
@@ -160,7 +161,7 @@ async def _decide(client: Client, job: Job, number: int) -> Outcome:
 
 
 async def administer(client: Client, calls: int) -> None:
-    """An administrator looks at jobs, removes, revives and starts some, moves others, and pauses queues."""
+    """An administrator looks at jobs, removes, cancels, revives and starts some, moves others, and pauses queues."""
     for _ in range(calls):
         with suppress(StorageUnavailable, VersionConflict):
             await _administer_once(client)
@@ -195,8 +196,10 @@ async def _administer_once(client: Client) -> None:
 async def _changes(client: Client, queue: str, ids: list[int], kind: float) -> list[Change]:
     if kind < 0.3:
         return [Revive(id) for id in ids]
-    if kind < 0.4:
+    if kind < 0.35:
         return [Remove(id) for id in ids]
+    if kind < 0.4:
+        return [Cancel(id) for id in ids]
     if kind < 0.43:
         return [NotCrashed(id) for id in ids]
     if kind < 0.5:

@@ -10,7 +10,7 @@ from accoda.storage.redis.keys import Shard
 from accoda.storage.redis.storage import RedisStorage
 from proof.damage import prepare
 
-_PLACED = ("ready", "delayed", "dead", "done")
+_PLACED = ("ready", "delayed", "dead", "done", "cancelled")
 _PAST = ("-inf", "-5", "0.5")
 _SCORES = (*_PAST, "1e300")
 _NOT_IDS = (b"", b"x", b"0" * 16, b"9" * 40, b"\xff\xfe", b"0000000000000x01", b"            0042")

@@ -57,7 +57,7 @@ def _change(rng: Random) -> tuple[str, Any]:
             (rng.choice(NUMBERS), rng.choice(ABSURD_NUMBERS)),
             (rng.choice(("rank", "sort", "keep_for")), rng.choice(ABSURD_REALS)),
             (rng.choice((*NUMBERS, "state", "sort", "queue", "data")), rng.choice(_WRONG_TYPES)),
-            ("state", rng.choice((-1, 5, 1 << 40))),
+            ("state", rng.choice((-1, 6, 1 << 40))),
             ("queue", 7_777),
             (rng.choice(("key", "worker", "reason")), rng.choice(_NO_TEXT) + rng.randbytes(3)),
             (rng.choice(("key", "worker", "reason")), rng.choice(_NO_TEXT)),

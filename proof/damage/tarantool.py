@@ -32,7 +32,7 @@ local changes = {
     function(n) return {{'=', 'waiters', any(big, n)}} end,
     function(n) return {{'=', any({'key', 'worker', 'reason'}, n), any(no_text, n)}} end,
     function(n) return {{'=', 'result', any(wrong, n)}} end,
-    function(n) return {{'=', 'state', any({5, 7, 200}, n)}} end,
+    function(n) return {{'=', 'state', any({6, 7, 200}, n)}} end,
     function(n) return {{'=', 'queue', any({7777, 0, 99999999}, n)}} end,
     function(n) return {{'=', any({'created_at', 'start_time', 'prev_start_time', 'taken_at', 'ended_at', 'cost'}, n),
         any(big, n)}} end,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.model import Cursor, Order, State
+from accoda.model import ENDED, Cursor, Order, State
 from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.mutant import BrokenQueue, mutant
 
@@ -29,7 +29,7 @@ class BrowseInLineOnly(BrokenQueue):
 class BrowseTheOldestFirst(BrokenQueue):
     class Queue(MemoryQueue):
         def page(self, state: State, order: Order, after: Cursor | None, limit: int) -> list[Record]:
-            if order == "id" or state not in ("dead", "done"):
+            if order == "id" or state not in ENDED:
                 return super().page(state, order, after, limit)
             begin = None if after is None else (after.sort, after.id)
             records = super().page(state, order, None, 1 << 20)[::-1]
@@ -49,6 +49,6 @@ class BrowseRepeatsAJob(BrokenQueue):
 class BrowseSkipsEqualJobs(BrokenQueue):
     class Queue(MemoryQueue):
         def page(self, state: State, order: Order, after: Cursor | None, limit: int) -> list[Record]:
-            end = 0 if state in ("dead", "done") else (1 << 63) - 1
+            end = 0 if state in ENDED else (1 << 63) - 1
             skip = Cursor(after.sort, end) if after is not None and order == "line" else after
             return super().page(state, order, skip, limit)

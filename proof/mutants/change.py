@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from accoda.model import Change, Remove, Rerank, StartNow
+from accoda.model import Change, Lease, Remove, Rerank, StartNow, Why
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.enqueue import Ghosts
 from proof.mutants.mutant import BrokenQueue, mutant
 
+_TOLD = "TestLateHolderOfACancelledJob::test_is_told_and_changes_nothing"
 _FENCE = "TestChange::test_is_applied_only_if_no_more_wait_than_were_seen"
 
 
@@ -69,6 +70,18 @@ class RemoveSparesTheRunning(MemoryStorage):
         record = self._current(self._jobs.get(change.id), now)
         running = record is not None and record.state == "taken"
         return None if running and isinstance(change, Remove) else super()._change(change, now)
+
+
+@mutant("a late Done of a cancelled job is accepted", _TOLD)
+class CancelledJobIsDone(MemoryStorage):
+    def _leased(self, lease: Lease, now: int) -> Record | None:
+        return super()._leased(lease, now) or self._leased_in("cancelled", lease, now)
+
+
+@mutant("the late holder of a cancelled job is not told", _TOLD)
+class CancelledIsLost(MemoryStorage):
+    def _why_lost(self, lease: Lease, now: int) -> Why:
+        return "lost"
 
 
 @mutant(

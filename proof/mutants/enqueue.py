@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -50,8 +51,8 @@ class Ghosts(BrokenQueue):
 
 @mutant("a finished job holds its key for ever", "TestKeys::test_a_job_that_ended_holds_its_key_no_longer")
 class KeyLeakedByDone(Ghosts):
-    def _finish(self, record: Record, result: bytes | None, now: int) -> None:
-        super()._finish(record, result, now)
+    def _finish(self, record: Record, state: Literal["done", "cancelled"], now: int) -> None:
+        super()._finish(record, state, now)
         if record.key is not None:
             record.queue.keys[record.key] = record
 

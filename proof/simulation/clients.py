@@ -8,7 +8,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from accoda.errors import StorageError
-from accoda.model import Bury, ById, Done, Job, NewJob, Outcome, Remove, Rerank, Retry, Revive, StartNow
+from accoda.model import Bury, ById, Cancel, Done, Job, NewJob, Outcome, Remove, Rerank, Retry, Revive, StartNow
 from accoda.payload import encode
 from accoda.storage.protocol import Store
 from proof.simulation.workload import HANDLED, PAYLOADS, POISON, RAW
@@ -146,7 +146,8 @@ async def _act(store: Store, random: Random, now: int) -> None:
         case 3:
             found = await store.browse(queue, random.choice(("ready", "taken", "delayed")), limit=5)
             fence = found[0].waiters if found and random.random() < 0.5 else None
-            await store.change([Remove(info.id, fence) for info in found[:1]])
+            end = random.choice((Remove, Cancel))
+            await store.change([end(info.id, fence) for info in found[:1]])
         case 4:
             dead = await store.browse(queue, "dead", limit=20)
             await store.change([Revive(info.id) for info in dead])
@@ -155,7 +156,7 @@ async def _act(store: Store, random: Random, now: int) -> None:
             await store.change([StartNow(info.id) for info in delayed])
         case 5:
             if random.random() < 0.7:
-                await store.purge(queue, random.choice(("dead", "done")))
+                await store.purge(queue, random.choice(("dead", "done", "cancelled")))
         case 6:
             page = await store.browse(queue, "ready", order=random.choice(("line", "id")), limit=10)
             await store.change([Rerank(info.id, float(random.randrange(4)), info.waiters, queue) for info in page])

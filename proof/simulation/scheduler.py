@@ -6,6 +6,7 @@ Time is virtual. Each step takes a few microseconds; when there is nothing to do
 from __future__ import annotations
 
 import asyncio
+import warnings
 from contextlib import suppress
 from heapq import heapify, heappop, heappush
 from random import Random
@@ -175,8 +176,10 @@ class Scheduler:
         for loop in self.loops:
             loop.idle = False
         tasks = [task for loop in self.loops for task in asyncio.all_tasks(loop)]
-        for task in tasks:
-            _discard(task)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # what it would still have awaited is not
+            for task in tasks:
+                _discard(task)
         self._timers.clear()
         self.runnable.clear()
         for loop in self.loops:

@@ -1,7 +1,7 @@
 """Accoda: a job queue that knows who waits for a job, what it costs and by when it is wanted.
 
 A name is imported when it is first asked for: a program that uses the records alone loads no runtime, and the command
-line starts at once. `_WHERE` says where each name is; type checkers and editors read the imports beneath it.
+line starts within a second. `_WHERE` says where each name is; type checkers and editors read the imports beneath it.
 """
 
 import logging
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from accoda.budget.usage import Usage
     from accoda.clock import Clock, ManualClock, SystemClock
     from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
-    from accoda.enqueue import EnqueueOptions
+    from accoda.enqueue import Draft, EnqueueMiddleware, EnqueueOptions, FollowUpOptions
     from accoda.errors import (
         AccodaError,
         BuryJob,
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         HandlerLost,
         HandlerTimeout,
         InvalidInput,
+        JobCancelled,
         JobFailed,
         JobNotFound,
         KeyReused,
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
         Bury,
         ById,
         ByKey,
+        Cancel,
         Change,
         Cursor,
         Document,
@@ -76,6 +78,7 @@ if TYPE_CHECKING:
         StartNow,
         State,
         Stats,
+        SyncEnqueued,
         Target,
     )
     from accoda.priority import Policy, Priority, aging, policy, strict
@@ -83,7 +86,7 @@ if TYPE_CHECKING:
     from accoda.runtime.batch import Batch, Running
     from accoda.runtime.events import BatchReport, HandlerStats, Monitor
     from accoda.runtime.handler import Handler
-    from accoda.runtime.middleware import Middleware
+    from accoda.runtime.middleware import Around, Middleware
     from accoda.runtime.results import Progress
     from accoda.runtime.worker import Worker, WorkerOptions
     from accoda.storage.open import migrate, open_storage
@@ -96,6 +99,7 @@ __all__ = [
     "AccodaError",
     "Answer",
     "App",
+    "Around",
     "Batch",
     "BatchReport",
     "Budget",
@@ -104,6 +108,7 @@ __all__ = [
     "BuryJob",
     "ById",
     "ByKey",
+    "Cancel",
     "CannotListen",
     "CannotStart",
     "Change",
@@ -114,10 +119,13 @@ __all__ = [
     "Demand",
     "Document",
     "Done",
+    "Draft",
+    "EnqueueMiddleware",
     "EnqueueOptions",
     "Enqueued",
     "Exponential",
     "Fixed",
+    "FollowUpOptions",
     "Handler",
     "HandlerLost",
     "HandlerStats",
@@ -126,6 +134,7 @@ __all__ = [
     "Inspector",
     "InvalidInput",
     "Job",
+    "JobCancelled",
     "JobFailed",
     "JobInfo",
     "JobNotFound",
@@ -173,6 +182,7 @@ __all__ = [
     "StorageReadOnly",
     "StorageUnavailable",
     "Store",
+    "SyncEnqueued",
     "SystemClock",
     "Target",
     "TooLarge",
@@ -198,25 +208,25 @@ _WHERE = {
         "accoda.budget": "Budget BudgetView Observation",
         "accoda.clock": "Clock ManualClock SystemClock",
         "accoda.demand": "Answer Demand Prefetch Waiter Weights",
-        "accoda.enqueue": "EnqueueOptions",
+        "accoda.enqueue": "Draft EnqueueMiddleware EnqueueOptions FollowUpOptions",
         "accoda.errors": (
             "AccodaError BuryJob CannotListen CannotStart Conflict ContractError HandlerLost HandlerTimeout "
-            "InvalidInput JobFailed JobNotFound KeyReused LeaseLost MissingDriver NotADatabase NotFound "
+            "InvalidInput JobCancelled JobFailed JobNotFound KeyReused LeaseLost MissingDriver NotADatabase NotFound "
             "ProcessDied RateLimited RemoteError ResultTimeout RetryLater SchemaMismatch SettingsError "
             "StorageClosed StorageError StorageFull StorageReadOnly StorageUnavailable TooLarge VersionConflict "
             "WorkerStopped"
         ),
         "accoda.limits": "set_limits",
         "accoda.model": (
-            "Bury ById ByKey Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob NotCrashed Order "
-            "Outcome QueueStats Refused Remove Rerank Retry Revive StartNow State Stats Target"
+            "Bury ById ByKey Cancel Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob NotCrashed "
+            "Order Outcome QueueStats Refused Remove Rerank Retry Revive StartNow State Stats SyncEnqueued Target"
         ),
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",
         "accoda.runtime.batch": "Batch Running",
         "accoda.runtime.events": "BatchReport HandlerStats Monitor",
         "accoda.runtime.handler": "Handler",
-        "accoda.runtime.middleware": "Middleware",
+        "accoda.runtime.middleware": "Around Middleware",
         "accoda.runtime.results": "Progress",
         "accoda.budget.usage": "Usage",
         "accoda.runtime.worker": "Worker WorkerOptions",

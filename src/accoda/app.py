@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
+
+from msgspec.structs import replace
 
 from accoda.budget import Books, Budget, BudgetView
 from accoda.budget.registry import BudgetRegistry
@@ -25,16 +28,16 @@ from accoda.clock import Clock, SystemClock
 from accoda.connections import Connections, lazy_store
 from accoda.demand.demand import Demand
 from accoda.demand.options import DemandOptions
-from accoda.enqueue import EnqueueOptions, QueueSpec, new_job, new_jobs
+from accoda.enqueue import EnqueueMiddleware, EnqueueOptions, QueueSpec, new_job, new_jobs
 from accoda.errors import InvalidInput, MissingDriver, StorageError
 from accoda.handler_options import HandlerOptions
-from accoda.model import ById, Enqueued, JobInfo, NewJob, Remove, check_count, check_queue
+from accoda.model import ById, Cancel, Enqueued, JobInfo, NewJob, SyncEnqueued, check_count, check_queue
 from accoda.runtime.batch import Batch, Running, current
-from accoda.runtime.handler import Handler
-from accoda.runtime.middleware import Middleware
+from accoda.runtime.handler import Handler, QueueHandlers
+from accoda.runtime.middleware import Around, Middleware, check_around, check_enqueue_middleware
 from accoda.runtime.results import Progress, read_progress, wait_for_result, write_progress
 from accoda.runtime.system_jobs import SystemJob
-from accoda.storage.common.reconnecting import Backoff
+from accoda.storage.common.reconnecting import Backoff, patience_limit
 from accoda.storage.protocol import Store
 from accoda.sync import Forward, LoopThread
 from accoda.times import milliseconds, seconds
@@ -49,8 +52,10 @@ if TYPE_CHECKING:
     from accoda.schedules.words import Length
 
 T = TypeVar("T")
-A = TypeVar("A")
 R = TypeVar("R")
+V = TypeVar("V")
+Awaits = Coroutine[Any, Any, V]
+"""What a call of an `async def` function gives."""
 
 DEFAULT_URL = "sqlite:///accoda.db"
 
@@ -60,25 +65,34 @@ log = logging.getLogger("accoda.app")
 class Decorator(Protocol):
     """What `app.handler(…)` gives: it turns a function into a `Handler` and keeps its types."""
 
+    # A coroutine function also fits the form of a plain one, so its form comes first.
     @overload
-    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, R, Any]: ...
     @overload
-    def __call__(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    def __call__(self, function: Callable[[T], Awaits[V]], /) -> Handler[T, Awaits[V], V]: ...
     @overload
-    def __call__(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+    def __call__(self, function: Callable[[T], V], /) -> Handler[T, V, V]: ...
+    @overload
+    def __call__(self, function: Callable[[], Awaits[V]], /) -> Handler[None, Awaits[V], V]: ...
+    @overload
+    def __call__(self, function: Callable[[], V], /) -> Handler[None, V, V]: ...
 
 
 class ScheduledDecorator(Protocol):
     """What `app.every(…)` and `app.cron(…)` give: like `Decorator`, and it takes what is a handler already, too."""
 
     @overload  # a handler is a function too: this form comes first
-    def __call__(self, function: Handler[T, A, R], /) -> Handler[T, A, R]: ...  # type: ignore[overload-overlap]
+    def __call__(self, function: Handler[T, R, V], /) -> Handler[T, R, V]: ...  # type: ignore[overload-overlap]
     @overload
-    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    def __call__(self, function: Callable[[Batch[T]], R], /) -> Handler[T, R, Any]: ...
     @overload
-    def __call__(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    def __call__(self, function: Callable[[T], Awaits[V]], /) -> Handler[T, Awaits[V], V]: ...
     @overload
-    def __call__(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+    def __call__(self, function: Callable[[T], V], /) -> Handler[T, V, V]: ...
+    @overload
+    def __call__(self, function: Callable[[], Awaits[V]], /) -> Handler[None, Awaits[V], V]: ...
+    @overload
+    def __call__(self, function: Callable[[], V], /) -> Handler[None, V, V]: ...
 
 
 class App:
@@ -86,29 +100,46 @@ class App:
 
     `url` says where the jobs are; without it `ACCODA_URL` does, and without that they are in `accoda.db` beside you.
     Nothing is connected before the first call that needs it.
+
+    `middleware` runs around every batch, on the worker's loop; `around` around every call of a handler, in its own
+    thread, task or process; `enqueue_middleware` before every job that the app makes is stored.
     """
 
     def __init__(
-        self, url: str | None = None, *, clock: Clock | None = None, middleware: Sequence[Middleware] = ()
+        self,
+        url: str | None = None,
+        *,
+        clock: Clock | None = None,
+        middleware: Sequence[Middleware] = (),
+        around: Sequence[Around] = (),
+        enqueue_middleware: Sequence[EnqueueMiddleware] = (),
     ) -> None:
+        check_around(around)
+        check_enqueue_middleware(enqueue_middleware)
         self.url = url or os.environ.get("ACCODA_URL") or DEFAULT_URL
-        self.handlers: dict[str, Handler[Any, Any, Any]] = {}
+        self.handlers: dict[str, QueueHandlers] = {}
         self.demands: dict[str, Demand] = {}
         self.schedules: dict[str, Schedule] = {}
         self.middleware = tuple(middleware)
+        self.around = tuple(around)
+        self.enqueue_middleware = tuple(enqueue_middleware)
         self.connections = Connections(self.url, clock)
-        self.specs: dict[str, QueueSpec] = {}
+        self.specs: dict[tuple[str, str | None], QueueSpec] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
         self.budget_registry = BudgetRegistry(lambda: self.connections)
 
     @overload
-    def handler(self, function: Callable[[Batch[T]], R], /) -> Handler[T, Batch[T], R]: ...
+    def handler(self, function: Callable[[Batch[T]], R], /) -> Handler[T, R, Any]: ...
     @overload
     def handler(self, queue: str | None = None, /, **options: Unpack[HandlerOptions]) -> Decorator: ...
     @overload
-    def handler(self, function: Callable[[T], R], /) -> Handler[T, T, R]: ...
+    def handler(self, function: Callable[[T], Awaits[V]], /) -> Handler[T, Awaits[V], V]: ...
     @overload
-    def handler(self, function: Callable[[], R], /) -> Handler[None, None, R]: ...
+    def handler(self, function: Callable[[T], V], /) -> Handler[T, V, V]: ...
+    @overload
+    def handler(self, function: Callable[[], Awaits[V]], /) -> Handler[None, Awaits[V], V]: ...
+    @overload
+    def handler(self, function: Callable[[], V], /) -> Handler[None, V, V]: ...
 
     def handler(self, what: Any = None, /, **options: Any) -> Any:
         """Make a function the handler of a queue: `@app.handler("emails", …)`, or bare, for a queue of its name.
@@ -180,7 +211,8 @@ class App:
 
     async def budget_views(self) -> dict[str, BudgetView]:
         """What every budget has left, has reserved and has used today, by name."""
-        return await self.books.views()
+        with self._patience():
+            return await self.books.views()
 
     async def spending(
         self, queue: str, *, since: datetime | int | None = None, after: int | None = None, limit: int = 100
@@ -192,36 +224,57 @@ class App:
         check_queue(queue)
         check_count("limit", limit)
         moment = None if since is None else milliseconds("since", since)
-        return await read_usage(await self.connections.get(), queue, moment, after, limit)
+        with self._patience():
+            return await read_usage(await self.connections.get(), queue, moment, after, limit)
 
     def declare(self, spec: QueueSpec) -> None:
-        """Say how jobs of a queue are made, for a process that has no handler of it."""
-        self.specs[spec.queue] = spec
+        """Say how jobs of a queue, or of one type in it, are made, for a process that has no handler of it."""
+        self.specs[spec.queue, spec.type] = spec
 
-    async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued:
+    async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued[Any]:
         """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
-        store = self.connections.stores.get(asyncio.get_running_loop()) or await self.connections.get()
-        return (await store.enqueue([self.new_job(queue, payload, options)]))[0]
+        spec = self.queue_spec(queue, options.get("type"))
+        jobs = [new_job(spec, payload, self.now, options)]
+        with self._patience():
+            store = self.connections.stores.get(asyncio.get_running_loop()) or await self.connections.get()
+            told = (await store.enqueue(jobs))[0]
+        return told.come_from(self, spec.result)
 
     async def enqueue_many(
         self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
-    ) -> list[Enqueued]:
+    ) -> list[Enqueued[Any]]:
         """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
         if options.get("key") is not None:
             raise InvalidInput("key", "would make all these jobs one; enqueue them one by one, each with its own key")
-        jobs = new_jobs(self.queue_spec(queue), payloads, self.now, options)
-        return await (await self.connections.get()).enqueue(jobs) if jobs else []
+        spec = self.queue_spec(queue, options.get("type"))
+        jobs = new_jobs(spec, payloads, self.now, options)
+        with self._patience():
+            told = await (await self.connections.get()).enqueue(jobs) if jobs else []
+        return [each.come_from(self, spec.result) for each in told]
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         """The `NewJob` that `enqueue` stores: for `Done(then=[…])`, or to enqueue in a transaction of your own."""
-        return new_job(self.queue_spec(queue), payload, self.now, options)
+        return new_job(self.queue_spec(queue, options.get("type")), payload, self.now, options)
 
-    async def result(self, id: int, *, timeout: float | None = None, type: Any = Any) -> Any:
-        """Wait until a job is done, and give back what its handler returned (as `type`, if given).
+    @overload
+    async def result(self, job: Enqueued[V], /, *, timeout: float | None = None) -> V: ...
+    @overload
+    async def result(self, job: int, /, *, timeout: float | None = None, type: type[V]) -> V: ...
+    @overload
+    async def result(self, job: int, /, *, timeout: float | None = None, type: Any = Any) -> Any: ...
 
-        Its queue must keep results (`keep_for`). Raises `JobFailed` if it is dead, `ResultTimeout` if it takes longer.
+    async def result(self, job: Any, /, *, timeout: float | None = None, type: Any = Any) -> Any:
+        """Wait until a job is done, and give back what its handler returned.
+
+        `job` is what `enqueue` gave, whose result is as the handler's return annotation says, or an id, whose result is
+        plain values, or a `type` that is asked for. The queue must keep results (`keep_for`). Raises `JobFailed` if the
+        job is dead, `ResultTimeout` if it takes longer.
         """
-        return await wait_for_result(await self.connections.get(), id, timeout, type)
+        id = job.id if isinstance(job, Enqueued) else job
+        if isinstance(job, Enqueued) and type is Any:
+            type = job.result_type
+        with self._patience():
+            return await wait_for_result(await self.connections.get(), id, timeout, type)
 
     def progress(self, fraction: float | None = None, message: str = "") -> Coroutine[Any, Any, None]:
         """Say from inside a handler how far its job is: `await app.progress(0.4, "12 of 30 pages")`.
@@ -232,11 +285,13 @@ class App:
 
     async def progress_of(self, id: int) -> Progress | None:
         """What a job's handler last said of its progress."""
-        return await read_progress(await self.connections.get(), id)
+        with self._patience():
+            return await read_progress(await self.connections.get(), id)
 
     async def find(self, id: int) -> JobInfo | None:
         """Everything that is stored about a job."""
-        return (await (await self.connections.get()).look(ById(id))).job
+        with self._patience():
+            return (await (await self.connections.get()).look(ById(id))).job
 
     async def why(self, id: int) -> Explanation:
         """Why a job is not running, when it is likely to start, and what would make it start sooner.
@@ -245,18 +300,16 @@ class App:
         """
         from accoda.operations.why import why
 
-        return await why(self, id)
+        with self._patience():
+            return await why(self, id)
 
     async def cancel(self, id: int) -> bool:
         """Take a job back that waits or runs. One that runs is told within about a second, and its outcome is refused.
 
-        False: there is no such job, or it has ended already.
+        It stays visible as cancelled for its `keep_for`. False: there is no such job, or it has ended already.
         """
-        store = await self.connections.get()
-        job = (await store.look(ById(id))).job
-        if job is None or job.state in ("dead", "done"):
-            return False
-        return await store.change([Remove(id, queue=job.queue)]) == 1
+        with self._patience():
+            return await (await self.connections.get()).change([Cancel(id)]) == 1
 
     @property
     def current(self) -> Running[Any]:
@@ -336,30 +389,56 @@ class App:
         """What `handler` does, without a decorator; `queue` None: the queue of the function's name."""
         name = queue if queue is not None else str(getattr(function, "__name__", ""))
         handler: Handler[Any, Any, Any] = Handler(self, name, function, options)
-        if name in self.handlers:
-            raise InvalidInput("queue", f"{name!r} has a handler already: {self.handlers[name]!r}")
-        self.handlers[name] = handler
+        handlers = self.handlers.get(name) or QueueHandlers(name)
+        if handlers.by_type and name.partition(".")[0] in self.demands:
+            raise InvalidInput("queue", f"{name!r} belongs to a demand, which has its own handler of it; name another")
+        handlers.add(handler)
+        self.handlers[name] = handlers
         return handler
 
-    def queue_spec(self, queue: str) -> QueueSpec:
-        """How jobs of a queue are made: as its handler says, as `declare` said, or plainly."""
-        handler = self.handlers.get(queue)
-        if handler is not None:
-            return handler.spec
-        spec = self.specs.get(queue)
-        return spec if spec is not None else QueueSpec(queue)
+    def remove_handler(self, handler: Handler[Any, Any, Any]) -> None:
+        """Take a handler back that `add_handler` gave."""
+        handlers = self.handlers[handler.queue]
+        handlers.remove(handler)
+        if not handlers.by_type:
+            del self.handlers[handler.queue]
+
+    def queue_spec(self, queue: str, type: str | None = None) -> QueueSpec:
+        """How jobs of a queue and type are made: as their handler says, as `declare` said, or plainly."""
+        handlers, specs = self.handlers.get(queue), self.specs
+        if handlers is not None:
+            spec = handlers.spec(type)
+        else:
+            spec = specs.get((queue, type)) or specs.get((queue, None)) or QueueSpec(queue)
+        return spec if not self.enqueue_middleware else replace(spec, middleware=self.enqueue_middleware)
+
+    def _patience(self) -> _Patience:
+        """Limits how long calls wait for a store that is away. Those of a running job insist, like its worker."""
+        return _Patience(self.connections.timeout if current.get() is None else math.inf)
 
     def now(self) -> int:
         """The present moment in milliseconds, by the app's clock."""
         return (self.connections.clock or _system).now()
 
 
+class _Patience:
+    """`limited_patience`, without the cost of a generator: this is on the way of every `enqueue`."""
+
+    __slots__ = ("_before", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+
+    def __enter__(self) -> None:
+        self._before = patience_limit.set(min(self._seconds, patience_limit.get()))
+
+    def __exit__(self, *raised: object) -> None:
+        patience_limit.reset(self._before)
+
+
 class SyncFace(LoopThread[App]):
     """`app.sync`: what `App` does, without `await`."""
 
-    enqueue = Forward(App.enqueue)
-    enqueue_many = Forward(App.enqueue_many)
-    result = Forward(App.result)
     progress = Forward(App.progress)
     progress_of = Forward(App.progress_of)
     find = Forward(App.find)
@@ -368,6 +447,30 @@ class SyncFace(LoopThread[App]):
     spending = Forward(App.spending)
     cancel = Forward(App.cancel)
     run_until_idle = Forward(App.run_until_idle)
+
+    def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> SyncEnqueued[Any]:
+        """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
+        return self._mine(self.run(self.target.enqueue(queue, payload, **options)))
+
+    def enqueue_many(
+        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+    ) -> list[SyncEnqueued[Any]]:
+        """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
+        return [self._mine(told) for told in self.run(self.target.enqueue_many(queue, payloads, **options))]
+
+    @overload
+    def result(self, job: Enqueued[V], /, *, timeout: float | None = None) -> V: ...
+    @overload
+    def result(self, job: int, /, *, timeout: float | None = None, type: type[V]) -> V: ...
+    @overload
+    def result(self, job: int, /, *, timeout: float | None = None, type: Any = Any) -> Any: ...
+
+    def result(self, job: Any, /, *, timeout: float | None = None, type: Any = Any) -> Any:
+        """Wait until a job is done, and give back what its handler returned: see `App.result`."""
+        return self.run(self.target.result(job, timeout=timeout, type=type))
+
+    def _mine(self, told: Enqueued[V]) -> SyncEnqueued[V]:
+        return SyncEnqueued(told.id, told.what, told.waiters).come_from(self, told.result_type)
 
 
 class _DeclaredSchedules:

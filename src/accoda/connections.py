@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, cast
 from weakref import WeakSet
 
 from accoda.clock import Clock
-from accoda.storage.open import open_storage
+from accoda.errors import StorageUnavailable
+from accoda.model import Outcome, Refused
+from accoda.storage.common.reconnecting import patience_limit
+from accoda.storage.open import open_storage, split_timeout
 from accoda.storage.protocol import Store
 from accoda.storage.wrapper import Wrapper
+
+TIMEOUT = 5.0
+"""Seconds that a producer's call waits for a store that is away, unless its URL says otherwise."""
 
 
 class Connections:
@@ -24,9 +31,14 @@ class Connections:
 
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = url
+        self._bare_url, timeout = split_timeout(url)
+        self.timeout = TIMEOUT if timeout is None else timeout
+        """Seconds that a producer's call waits for a store that is away."""
         self.clock = clock
         self.stores: dict[asyncio.AbstractEventLoop, Store] = {}
         """Those that are open, by their loop."""
+        self.on_settled: set[Callable[[Sequence[Outcome], Sequence[Refused]], None]] = set()
+        """Told what is settled through the app's own storage: by handlers."""
         self._opening: dict[asyncio.AbstractEventLoop, asyncio.Task[Store]] = {}
         self._shared: Store | None = None
         _all.add(self)
@@ -47,14 +59,21 @@ class Connections:
             # task of its own, so that a caller that is cancelled does not cancel the opening for the others.
             opening = self._opening[loop] = loop.create_task(self.open())
             opening.add_done_callback(partial(self._opened, loop))
-        return await asyncio.shield(opening)
+        limit = patience_limit.get()
+        try:
+            async with asyncio.timeout(None if limit == math.inf else limit):
+                return await asyncio.shield(opening)
+        except TimeoutError:
+            if opening.done():
+                raise
+            raise StorageUnavailable(f"the store did not answer within {limit:g} s (?timeout= in its URL)") from None
 
     async def open(self) -> Store:
         """Another store, which the caller closes with `put_back`. In memory it is the shared one."""
         if not self.in_memory:
-            return await open_storage(self.url, clock=self.clock)
+            return await open_storage(self._bare_url, clock=self.clock)
         if self._shared is None:
-            self._shared = await open_storage(self.url, clock=self.clock)
+            self._shared = await open_storage(self._bare_url, clock=self.clock)
         return self._shared
 
     async def put_back(self, store: Store) -> None:
@@ -108,7 +127,11 @@ class _Lazy(Wrapper):
         connections = self._connections()
         if verb == "close":
             return await connections.close()
-        return await getattr(await connections.get(), verb)(*args, **kwargs)
+        answer = await getattr(await connections.get(), verb)(*args, **kwargs)
+        if verb == "settle":
+            for note in list(connections.on_settled):
+                note(args[0], answer)
+        return answer
 
 
 def lazy_store(connections: Callable[[], Connections]) -> Store:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import lru_cache
 from typing import Any, TypedDict, get_args
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accoda.envelope import NOTHING, Event, Hook, JobMetadata, check_metadata, wrap
+from accoda.envelope import NOTHING, Event, Hook, JobMetadata, check_headers, check_metadata, wrap
 from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import NewJob, OnDuplicate
@@ -22,9 +24,10 @@ class EnqueueOptions(TypedDict, total=False):
 
     `delay` (seconds or a timedelta) or `at` (a datetime with a time zone, or milliseconds) say when it may start.
     `key` makes it one of a kind in its queue; `on_duplicate` says what happens to a second one. `keep_for` keeps the
-    finished job and its result that many seconds; without it, the handler's own `keep_for` holds. `name` is for people,
-    `max_attempts` wins over the queue's own limit, and `webhook` (a URL, or a `Hook` that says after which ends) is
-    called when the job is done or dead.
+    finished job and its result that many seconds; without it, the handler's own `keep_for` holds. `type` names the
+    handler inside the queue; a job without one has the queue's only handler. `headers` are texts that travel with the
+    job, such as a tenant or a trace. `name` is for people, `max_attempts` wins over the handler's own limit, and
+    `webhook` (a URL, or a `Hook` that says after which ends) is called when the job is done or dead.
     """
 
     priority: Priority
@@ -35,17 +38,38 @@ class EnqueueOptions(TypedDict, total=False):
     waiter: bytes | None
     cost: int
     keep_for: float | timedelta | None
+    type: str | None
+    headers: Mapping[str, str] | None
     name: str | None
     max_attempts: int | None
     webhook: str | Hook | None
 
+
+class FollowUpOptions(EnqueueOptions, total=False):
+    """What may be said of a follow-up: `inherit_headers` gives it the headers of the job that it follows, too."""
+
+    inherit_headers: bool
+
+
+class Draft(Struct, frozen=True):
+    """A job that is about to be made, for `App(enqueue_middleware=[…])`: add to its headers."""
+
+    queue: str
+    type: str | None
+    payload: Any
+    headers: dict[str, str]
+
+
+EnqueueMiddleware = Callable[[Draft], None]
+"""A plain function that is called for every job that an app makes, before it is stored."""
 
 Cost = int | str | Callable[[Any], int]
 """What a job costs: a number, the name of the payload's field that says it, or a function of the payload."""
 
 
 class QueueSpec(Struct, frozen=True):
-    """What a queue's handler says of its jobs, for the producer's side."""
+    """What a handler says of its jobs, for the producer's side. `type`: it is only for jobs of this type.
+    `result` is the type of what the handler returns. `middleware` may add headers to each job."""
 
     queue: str
     policy: Policy = strict
@@ -53,6 +77,9 @@ class QueueSpec(Struct, frozen=True):
     keep_for: float = 0.0
     cost: Cost = 0
     secret: tuple[str, ...] = ()
+    type: str | None = None
+    result: Any = Any
+    middleware: tuple[EnqueueMiddleware, ...] = ()
 
 
 class _Common(Struct, frozen=True):
@@ -92,9 +119,10 @@ def new_jobs(
 
 def _new_job(spec: QueueSpec, payload: object, common: _Common) -> NewJob:
     data = spec.encode(payload)
+    metadata = common.metadata if not spec.middleware else _drafted(spec, payload, common.metadata)
     return NewJob(
         spec.queue,
-        data if common.metadata is NOTHING else wrap(data, common.metadata),
+        data if metadata is NOTHING else wrap(data, metadata),
         rank=common.rank,
         delay=common.delay,
         start_at=common.start_at,
@@ -157,14 +185,52 @@ def cost_of(cost: Cost, payload: object) -> int:
 
 
 def _metadata(spec: QueueSpec, options: EnqueueOptions) -> JobMetadata:
-    """What travels with the payload. Most jobs have none."""
-    if not spec.secret and options.keys().isdisjoint(_METADATA):
-        return NOTHING
+    """What travels with the payload. Most jobs have none, or a type alone."""
+    type = options.get("type")
+    if options.keys().isdisjoint(_METADATA) and (type is None or isinstance(type, str)):
+        return NOTHING if type is None and not spec.secret else _of_type(type, spec.secret)
     webhook = options.get("webhook")
     if webhook is not None:
         webhook = _hook(webhook)
-    name, most = options.get("name"), options.get("max_attempts")
-    return check_metadata(JobMetadata(name=name, max_attempts=most, hook=webhook, secret=spec.secret))
+    headers = options.get("headers")
+    if headers is not None:
+        check_headers(headers)
+    return check_metadata(
+        JobMetadata(
+            type=type,
+            headers=dict(headers) if headers else {},
+            name=options.get("name"),
+            max_attempts=options.get("max_attempts"),
+            hook=webhook,
+            secret=spec.secret,
+        )
+    )
+
+
+@lru_cache(maxsize=1000)
+def _of_type(type: str | None, secret: tuple[str, ...]) -> JobMetadata:
+    return check_metadata(JobMetadata(type=type, secret=secret))
+
+
+def _drafted(spec: QueueSpec, payload: object, metadata: JobMetadata) -> JobMetadata:
+    """The metadata of one job, after the middleware has seen it."""
+    draft = Draft(spec.queue, metadata.type, payload, dict(metadata.headers))
+    for layer in spec.middleware:
+        layer(draft)
+    if draft.headers == metadata.headers:
+        return metadata
+    check_headers(draft.headers)
+    return replace(metadata, headers=draft.headers)
+
+
+def inherited(headers: Mapping[str, str], options: FollowUpOptions) -> EnqueueOptions:
+    """The options of a follow-up to a job with these headers. Its own headers win."""
+    if options.pop("inherit_headers", False) and headers:
+        own = options.get("headers")
+        if own is not None:
+            check_headers(own)
+        options["headers"] = {**headers, **(own or {})}
+    return options
 
 
 def _hook(given: object) -> Hook:
@@ -191,4 +257,4 @@ def _level(priority: object) -> Priority:
 
 
 _OPTIONS = EnqueueOptions.__annotations__.keys()
-_METADATA = frozenset({"name", "max_attempts", "webhook"})
+_METADATA = frozenset({"headers", "name", "max_attempts", "webhook"})

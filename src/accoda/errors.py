@@ -8,6 +8,7 @@
     ├── Conflict                the state of things does not allow it; the message says which it is
     │   ├── KeyReused           an idempotency key was used before, with other content; carries `key`
     │   └── InFlight            a request with the same idempotency key is being done; carries `key`
+    ├── JobCancelled            the job whose result was asked for was cancelled; carries `id`
     ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
@@ -65,7 +66,8 @@ class JobNotFound(AccodaError):
 
     def __init__(self, id: int) -> None:
         super().__init__(
-            f"job {id} is not stored: it finished and its queue keeps no results (set keep_for), or it was removed"
+            f"job {id} is not stored: there never was one, it is done and was not kept (set keep_for), "
+            "or it was cancelled or deleted"
         )
         self.id = id
 
@@ -106,6 +108,14 @@ class JobFailed(AccodaError):
         super().__init__(f"job {id} is dead: {reason}")
         self.id = id
         self.reason = reason
+
+
+class JobCancelled(AccodaError):
+    """The job was cancelled, so its result will not come."""
+
+    def __init__(self, id: int) -> None:
+        super().__init__(f"job {id} was cancelled")
+        self.id = id
 
 
 class ResultTimeout(AccodaError, TimeoutError):

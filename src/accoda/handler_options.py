@@ -1,4 +1,4 @@
-"""What a handler may say of its queue, and how the annotations of a handler are read."""
+"""What a handler may say of its jobs and its queue, and how the annotations of a handler are read."""
 
 from __future__ import annotations
 
@@ -11,22 +11,53 @@ from typing import Any, Literal, TypedDict, get_args
 from msgspec import Struct
 
 from accoda.enqueue import Cost
+from accoda.envelope import check_type
 from accoda.errors import InvalidInput
 from accoda.limits import COST
+from accoda.model import check_queue
 from accoda.priority import policy
 from accoda.retry import Exponential, RetryRule, rule
 from accoda.times import seconds
 
 RunIn = Literal["loop", "thread", "process"]
+Settle = Literal["return", "explicit"]
 LOG_FOR = 7 * 86_400.0
 """Seconds for which the log of token use is kept, unless a handler says otherwise."""
 
 
-class HandlerOptions(TypedDict, total=False):
-    """What a handler may say of its queue. Settings of the same meaning win over `batch`, `lease`, `timeout`,
-    `max_attempts`, `max_crashes` and `keep_dead_for`, so that a running worker can be tuned."""
+QUEUE_WIDE = (
+    "batch",
+    "concurrency",
+    "lease",
+    "policy",
+    "keep_dead_for",
+    "budgets",
+    "urgent",
+    "log_for",
+    "number",
+)
+"""The options that hold for a whole queue, whichever of its handlers says them. The others are each handler's own."""
 
+
+class JobTarget(Struct, frozen=True):
+    """Where jobs go: a queue, and a type of job in it."""
+
+    queue: str
+    type: str | None = None
+
+
+class HandlerOptions(TypedDict, total=False):
+    """What a handler may say of its jobs and its queue. Settings of the same meaning win over `batch`, `concurrency`,
+    `lease`, `timeout`, `max_attempts`, `max_crashes` and `keep_dead_for`, so that a running worker can be tuned.
+
+    `type`: it handles only the jobs of this type. `concurrency`: how many jobs of the queue a worker process runs at
+    once. `settle="explicit"`: what a handler of batches said nothing of is left to its lease. `on_dead`: a handler, or
+    the name of a queue, that gets a job when one of these jobs is buried.
+    """
+
+    type: str | None
     batch: int
+    concurrency: int
     max_attempts: int | None
     max_crashes: int | None
     lease: float | timedelta
@@ -36,6 +67,8 @@ class HandlerOptions(TypedDict, total=False):
     keep_dead_for: float | timedelta | None
     timeout: float | timedelta | None
     run_in: RunIn | None
+    settle: Settle
+    on_dead: Any
     cost: Cost
     secret: Sequence[str]
     budget: str | Sequence[str] | None
@@ -45,9 +78,12 @@ class HandlerOptions(TypedDict, total=False):
 
 
 class Options(Struct, frozen=True, kw_only=True):
-    """`HandlerOptions`, checked. None: not said, so the settings or their defaults hold."""
+    """`HandlerOptions`, checked. None: not said, so the settings or their defaults hold. `said` names the fields that
+    the handler itself gave a value."""
 
+    type: str | None = None
     batch: int | None = None
+    concurrency: int | None = None
     max_attempts: int | None = None
     max_crashes: int | None = None
     lease: float | None = None
@@ -56,13 +92,16 @@ class Options(Struct, frozen=True, kw_only=True):
     keep_for: float = 0.0
     keep_dead_for: float | None = None
     timeout: float | None = None
-    run_in: RunIn
+    run_in: RunIn = "loop"
+    settle: Settle = "return"
+    on_dead: JobTarget | None = None
     cost: Cost = 0
     secret: tuple[str, ...] = ()
     budgets: tuple[str, ...] = ()
     urgent: float | None = None
     log_for: float = LOG_FOR
     number: int | None = None
+    said: frozenset[str] = frozenset()
 
 
 def check_options(function: Callable[..., Any], given: HandlerOptions) -> Options:
@@ -74,7 +113,30 @@ def check_options(function: Callable[..., Any], given: HandlerOptions) -> Option
     said: dict[str, Any] = {name: _CHECKS[name](name, value) for name, value in given.items() if name in _CHECKS}
     if "budget" in said:
         said["budgets"] = said.pop("budget")
-    return Options(run_in=_where(function, given.get("run_in")), **said)
+    return Options(run_in=_where(function, given.get("run_in")), said=frozenset(said), **said)
+
+
+def _type(field: str, given: object) -> object:
+    if given is not None:
+        check_type(given)
+    return given
+
+
+def _settle(field: str, given: object) -> object:
+    if given not in get_args(Settle):
+        raise InvalidInput(field, f"must be one of {', '.join(get_args(Settle))}, not {given!r:.60}")
+    return given
+
+
+def _target(field: str, given: object) -> JobTarget | None:
+    """A queue's name, or a handler, which knows its queue and its type."""
+    queue = given if isinstance(given, str) else getattr(given, "queue", None)
+    if given is None:
+        return None
+    if not isinstance(queue, str):
+        raise InvalidInput(field, f"must be a handler or the name of a queue, not {given!r:.60}")
+    check_queue(queue)
+    return JobTarget(queue, None if isinstance(given, str) else getattr(given, "type", None))
 
 
 def _whole(field: str, given: object) -> object:
@@ -126,7 +188,9 @@ def _cost(field: str, given: object) -> Cost:
 
 
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
+    "type": _type,
     "batch": _whole,
+    "concurrency": _whole,
     "max_attempts": _whole,
     "max_crashes": _whole,
     "lease": _length,
@@ -135,6 +199,8 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "keep_for": seconds,
     "keep_dead_for": _length,
     "timeout": _length,
+    "settle": _settle,
+    "on_dead": _target,
     "cost": _cost,
     "secret": _secret,
     "budget": _budgets,
@@ -144,11 +210,16 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
 }
 
 
-def _where(function: Callable[..., Any], asked: object) -> RunIn:
-    """`async def` runs on the loop, `def` in a thread unless a process is asked for."""
-    is_async = inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
+def is_coroutine_function(function: Callable[..., Any]) -> bool:
+    """Whether a call of it has to be awaited."""
+    return inspect.iscoroutinefunction(inspect.unwrap(function)) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - an object whose __call__ is async is a handler too
     )
+
+
+def _where(function: Callable[..., Any], asked: object) -> RunIn:
+    """`async def` runs on the loop, `def` in a thread unless a process is asked for."""
+    is_async = is_coroutine_function(function)
     if asked is None:
         return "loop" if is_async else "thread"
     if asked not in get_args(RunIn):

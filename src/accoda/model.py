@@ -6,26 +6,41 @@ Durations are seconds; moments are integer milliseconds since the epoch, by the 
        └───────────────────────────────►  ▲              │ │ └─Bury──► dead ──revive──► ready
                                           └──lease over──┘ └─Retry──► delayed / ready
                                              attempts+1        attempts+1
+
+A job that waits or runs can be cancelled: it is gone, or cancelled for keep_for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from math import isfinite
-from typing import Any, Literal, NoReturn, cast, get_args
+from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar, cast, get_args
 
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
 from accoda.limits import COST, DOCUMENT_NAME, KEY, MOMENT, MOST, NAME_RULE, TEXT, allowed, is_name, too_large
 
-State = Literal["ready", "delayed", "taken", "dead", "done"]
+if TYPE_CHECKING:
+    from typing import Self
+
+    import typing_extensions  # for type checkers, which all know it: a default is new in Python 3.13
+
+    V = typing_extensions.TypeVar("V", default=Any)
+else:
+    V = TypeVar("V")
+
+State = Literal["ready", "delayed", "taken", "dead", "done", "cancelled"]
 OnDuplicate = Literal["keep", "replace", "attach"]
 What = Literal["created", "kept", "replaced", "attached"]
-Why = Literal["lost", "grown"]
+Why = Literal["lost", "grown", "cancelled"]
 Order = Literal["line", "id"]
 
 STATES: tuple[State, ...] = get_args(State)
+ENDED: tuple[State, ...] = ("dead", "done", "cancelled")
+"""The states of a job that holds no key and has no lease."""
+CANCELLED_FOR = 60.0
+"""Seconds for which a job that was cancelled while it ran is kept at least, so that its worker is told."""
 AHEAD_AT_MOST = 10_000
 """How many jobs before another one are counted."""
 
@@ -82,12 +97,49 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
             check_duration("keep_for", self.keep_for)
 
 
-class Enqueued(Struct, frozen=True, gc=False):
-    """What became of one `NewJob`: the id of the job that now stands for it, and its number of waiters."""
+class Enqueued(Struct, Generic[V], frozen=True, dict=True):
+    """What became of one `NewJob`: the id of the job that now stands for it, and its number of waiters.
+
+    An app's `enqueue` gives one that knows where the result comes from, and of which type `V` it is.
+    """
 
     id: int
     what: What
     waiters: int = 0
+
+    def come_from(self, source: ResultSource, type: Any) -> Self:
+        """Let its `result` be asked of this source."""
+        self.__dict__.update(source=source, result_type=type)
+        return self
+
+    @property
+    def result_type(self) -> Any:
+        """What the handler says that it returns; Any where that is not known."""
+        return self.__dict__.get("result_type", Any)
+
+    def result(self, *, timeout: float | None = None) -> Coroutine[Any, Any, V]:
+        """Wait until the job is done, and give what its handler returned: see `App.result`."""
+        return self._source().result(self, timeout=timeout)  # type: ignore[no-any-return]
+
+    def _source(self) -> ResultSource:
+        source = self.__dict__.get("source")
+        if source is None:
+            raise InvalidInput("result", f"a storage does not know it; use app.result({self.id}), or enqueue by an app")
+        return cast(ResultSource, source)
+
+
+class SyncEnqueued(Enqueued[V], frozen=True, dict=True):
+    """What `app.sync.enqueue` gives: an `Enqueued` whose `result` waits without `await`."""
+
+    def result(self, *, timeout: float | None = None) -> V:  # type: ignore[override]
+        """Wait until the job is done, and give what its handler returned: see `App.result`."""
+        return self._source().result(self, timeout=timeout)  # type: ignore[no-any-return]
+
+
+class ResultSource(Protocol):
+    """Whom to ask for the result of a job: an app, or its sync face."""
+
+    def result(self, job: Any, /, *, timeout: float | None = None) -> Any: ...
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -187,7 +239,8 @@ def follow_ups(outcome: Outcome) -> Sequence[NewJob]:
 
 
 class Refused(Struct, frozen=True, gc=False):
-    """An outcome or extension that was not applied: the lease is "lost", or its waiters have "grown"."""
+    """An outcome or extension that was not applied: the lease is "lost", its waiters have "grown", or the job was
+    "cancelled" while it ran."""
 
     lease: Lease
     why: Why
@@ -206,7 +259,16 @@ class _Change(Struct, frozen=True, gc=False):
 
 
 class Remove(_Change, frozen=True, gc=False):
-    """Delete a job in any state. A running one loses its lease. With `waiters`, not if it is dead or done."""
+    """Delete a job in any state. A running one loses its lease. With `waiters`, not if it has ended."""
+
+
+class Cancel(_Change, frozen=True, gc=False):
+    """End a job that waits or runs as cancelled. Its key is free at once.
+
+    It is kept for its `keep_for`, or is gone if that is 0. The `keep_for` of a running job becomes at least
+    `CANCELLED_FOR`; its lease is over, and until the record is gone its outcomes and extensions are refused as
+    "cancelled".
+    """
 
 
 class Revive(_Change, frozen=True, gc=False):
@@ -237,7 +299,7 @@ class Rerank(Struct, frozen=True, gc=False):
             _check_rank(self.rank)
 
 
-Change = Remove | Revive | StartNow | NotCrashed | Rerank
+Change = Remove | Cancel | Revive | StartNow | NotCrashed | Rerank
 
 
 class ById(Struct, frozen=True, gc=False):
@@ -272,7 +334,7 @@ class Cursor(Struct, frozen=True, gc=False):
 class QueueStats(Struct, frozen=True, gc=False):
     """Counts of one queue. `total` is ready + taken + delayed + dead; `oldest_age` is in seconds since creation.
 
-    done, retried, buried and expired count events since the store was made.
+    done, retried, buried, expired and cancelled count events since the store was made.
     """
 
     total: int = 0
@@ -285,6 +347,7 @@ class QueueStats(Struct, frozen=True, gc=False):
     retried: int = 0
     buried: int = 0
     expired: int = 0
+    cancelled: int = 0
     paused: bool = False
     paused_until: int | None = None
 
@@ -307,8 +370,8 @@ class Document(Struct, frozen=True, gc=False):
 class JobInfo(Struct, frozen=True, gc=False):
     """All that is stored about a job, in whatever state, for people to look at.
 
-    `worker` and `taken_at` tell who took it last, and when; `lease_until` is set while it is taken, `ended_at` while it
-    is dead or done. `reason` is why it was last retried or buried; `result` is what `Done` left.
+    `worker` and `taken_at` tell who took it last, and when; `lease_until` is set while it is taken, `ended_at` when it
+    is dead, done or cancelled. `reason` is why it was last retried or buried; `result` is what `Done` left.
     """
 
     id: int
@@ -337,8 +400,10 @@ class JobInfo(Struct, frozen=True, gc=False):
         """Where `browse` continues after this job."""
         if order == "id":
             return Cursor(0.0, self.id)
-        moment = {"delayed": self.start_time, "taken": self.lease_until, "dead": self.ended_at, "done": self.ended_at}
-        return Cursor(self.rank if self.state == "ready" else float(moment[self.state] or 0), self.id)
+        if self.state == "ready":
+            return Cursor(self.rank, self.id)
+        moment = {"delayed": self.start_time, "taken": self.lease_until}.get(self.state, self.ended_at)
+        return Cursor(float(moment or 0), self.id)
 
 
 class Look(Struct, frozen=True, gc=False):

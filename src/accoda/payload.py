@@ -1,8 +1,8 @@
 """Payloads on the wire: msgpack, with the handler's type for the way back.
 
-A payload is a msgspec struct, a dataclass, a TypedDict or plain builtins. What does not fit the type is found when it
-is decoded, with the name of the field. Limits (`accoda.limits`) hold when something is encoded; what is stored already
-is decoded as long as it is within the most that any limit may be.
+A payload is a msgspec struct, a dataclass, a TypedDict, a pydantic model or plain builtins. What does not fit the type
+is refused when it is encoded, with the name of the field, and again when it is decoded. Limits (`accoda.limits`) hold
+when something is encoded; what is stored already is decoded as long as it is within the most that any limit may be.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import msgspec
 from accoda.envelope import MARK, payload_of
 from accoda.errors import InvalidInput
 from accoda.limits import ARRAY_KEYS, MOST, allowed, too_large
+from accoda.misfit import in_words
 from accoda.model import Job
+from accoda.pydantic_models import from_plain, to_plain
 from accoda.shape import has_many_lists, over
 
 T = TypeVar("T")
@@ -28,29 +30,30 @@ class Codec(Generic[T]):
     {'user': 7}
     """
 
-    __slots__ = ("decode_bare", "type")
+    __slots__ = ("_fits_as_it_is", "decode_bare", "type")
 
     def __init__(self, type: Any = Any) -> None:
         self.type = type
         try:
-            self.decode_bare: Callable[[bytes], T] = msgspec.msgpack.Decoder(type).decode
+            self.decode_bare: Callable[[bytes], T] = msgspec.msgpack.Decoder(type, dec_hook=from_plain).decode
             """The payload of bytes that are known to be short and to have no envelope. May raise anything."""
         except TypeError as error:
             raise InvalidInput(
                 "payload", f"{name_of(type)} cannot be stored: {error}; use a msgspec.Struct, dataclass or TypedDict"
             ) from error
+        self._fits_as_it_is = type is Any or type in _LEAVES
 
     def encode(self, payload: object) -> bytes:
         """The bytes of a payload; refuses one that the handler could not read."""
-        if self.type is Any or type(payload) is self.type:
-            return encode(payload)
-        # Another class may still fit (a dict for a struct): what counts is what the handler will read.
+        data = encode(payload)
+        if self._fits_as_it_is and (self.type is Any or type(payload) is self.type):
+            return data
+        # A class proves nothing: `Email(to=None)` is an Email. And another class may fit, such as a dict for a struct.
+        # What counts is what the handler will read.
         try:
-            data = encode(payload)
             self.decode_bare(data)
-        except Exception:  # what is wrong with it is told by the check, in terms of the payload
-            _check_fit(payload, self.type)
-            return encode(payload)
+        except Exception as error:  # a user's class may raise anything
+            raise InvalidInput("payload", f"does not fit {name_of(self.type)}: {in_words(error)}") from error
         return data
 
     def open(self, job: Job) -> T:
@@ -66,7 +69,7 @@ class Codec(Generic[T]):
                 _check_readable(data)
             return self.decode_bare(data)
         except Exception as error:  # a hostile record may raise anything
-            raise UnreadablePayload(f"the payload is no {name_of(self.type)}: {error}") from error
+            raise UnreadablePayload(f"the payload is no {name_of(self.type)}: {in_words(error)}") from error
 
 
 def codec_of(type: Any) -> Codec[Any]:
@@ -129,11 +132,12 @@ def name_of(type: Any) -> str:
     return type.__name__ if isinstance(type, _Class) and not hasattr(type, "__args__") else str(type)
 
 
-def _check_fit(payload: object, type: Any) -> None:
+def converted(payload: object, type: Any) -> Any:
+    """Plain values of JSON or TOML as a payload type: what is bytes or a moment there is text in them."""
     try:
-        msgspec.convert(msgspec.to_builtins(payload, builtin_types=_WIRE), type)
-    except _UNFIT as error:
-        raise InvalidInput("payload", f"does not fit {name_of(type)}: {error}") from error
+        return msgspec.convert(payload, type, dec_hook=from_plain)
+    except Exception as error:  # a user's record may raise anything
+        raise InvalidInput("payload", f"does not fit {name_of(type)}: {in_words(error)}") from error
 
 
 def _encode(field: str, value: object) -> bytes:
@@ -147,7 +151,7 @@ def _encode(field: str, value: object) -> bytes:
 
 
 def _unstorable(field: str, error: Exception) -> InvalidInput:
-    return InvalidInput(field, f"cannot be stored: {error}; use structs, dataclasses or plain values")
+    return InvalidInput(field, f"cannot be stored: {error}; use structs, dataclasses, pydantic models or plain values")
 
 
 def _check_shape(field: str, data: bytes) -> None:
@@ -177,8 +181,8 @@ def _check_readable(data: bytes) -> None:
 
 _Class = type
 _codecs: dict[Any, Codec[Any]] = {}
-_encoder = msgspec.msgpack.Encoder()
+_encoder = msgspec.msgpack.Encoder(enc_hook=to_plain)
 _plain: Any = msgspec.msgpack.Decoder()
-_WIRE = (bytes, bytearray, memoryview)
+_LEAVES = (str, int, float, bool, bytes)  # an object of exactly this class fits
 _UNFIT = (TypeError, ValueError, OverflowError, RecursionError)  # msgspec's own are ValueErrors
 _MANY_KEYS = f"more than {ARRAY_KEYS:,} keys of maps in it are lists"

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
+from accoda.errors import InvalidInput
 from accoda.runtime.loops import fast_loop
 
 P = ParamSpec("P")
@@ -46,6 +47,15 @@ class LoopThread(Generic[H]):
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Run any coroutine on the loop thread and wait for it: `app.sync.run(app.storage.stats())`."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            pass
+        else:
+            call.close()
+            raise InvalidInput(
+                "sync", "would block the event loop that runs here; await the call itself: app.enqueue(…)"
+            )
         # The loop runs the task in a copy of this thread's context. Interrupted (Ctrl-C), only the wait ends.
         return asyncio.run_coroutine_threadsafe(call, self._start()).result()
 

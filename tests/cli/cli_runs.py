@@ -57,11 +57,11 @@ def serve(folder: Path) -> list[Run]:
 def _typed(line: str, folder: Path) -> Run:
     with _start(line.split(), folder) as process:
         said, _ = process.communicate(timeout=PATIENCE)
-    return _run(f"accoda {line}", said, process.returncode)
+    return _run(f"accoda {line}", said.replace(str(folder.resolve()), "/srv/shop"), process.returncode)
 
 
 def _run(typed: str, said: str, code: int) -> Run:
-    """As it came, except for the machine's name."""
+    """As it came, except for the names of the machine and of the folder."""
     said = re.sub(rf"\b{re.escape(socket.gethostname())}\b", HOST, said)
     return Run(typed, said.rstrip() + (f"\n(exit code {code})" if code else ""))
 

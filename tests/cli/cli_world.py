@@ -202,8 +202,10 @@ async def _heartbeats(app: App, now: int) -> None:
     beat = now - 14_000
     busy = ProcessorState("emails", 1, 10, now - 52_000)
     workers = [
-        Heartbeat("a1", "post", "shop-1", 4711, now - 10_700_000, beat, ("emails",), 2, (busy, ProcessorState())),
-        Heartbeat("b2", "office", "shop-2", 812, now - 86_400_000, beat + 2000, ("deals", "reports"), 1),
+        Heartbeat("a1", "post", "shop-1", 4711, now - 10_700_000, beat, ("emails",), 1, (busy,), slots=10, free=9),
+        Heartbeat(
+            "b2", "office", "shop-2", 812, now - 86_400_000, beat + 2000, ("deals", "reports"), 1, slots=10, free=10
+        ),
     ]
     for worker in workers:
         await app.storage.write(f"worker/{worker.id}", encode(worker), ttl=60.0)

@@ -10,6 +10,7 @@ from cli_world import NOW, World
 
 from accoda.envelope import unwrap
 from accoda.payload import decode
+from accoda.runtime.heartbeat import PREFIX, Heartbeat, encode
 
 
 def total(world: World, queue: str) -> int:
@@ -23,12 +24,16 @@ def payload(world: World, id: int) -> Any:
 
 def test_everything_that_is_said_of_a_job_is_stored(world: World) -> None:
     options = ["--priority", "critical", "--delay", "5m", "--key", "k", "--cost", "3", "--keep-for", "1h"]
-    told = world.run("enqueue", "calls", '{"n": [1, 2]}', *options, "--max-retries=2", "--name=A call", "--json")
+    told = world.run(
+        "enqueue", "calls", '{"n": [1, 2]}', *options, "--max-retries=2", "--name=A call", "--header=a=b=c", "--json"
+    )
     id = json.loads(told.stdout)["id"]
     job = json.loads(world.run("job", str(id), "--json").stdout)
     assert (job["payload"], job["priority"], job["key"], job["cost"]) == ({"n": [1, 2]}, "CRITICAL", "k", 3)
     assert (job["keepFor"], job["maxRetries"], job["name"]) == (3600, 2, "A call")
-    assert world.store(lambda app: app.find(id)).start_time == NOW + 300_000
+    stored = world.store(lambda app: app.find(id))
+    assert stored.start_time == NOW + 300_000 and unwrap(stored.data)[0].headers == {"a": "b=c"}
+    assert "header: must look like tenant=acme, not 'tenant'" in world.run("enqueue", "calls", "--header=tenant").stderr
 
 
 def test_the_handlers_of_an_app_say_how_its_jobs_are_kept(world: World) -> None:
@@ -41,7 +46,7 @@ def test_a_payload_comes_from_standard_input_or_a_file(world: World) -> None:
     Path("p.json").write_text('"text"')
     world.run("enqueue", "calls", "--file", "p.json")
     world.run("enqueue", "calls", "--file", "-", input="[null]")
-    world.run("enqueue", "calls")
+    world.run("enqueue", "calls", "null")
     assert [payload(world, id) for id in (16, 17, 18, 19)] == [{"a": 1}, "text", [None], None]
 
 
@@ -110,7 +115,7 @@ def test_who_waits_gets_the_result_or_a_no(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(jobs, "wait_result", work_then_look)
     assert world.run("enqueue", "calls", "1", "--wait").stdout == '"ok"\n'
     failed = world.run("enqueue", "calls", "1", "--wait")
-    assert (failed.exit_code, failed.stderr) == (1, "Error: job 17 is dead: no paper\n")
+    assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "Error: job 17 is dead: no paper")
 
 
 def test_a_url_may_name_a_file_that_is_not_there_yet(world: World) -> None:
@@ -145,3 +150,25 @@ def test_mistakes_are_one_line_and_store_nothing(world: World, words: tuple[str,
     assert (told.exit_code, told.stdout) == (2, "")
     assert told.stderr.startswith(f"Error: {said}") and told.stderr.count("\n") == 1
     assert "calls" not in world.store(lambda app: app.storage.stats()).queues
+
+
+def test_a_payload_that_is_missing_is_asked_for_and_null_is_said(world: World) -> None:
+    told = world.run("enqueue", "calls")
+    assert told.exit_code == 2 and "or null for a job without one" in " ".join(told.stderr.split())
+    assert world.run("enqueue", "calls", "null").stdout == "Job 16 is in calls.\n"
+
+
+def test_a_queue_or_type_that_no_running_worker_handles_is_named_on_standard_error(world: World) -> None:
+    async def beat(app: Any) -> None:
+        worker = Heartbeat("w9", "nine", "host-1", 7, 0, 0, ("work",), 1, types={"work": ["mail", "report"]})
+        await app.storage.write(PREFIX + worker.id, encode(worker), ttl=600)
+
+    world.store(beat)
+    fine = world.run("enqueue", "work", "1", "--type", "mail")
+    assert (fine.stdout, fine.stderr) == ("Job 16 is in work.\n", "")
+    typo = world.run("enqueue", "work", "1", "-t", "mial", "--json")
+    assert json.loads(typo.stdout)["id"] == 17 and typo.exit_code == 0
+    assert typo.stderr == "Warning: no running worker handles type mial of queue work; did you mean mail?\n"
+    table = world.run("jobs", "--type", "mial").stdout.splitlines()
+    assert table[0].split()[:3] == ["id", "queue", "type"] and table[1].split()[:3] == ["17", "work", "mial"]
+    assert "type" not in world.run("jobs", "-q", "emails").stdout, "a column only where a job has one"

@@ -76,6 +76,16 @@ def test_a_job_is_cancelled_retried_deleted_and_given_a_priority(world: World) -
     assert world.store(lambda app: app.find(4)) is None
 
 
+def test_a_cancelled_job_that_is_kept_is_listed_and_has_no_result(world: World) -> None:
+    id = world.store(lambda app: app.enqueue("emails", 1, keep_for=600)).id
+    world.run("job", str(id), "cancel")
+    assert f"{id}  emails  cancelled" in world.run("jobs", "-s", "cancelled").stdout
+    followed, result = world.run("job", str(id), "follow"), world.run("job", str(id), "result")
+    assert followed.exit_code == 1 and "cancelled" in followed.stdout
+    assert (result.exit_code, result.stderr) == (1, f"Error: job {id} was cancelled\n")
+    assert world.run("queues", "emails", "purge", "-s", "cancelled", "-y").stdout == "1 job was deleted.\n"
+
+
 def test_a_delayed_job_is_started_now(world: World) -> None:
     assert world.store(lambda app: app.find(14)).state == "delayed"
     assert world.run("job", "14", "retry").stdout == "Job 14 is ready to run.\n"
@@ -120,7 +130,7 @@ def test_a_job_is_followed_to_its_end(world: World) -> None:
     ("words", "said"),
     [
         (("job",), "which one? Write accoda job ID. See accoda job --help"),
-        (("job", "x"), "Invalid value for 'ID': 'x' is not a valid integer range. See accoda job x --help"),
+        (("job", "x"), "Invalid value for 'ID': 'x' is not a whole number. See accoda job x --help"),
         (("job", "1", "retyr"), "there is no verb 'retyr'; did you mean retry?"),
         (("job", "1", "priority", "urgent"), "Invalid value for 'LEVEL': 'urgent' is not one of"),
         (("jobs", "--limit", "0"), "Invalid value for '--limit': 0 is not in the range 1<=x<=1000."),

@@ -51,7 +51,7 @@ def test_a_queue_as_json_has_the_names_of_the_wire(world: World) -> None:
 def test_workers_say_what_they_do(world: World) -> None:
     lines = world.run("workers").stdout.splitlines()
     assert lines[1].split()[:2] == ["office", "shop-2:812"] and lines[1].endswith("idle (deals, reports)")
-    assert lines[2].endswith("1/2   emails × 1")
+    assert lines[2].endswith("1/10  emails × 1")
     assert [one["name"] for one in json.loads(world.run("workers", "--json").stdout)] == ["office", "post"]
 
 
@@ -95,10 +95,10 @@ def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[s
 
 def test_a_worker_names_each_queue_once(world: World) -> None:
     states = tuple(ProcessorState("reports", 1, id, NOW) for id in (1, 2))
-    beat = Heartbeat("c3", "batch", "shop-3", 9, NOW, NOW, ("reports",), 2, states)
+    beat = Heartbeat("c3", "batch", "shop-3", 9, NOW, NOW, ("reports",), 2, states, slots=20)
     world.store(lambda app: app.storage.write("worker/c3", encode(beat), ttl=60.0))
     (line,) = [line for line in world.run("workers").stdout.splitlines() if line.startswith("batch")]
-    assert line.endswith("2/2   reports × 2")
+    assert line.endswith("2/20  reports × 2")
 
 
 def test_queues_have_their_health_and_people_read_running(world: World) -> None:

@@ -1,4 +1,4 @@
-"""The command starts at once: what is not needed is not imported."""
+"""The command starts within a second: what is not needed is not imported."""
 
 import json
 import os

@@ -194,13 +194,13 @@ async def test_a_queue_has_its_health_and_dead_letters_are_none_of_it() -> None:
     assert ["calls", "1", "0", "0", "1"] in [row[:5] for row in rows]  # it has a dead letter
 
 
-async def test_running_jobs_and_busy_processors_are_two_numbers() -> None:
+async def test_running_jobs_and_used_slots_are_two_numbers() -> None:
     app = await filled()
     await app.storage.take("emails", 2)
-    states = (ProcessorState("emails", 2, 3, 0), ProcessorState())
-    await app.storage.write("worker/w", encode(Heartbeat("w", "w", "host", 7, 0, 0, ("emails",), 2, states)))
+    beat = Heartbeat("w", "w", "host", 7, 0, 0, ("emails",), 1, (ProcessorState("emails", 1, 3, 0),), slots=10)
+    await app.storage.write("worker/w", encode(beat))
     lines = drawn(await board_of(app))
-    assert "1 worker, 2 jobs running, 1 of 2 processors busy" in lines[0]
+    assert "1 worker, 2 jobs running, 1 of 10 slots used" in lines[0]
     assert "running 2" in lines[1] and not any("taken" in line for line in lines)
 
 

@@ -5,11 +5,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_world import World
 
 from accoda.cli.common import shown_url
+from accoda.runtime.attempts import Attempt, write_attempts
 
 CODE = "from accoda.cli import main; main()"
 
@@ -155,3 +157,25 @@ def test_a_full_disk_under_the_output_is_reported_in_a_line(world: World) -> Non
         told = start("jobs", folder=Path.cwd(), stdout=full)
         _, err = told.communicate(timeout=30)
     assert (told.returncode, err) == (1, "Error: the output cannot be written: no space is left where it goes\n")
+
+
+def test_an_import_that_fails_is_told_with_the_file_and_line_of_the_users_code(world: World) -> None:
+    Path("config.py").write_text("import os\n\n\ndef password():\n    return os.environ['NO_SUCH_NAME']\n")
+    Path("broken.py").write_text("import config\n\nPASSWORD = config.password()\n")
+    told = world.run("jobs", "--app", "broken:app")
+    problem, place = told.stderr.splitlines()
+    assert problem == "Error: cannot import broken: KeyError: 'NO_SUCH_NAME'"
+    assert place == "  config.py, line 5: return os.environ['NO_SUCH_NAME']"
+    Path("broken2.py").write_text("x = 1\nx = = 2\n")
+    assert world.run("jobs", "--app", "broken2").stderr.endswith("\n  broken2.py, line 2: x = = 2\n")
+    Path("broken3.py").write_text("\nimport nothing_of_that_name\n")
+    said = world.run("jobs", "--app", "broken3").stderr
+    assert said.endswith("which is missing\n  broken3.py, line 2: import nothing_of_that_name\n")
+
+
+def test_a_job_that_failed_is_shown_with_its_traceback(world: World) -> None:
+    async def note(app: Any) -> None:
+        await write_attempts(app.storage, 3, [Attempt(0, "w1", 1, 2, "retry", "ValueError: no", "Traceback: line 7")])
+
+    world.store(note)
+    assert "traceback" in (shown := world.run("job", "3").stdout) and "Traceback: line 7" in shown

@@ -262,6 +262,8 @@ class Mine:
         for job in batch:
             if job.attempts == 0:
                 batch.retry(job, delay=0)
+            else:
+                batch.done(job)
 
 
 async def test_the_dispatcher_runs_what_the_producers_enqueue(made: Any) -> None:

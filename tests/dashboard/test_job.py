@@ -175,6 +175,15 @@ def test_cancel_and_delete_lead_to_the_jobs_of_the_queue(dash: Dash) -> None:
     assert dash.do(f"/do/jobs/{dead}/cancel").status == 409 and dash.state(dead) == "dead"
 
 
+def test_a_cancelled_job_that_is_kept_says_so_on_its_page(dash: Dash) -> None:
+    id = dash.service.post("/api/v1/jobs", {"queue": "a", "keepFor": 600}).json()["id"]
+    assert dash.done(f"/do/jobs/{id}/cancel", back=f"/jobs/{id}")[0] == f"/jobs/{id}"
+    page = dash.text(f"/jobs/{id}")
+    assert "It was cancelled" in page and "and will not run. It is kept for" in page
+    assert f"/do/jobs/{id}/cancel" not in page
+    assert f"/jobs/{id}" in dash.text("/jobs?state=cancelled")
+
+
 def test_the_priority_of_a_job_that_waits_is_changed(dash: Dash) -> None:
     id = dash.enqueue("a")
     assert dash.done(f"/do/jobs/{id}/priority", level="CRITICAL")[0] == f"/jobs/{id}"

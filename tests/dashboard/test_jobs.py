@@ -47,6 +47,20 @@ def test_the_address_keeps_the_filter(dash: Dash) -> None:
     assert ids(dash.text("/jobs?error=no+user")) == [dead]
 
 
+def test_types_have_a_column_where_a_job_has_one_and_a_filter(dash: Dash) -> None:
+    dash.enqueue("plain")
+    assert '<th scope="col">Type</th>' not in dash.text("/jobs")
+    mail, report = dash.enqueue("work", type="mail"), dash.enqueue("work", type="report <b>")
+    page = dash.text("/jobs?queue=work")
+    assert '<th scope="col">Type</th>' in page and "report &lt;b&gt;" in page and "report <b>" not in page
+    assert ids(dash.text("/jobs?type=mail")) == [mail] and 'value="mail"' in dash.text("/jobs?type=mail")
+    assert ids(dash.text("/jobs?queue=work&type=report%20%3Cb%3E")) == [report]
+    assert "of type" in dash.text(f"/jobs/{mail}")
+    assert '<a href="/jobs?queue=work&amp;type=mail"' in dash.text("/queues/work")
+    asked = dash.text("/bulk?type=mail&which=matching&action=delete&back=/jobs")
+    assert '<input type="hidden" name="type" value="mail">' in asked, "a bulk change has the same filter"
+
+
 def test_a_filter_that_cannot_be_used_is_told_and_stays_in_the_form(dash: Dash) -> None:
     dash.enqueue("a")
     for query, told in (("state=nope", "must be one of"), ("field=abc", "customer.id=42"), ("queue=%20-", "queue")):

@@ -47,15 +47,17 @@ def test_the_overview_tells_each_queue_and_what_is_wrong_with_it(dash: Dash) -> 
     assert "No worker is running" in page and "accoda worker" in page
 
 
-def test_running_jobs_and_busy_processors_are_two_numbers(dash: Dash) -> None:
+def test_running_jobs_and_used_slots_are_two_numbers(dash: Dash) -> None:
     for _ in range(41):
         dash.enqueue("emails")
     dash.take("emails", 41)
     tile = r'state=taken">Running</a></dt>\s*<dd><span class="num">41</span>(.*?)</dd>'
-    assert re.findall(tile, dash.text("/")) == [""]  # a client of the HTTP API runs them: there are no processors
-    beat = Heartbeat("w1", "mailer", "host-7", 4711, 0, 0, ("emails",), 12, (ProcessorState("emails", 41, 1, 0),))
+    assert re.findall(tile, dash.text("/")) == [""]  # a client of the HTTP API runs them: there are no slots
+    beat = Heartbeat(
+        "w1", "mailer", "host-7", 4711, 0, 0, ("emails",), 1, (ProcessorState("emails", 9, 1, 0),), slots=12
+    )
     dash.store(lambda store: store.write("worker/w1", encode(beat), ttl=60))
-    assert re.findall(tile, dash.text("/")) == ['<span class="note">1 of 12 processors busy</span>']
+    assert re.findall(tile, dash.text("/")) == ['<span class="note">9 of 12 slots used</span>']
 
 
 @pytest.mark.parametrize("word", ["healthy", "idle", "paused", "waiting for budget", "behind", "failing", "stuck"])

@@ -27,6 +27,7 @@ def test_a_new_job_was_created_and_waits() -> None:
 
 def test_a_job_that_ends_says_how() -> None:
     assert kinds(job("done", ended_at=AT.format(2))) == ["created", "done"]
+    assert kinds(job("cancelled", ended_at=AT.format(2))) == ["created", "cancelled"]
     last = timeline(job("dead", reason="no", ended_at=AT.format(2)), [])[-1]
     assert (last.kind, last.error) == ("dead", "no")
     assert timeline(job("taken", taken_at=AT.format(3), worker="w"), [])[-1].worker == "w"

@@ -6,12 +6,16 @@ from accoda.model import Head, NewJob
 from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 from accoda.storage.protocol import Store
 
+TYPES: dict[str, list[str | None]] = {"a": [None], "b": ["mail", "report <b>", None]}
+
 
 def beat(dash: Dash, id: str = "w1", problem: str = "", busy: bool = True) -> None:
     async def work(store: Store) -> None:
         now = (await store.look(Head("a"))).at
         states = (ProcessorState("a", 3, 7, now - 2000), ProcessorState()) if busy else (ProcessorState(),)
-        value = Heartbeat(id, "mailer", "host-7", 4711, now - 60_000, now, ("a", "b"), 2, states, problem=problem)
+        value = Heartbeat(
+            id, "mailer", "host-7", 4711, now - 60_000, now, ("a", "b"), 2, states, problem=problem, types=TYPES
+        )
         await store.write(f"worker/{id}", encode(value), ttl=60)
 
     dash.store(work)
@@ -25,6 +29,7 @@ def test_what_runs_where_is_shown(dash: Dash) -> None:
     beat(dash)
     page = dash.text("/workers")
     assert "mailer" in page and "host-7" in page and 'href="/jobs/7"' in page and "and 2 more" in page
+    assert "(mail, report &lt;b&gt; and others)" in page and page.count("and others)") == 1
     assert 'class="state busy"' in page and "Drain" in page
 
 

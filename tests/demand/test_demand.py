@@ -336,8 +336,8 @@ async def test_a_result_that_cannot_be_kept_buries_the_fetch_with_the_reason() -
         await deals.request("odd", Waiter("a"))
         await deals.request("large", Waiter("a"))
         await app.run_until_idle()
-        await trial.assert_dead("deals", "fetch returned a object")
-        await trial.assert_dead("deals", "result:")
+        trial.assert_dead("deals", "fetch returned a object")
+        trial.assert_dead("deals", "result:")
         assert (await app.storage.stats()).queues["deals"].dead == 2
 
 

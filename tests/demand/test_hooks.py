@@ -24,8 +24,8 @@ async def test_processors_of_one_queue_do_not_lose_each_others_runs() -> None:
     with app.testing():
         store = await app.connections.get()
         for queue in ("deals", "deals.deliver"):
-            handler = app.handlers[queue]
-            assert handler.hooks is not None
+            handler = app.handlers[queue].find(None)
+            assert handler is not None and handler.hooks is not None
             if queue == "deals":
                 for key in ("a", "b"):
                     await deals.request(key, Waiter("anna"))

@@ -341,6 +341,8 @@ def test_another_address_without_a_token_is_refused_with_what_to_type() -> None:
     with pytest.raises(InvalidInput) as caught:
         check_start(Security(host="0.0.0.0"), False, "sqlite:///jobs.db")
     assert "accoda tokens create NAME --scope admin --url sqlite:///jobs.db" in str(caught.value)
+    with pytest.raises(InvalidInput, match=r"admin --app jobs:app\n  accoda serve jobs:app --host 0.0.0.0\n"):
+        check_start(Security(host="0.0.0.0"), False, "sqlite:///jobs.db", "accoda serve jobs:app", "--app jobs:app")
     check_start(Security(host="0.0.0.0"), True, "")
     check_start(Security(host="0.0.0.0", no_auth=True), False, "")
     check_start(Security(host="::1"), False, "")

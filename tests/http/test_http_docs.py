@@ -1,5 +1,6 @@
 """Every `curl` line of docs/http.md, run as it is printed; what it shows is what came, but for what varies."""
 
+import asyncio
 import re
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from proof.service import ServiceRunner
 
 from accoda import App
 from accoda.http.options import ServiceOptions
+from accoda.runtime.heartbeat import PREFIX, Heartbeat, encode
 
 DOCS = Path(__file__).parents[2] / "docs" / "http.md"
 ADDRESS = "ACCODA=http://127.0.0.1:8000"
@@ -46,7 +48,9 @@ def test_every_example_of_the_page_works_as_printed(tmp_path: Path) -> None:
     (address, nothing), *examples = commands()
     assert (address, nothing) == (ADDRESS, "")
     assert len(examples) > 20
-    with ServiceRunner(App(f"sqlite:///{tmp_path}/jobs.db"), ServiceOptions(system_jobs=False)) as service:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+    asyncio.run(beat(app))
+    with ServiceRunner(app, ServiceOptions(system_jobs=False)) as service:
         for command, shown in examples:
             done = subprocess.run(
                 ["bash", "-c", command],
@@ -57,6 +61,13 @@ def test_every_example_of_the_page_works_as_printed(tmp_path: Path) -> None:
                 cwd=tmp_path,
             )
             assert masked(done.stdout) == masked(shown), f"{command}\n{done.stderr}"
+
+
+async def beat(app: App) -> None:
+    """A worker that handles the queues of the page."""
+    worker = Heartbeat("w1", "default", "host-1", 7, 0, 0, ("emails", "orders", "reports"), 1)
+    async with app:
+        await app.storage.write(PREFIX + worker.id, encode(worker), ttl=600)
 
 
 def test_the_page_names_every_kind_of_operation() -> None:

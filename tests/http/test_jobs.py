@@ -11,6 +11,7 @@ from proof.service import ServiceRunner
 
 from accoda import App, Bury, Done
 from accoda.http.options import ServiceOptions
+from accoda.runtime.heartbeat import PREFIX, Heartbeat, encode
 
 JOB = {"queue": "emails", "payload": {"to": "anna@example.com"}}
 
@@ -48,16 +49,46 @@ def test_a_job_is_created_and_found_at_its_location(service: ServiceRunner) -> N
     assert job["createdAt"].endswith("Z")
 
 
-def test_type_is_another_word_for_queue(service: ServiceRunner) -> None:
-    made = service.post("/api/v1/jobs", {"type": "reports"})
-    assert service.get(made.headers["location"]).json()["queue"] == "reports"
+def test_a_type_is_stored_shown_and_filtered_by(service: ServiceRunner) -> None:
+    jobs = [{"queue": "work"}, {"queue": "work", "type": "mail"}, {"queue": "work", "type": "report.generate"}]
+    ids = [each["id"] for each in service.post("/api/v1/jobs/batch", {"jobs": jobs}).json()["items"]]
+    assert [service.get(f"/api/v1/jobs/{id}").json()["type"] for id in ids] == [None, "mail", "report.generate"]
+    assert [job["id"] for job in service.get("/api/v1/jobs?type=report.generate").json()["items"]] == [ids[2]]
+    assert service.get("/api/v1/jobs?type=report").json()["items"] == [], "the whole type is matched"
+    bulk = {"action": "delete", "filter": {"type": "mail"}, "dryRun": True}
+    assert service.post("/api/v1/jobs/bulk", bulk).json() == {"n": 1, "exact": True}
 
 
 def test_a_key_that_is_held_gives_200_and_the_job_that_holds_it(service: ServiceRunner) -> None:
     first = service.post("/api/v1/jobs", {**JOB, "key": "k"})
     second = service.post("/api/v1/jobs", {**JOB, "key": "k"})
     assert (first.status, second.status) == (201, 200)
-    assert second.json() == {"id": first.json()["id"], "what": "kept", "waiters": 0}
+    assert second.json() == {**first.json(), "what": "kept"}
+
+
+def test_a_queue_or_type_that_no_running_worker_handles_is_named(service: ServiceRunner) -> None:
+    async def beat() -> None:
+        types = {"work": ["report.generate", "mail"]}
+        worker = Heartbeat("w1", "default", "host-1", 7, 0, 0, ("emails", "work"), 1, types=types)
+        await service.app.storage.write(PREFIX + worker.id, encode(worker), ttl=600)
+
+    asyncio.run(beat())
+
+    def warning(*jobs: dict[str, str]) -> str | None:
+        said: str | None = service.post("/api/v1/jobs/batch", {"jobs": jobs}).json().get("warning")
+        return said
+
+    assert warning({"queue": "emails"}, {"queue": "emails", "type": "any"}, {"queue": "work", "type": "mail"}) is None
+    one = service.post("/api/v1/jobs", {"queue": "emials"})
+    assert one.json()["warning"] == "no running worker handles queue emials; did you mean emails?"
+    assert warning({"queue": "emails"}, {"queue": "quite-another"}) == "no running worker handles queue quite-another"
+    typo = {"queue": "work", "type": "report.genrate"}
+    assert warning(typo) == "no running worker handles type report.genrate of queue work; did you mean report.generate?"
+    assert "jobs without a type of queue work; its types are mail, report.generate" in (
+        warning({"queue": "work"}) or ""
+    )
+    service.post("/api/v1/queues/quite-another/take", {})
+    assert warning({"queue": "quite-another"}) is None, "a worker over the HTTP API asks for its jobs"
 
 
 def test_a_batch_is_stored_whole_in_the_order_of_the_request(service: ServiceRunner) -> None:
@@ -79,7 +110,8 @@ def test_a_batch_with_one_bad_job_stores_nothing_and_names_its_field(service: Se
     ("body", "field"),
     [
         ({"payload": 1}, "queue"),
-        ({"queue": "a", "type": "a"}, "type"),
+        ({"queue": "a", "type": ""}, "type"),
+        ({"queue": "a", "type": "a\nb"}, "type"),
         ({"queue": "no spaces"}, "queue"),
         ({"queue": "accoda.schedules"}, "queue"),
         ({**JOB, "delay": 1, "scheduledAt": "2030-01-01T00:00:00Z"}, "delay"),
@@ -196,6 +228,19 @@ def test_jobs_are_changed_cancelled_retried_and_deleted(service: ServiceRunner) 
     assert service.post(f"{path}/cancel").status == 404
     other = service.post("/api/v1/jobs", JOB).headers["location"]
     assert (service.request("DELETE", other).status, service.get(other).status) == (204, 404)
+
+
+def test_a_cancelled_job_is_shown_for_as_long_as_it_is_kept(service: ServiceRunner) -> None:
+    path = service.post("/api/v1/jobs", {**JOB, "keepFor": 60}).headers["location"]
+    assert service.post(f"{path}/cancel").status == 204
+    job = service.get(path)
+    assert (job.status, job.json()["state"]) == (200, "cancelled")
+    result = service.get(f"{path}/result?wait=10")
+    assert (result.status, result.json()["type"]) == (409, "/docs#cancelled")
+    assert [service.post(f"{path}/{verb}").status for verb in ("cancel", "retry")] == [409, 409]
+    assert len(service.get("/api/v1/jobs?state=cancelled").json()["items"]) == 1
+    assert service.post(f"/api/v1/queues/{JOB['queue']}/purge", {"state": "cancelled"}).json() == {"count": 1}
+    assert service.get(path).status == 404
 
 
 def test_a_result_is_there_when_the_job_is_done(service: ServiceRunner) -> None:

@@ -108,7 +108,9 @@ JOB, DEAD, SCHEDULE = f"{V1}/jobs/{{}}", f"{V1}/dead/{{}}", f"{V1}/schedules/{{}
 
 CASES = {
     "POST /api/v1/jobs": Case("one", body=lambda _: {"queue": "emails"}, status=201),
-    "POST /api/v1/jobs/batch": Case("one", body=lambda _: {"jobs": [{"type": "emails"}]}, status=201),
+    "POST /api/v1/jobs/batch": Case(
+        "one", body=lambda _: {"jobs": [{"queue": "emails", "type": "welcome"}]}, status=201
+    ),
     "GET /api/v1/jobs": Case("list"),
     "GET /api/v1/jobs/{id}": Case("one", of(World.job, JOB)),
     "DELETE /api/v1/jobs/{id}": Case("one", of(World.job, JOB), status=204),

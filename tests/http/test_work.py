@@ -89,12 +89,13 @@ async def serve(url: str) -> AsyncIterator[ServedQueues]:
 
 
 async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(served: ServedQueues) -> None:
-    [id] = await served.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3)
+    [id] = await served.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3, type="welcome")
     [job] = await served.take(count=5, lease=30, worker="mailer-1")
     token = job.pop("lease")
     assert job == {
         "id": id,
         "queue": "emails",
+        "type": "welcome",
         "name": "Welcome",
         "payload": {"to": "anna"},
         "attempts": 0,
@@ -180,7 +181,7 @@ async def test_extend_keeps_what_is_held_and_names_what_is_lost(served: ServedQu
 async def test_done_keeps_the_result_and_enqueues_what_follows_in_the_same_step(served: ServedQueues) -> None:
     [id] = await served.enqueue("a", keep_for=60)
     [job] = await served.take()
-    then = [{"queue": "bills", "payload": 1, "priority": "HIGH"}, {"type": "emails", "payload": 2, "delay": 10}]
+    then = [{"queue": "bills", "payload": 1, "priority": "HIGH"}, {"queue": "emails", "payload": 2, "delay": 10}]
     await served.settle({"lease": job["lease"], "do": "done", "result": {"sent": 2}, "then": then})
     info = (await served.store.look(ById(id))).job
     assert info is not None and (info.state, msgspec.msgpack.decode(info.result or b"")) == ("done", {"sent": 2})

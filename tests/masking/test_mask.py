@@ -26,7 +26,7 @@ from accoda.model import ById, NewJob
 from accoda.operations import jobs
 from accoda.runtime.attempts import trace_of
 from accoda.runtime.events import BatchReport
-from accoda.runtime.logs import HumanFormatter, JsonFormatter, LogMonitor
+from accoda.runtime.logs import HumanFormatter, JsonFormatter, LogMonitor, configure
 from accoda.webhooks.call import QUEUE, body, read_call
 
 PEM = "-----BEGIN PRIVATE KEY-----\n" + "\n".join(
@@ -238,9 +238,7 @@ async def run_all(app: App, log: io.StringIO) -> list[BatchReport]:
             super().batch_ended(report)
 
     handlers = [logging.StreamHandler(log) for _ in range(2)]
-    for handler, formatter in zip(
-        handlers, (HumanFormatter(tracebacks=True), JsonFormatter(tracebacks=True)), strict=True
-    ):
+    for handler, formatter in zip(handlers, (HumanFormatter(), JsonFormatter()), strict=True):
         handler.setFormatter(formatter)
     logger = logging.getLogger("accoda")
     level, propagate = logger.level, logger.propagate
@@ -340,3 +338,28 @@ def test_a_payload_whose_fields_have_no_names_is_secret_as_a_whole() -> None:
     data = msgspec.msgpack.encode(["Anna Meier", "4111-2222-3333"])
     assert mask_of(data, ("card",)).text("Anna Meier has 4111-2222-3333") == "••• has •••"
     assert mask_of(data, ()).text("Anna Meier") == "Anna Meier"
+
+
+class Loud(msgspec.Struct):
+    card: str
+
+    def __post_init__(self) -> None:
+        logging.getLogger("shop").info("made with %s", len(self.card))
+
+
+async def test_what_a_handler_logs_is_masked_also_where_its_payload_logs_when_it_is_made() -> None:
+    app, log = App("memory://"), io.StringIO()
+
+    @app.handler("pay", secret=("card",))
+    async def pay(loud: Loud) -> None:
+        logging.getLogger("shop").info("paying with %s", loud.card)
+        logging.getLogger("shop").info("and again with %r", loud, extra={"order": loud})
+
+    configure("json", "info", log)
+    async with app:
+        await pay.enqueue(Loud("4111 1111 1111 1111"))
+        await app.run_until_idle()
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    said = [line for line in lines if line["logger"] == "shop" and "job_id" in line]
+    assert [line["message"] for line in said] == ["paying with •••", "and again with Loud(card='•••')"]
+    assert said[1]["order"] == {"card": "•••"} and "1111" not in log.getvalue()

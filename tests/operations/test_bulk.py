@@ -11,7 +11,7 @@ import pytest
 from accoda import App, Bury, Done, InvalidInput, ManualClock, NewJob
 from accoda.errors import Conflict, NotFound, StorageUnavailable
 from accoda.fingerprint import fingerprint
-from accoda.model import ById, Change
+from accoda.model import STATES, ById, Change
 from accoda.operations import bulk
 from accoda.operations.bulk import BULKS, QUEUE, BulkView, Count, advance, bulk_runner
 from accoda.operations.job_filter import JobFilter
@@ -59,7 +59,7 @@ async def test_jobs_are_cancelled_whether_they_wait_or_run(app: App) -> None:
     taken = await store.take("a", 2)
     ended = await finish(app, (await bulk.start(app, "cancel", JobFilter(queue="a"))).id)
     assert counts(ended) == ("finished", 6, 6, 0)
-    assert [refused.why for refused in await store.settle([Done(job.lease) for job in taken])] == ["lost", "lost"]
+    assert [refused.why for refused in await store.settle([Done(job.lease) for job in taken])] == ["cancelled"] * 2
     assert (await store.stats()).queues["a"].dead == 1
 
 
@@ -68,9 +68,11 @@ async def test_jobs_are_deleted_in_whatever_state(app: App) -> None:
     await store.enqueue([NewJob("a", keep_for=60.0)])
     await store.settle([Done(job.lease) for job in await store.take("a", 1)])
     await bury(store, 3)
-    await store.enqueue([NewJob("a"), NewJob("a", delay=5)])
-    assert counts(await finish(app, (await bulk.start(app, "delete", JobFilter(queue="a"))).id))[1:3] == (6, 6)
-    assert all([not await store.browse("a", state) for state in ("ready", "delayed", "taken", "dead", "done")])
+    [cancelled, *_] = await store.enqueue([NewJob("a", keep_for=60.0), NewJob("a"), NewJob("a", delay=5)])
+    assert await app.cancel(cancelled.id)
+    assert (await bulk.count(app, JobFilter(queue="a"))).n == 7
+    assert counts(await finish(app, (await bulk.start(app, "delete", JobFilter(queue="a"))).id))[1:3] == (7, 7)
+    assert all([not await store.browse("a", state) for state in STATES])
 
 
 async def test_a_level_is_given_to_those_that_wait_and_have_another(app: App) -> None:

@@ -9,6 +9,7 @@ from accoda import App, Bury, Done, InvalidInput, JobNotFound, ManualClock, Prio
 from accoda.errors import Conflict
 from accoda.model import NewJob
 from accoda.operations import jobs
+from accoda.operations.job_filter import JobFilter
 from accoda.operations.new_jobs import NewJobRequest
 
 
@@ -55,6 +56,13 @@ async def test_cancel_takes_back_what_waits_or_runs_and_nothing_that_ended(app: 
     await app.storage.take("q", 1)
     await jobs.cancel(app, waiting)
     await jobs.cancel(app, running)
+    kept = await one(app, keep_for=60.0)
+    await jobs.cancel(app, kept)
+    assert (await jobs.wait_result(app, kept)).state == "cancelled"
+    assert (await jobs.page(app, JobFilter(state="cancelled"))).items[0].id == kept
+    for verb in (jobs.cancel, jobs.retry):
+        with pytest.raises(Conflict, match=f"job {kept} is cancelled"):
+            await verb(app, kept)
     dead = await one(app)
     await bury(app)
     with pytest.raises(Conflict, match=f"job {dead} is dead"):

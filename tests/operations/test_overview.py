@@ -10,7 +10,7 @@ from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 async def beat(app: App, clock: ManualClock, name: str = "w", problem: str = "") -> None:
     now = clock.now()
     states = (ProcessorState("a", 3, 7, now - 2000), ProcessorState())
-    value = Heartbeat(name, name, "host", 7, now - 60_000, now - 1000, ("a", "b"), 2, states, problem=problem)
+    value = Heartbeat(name, name, "host", 7, now - 60_000, now - 1000, ("a", "b"), 2, states, problem=problem, slots=10)
     await app.storage.write(f"worker/{name}", encode(value))
 
 
@@ -21,8 +21,8 @@ async def test_the_overview_sums_up_all_but_system_queues(app: App, clock: Manua
     clock.advance(5)
     view = await overview.overview(app)
     assert (view.totals.queues, view.totals.ready, view.totals.delayed, view.totals.paused) == (2, 2, 1, 1)
-    assert (view.workers, view.processors, view.busy) == (1, 2, 1)
-    assert view.running == "0 jobs running, 1 of 2 processors busy"
+    assert (view.workers, view.slots, view.used) == (1, 10, 3)
+    assert view.running == "0 jobs running, 3 of 10 slots used"
     assert view.totals.oldest_age == 5.0 and [queue.name for queue in view.queues] == ["a", "b"]
     assert view.rates is None
 

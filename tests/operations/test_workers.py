@@ -8,7 +8,8 @@ from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
 async def beat(app: App, clock: ManualClock, name: str = "w", problem: str = "") -> None:
     now = clock.now()
     states = (ProcessorState("a", 3, 7, now - 2000), ProcessorState())
-    value = Heartbeat(name, name, "host", 7, now - 60_000, now - 1000, ("a", "b"), 2, states, problem=problem)
+    times = (now - 60_000, now - 1000)
+    value = Heartbeat(name, name, "host", 7, *times, ("a", "b"), 2, states, problem=problem, slots=10, batches={"b": 5})
     await app.storage.write(f"worker/{name}", encode(value))
 
 
@@ -17,7 +18,7 @@ async def test_workers_are_seen_by_their_heartbeats(app: App, clock: ManualClock
     await beat(app, clock, "w1")
     await app.storage.write("worker/broken", b"{")
     first, second = await workers.list(app)
-    assert (first.id, first.busy, first.max_processors, first.queues) == ("w1", 1, 2, ["a", "b"])
+    assert (first.id, first.running, first.slots, first.queues) == ("w1", 3, 20, ["a", "b"])
     assert (first.beat_age, first.started_at) == (1.0, "2023-11-14T22:12:20.000Z")
     assert (first.processors[0].busy_for, first.processors[1].busy_for) == (2.0, None)
     assert second.problem == "the store is slow"

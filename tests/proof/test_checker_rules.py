@@ -307,6 +307,25 @@ def test_an_outcome_of_a_lease_whose_job_was_removed_is_stale() -> None:
     assert script.broken() == {"stale token"}
 
 
+def test_a_cancelled_job_is_seen_as_nothing_else_and_its_lease_is_over() -> None:
+    def cancelled(*told: str) -> set[str]:
+        script = Script()
+        script.enqueue(0, 0.5, 1)
+        script.take(1, 2, (1, 0))
+        script.change(3, 4, r.Changed("cancel", 1, None, "q"))
+        if "done" in told:
+            script.settle(5, 6, 1, 0)
+        for state in told:
+            if state != "done":
+                seen = r.Seen(1, "q", state, 0, 1, 1, 0, 0, 0.0)  # type: ignore[arg-type]
+                script.call((7, 8), r.Look, r.LookEnd, (1,), (seen,))
+        return script.broken()
+
+    assert cancelled("cancelled") == cancelled() == set()
+    assert cancelled("taken") == cancelled("ready") == {"resurrected"}
+    assert cancelled("done") == {"stale token"}
+
+
 def test_a_removal_that_overlooks_a_waiter_is_found() -> None:
     def removed(joined: float, seen: int) -> set[str]:
         script = Script()

@@ -1,9 +1,10 @@
 """Batches for tests of what runs them, without a store."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from accoda.app import App
+from accoda.handler_options import JobTarget
 from accoda.model import Job, Lease
 from accoda.payload import Codec
 from accoda.retry import Limits
@@ -13,17 +14,31 @@ app = App("memory://")
 
 
 class Owner:
-    """Stands for the queue service of a batch."""
+    """Stands for the service of a batch's handler, and for that of its queue."""
 
     def __init__(self, runner: Any = None, lease: float = 60.0, limits: Limits | None = None) -> None:
         self.queue = "q"
+        self.number: int | None = None
+        self.type: str | None = None
+        self.takes_batch = False
+        self.explicit = False
+        self.alone = False
+        self.open_bare: Callable[[bytes], Any] | None = None
         self.runner: Runner = runner
         self.codec = Codec[Any]()
         self.secret: tuple[str, ...] = ()
+        self.on_dead: JobTarget | None = None
         self.lease = lease
         self.timeout: float | None = None
         self.limits = limits or Limits()
         self.new_job = app.new_job
+
+    @property
+    def untyped(self) -> "Owner":
+        return self
+
+    def owner_of(self, data: bytes) -> "Owner":
+        return self
 
 
 def batch_of(*payloads: Any, data: Sequence[bytes] = ()) -> BatchRun:

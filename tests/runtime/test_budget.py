@@ -418,11 +418,9 @@ async def test_jobs_that_are_finished_early_are_logged_early_and_paid_once(budge
             await go.wait()
 
     await fetch.enqueue_many([0, 1])
-    async with running(budgeted.app) as worker:
-        await until(lambda: worker._ready_context().rotation.busy("deals"))
+    async with running(budgeted.app):
         async with asyncio.timeout(5):
             while not await budgeted.app.spending("deals"):
-                await worker._flush()
                 await asyncio.sleep(0)  # in memory nothing else would let the worker go on
         assert (await budgeted.view()).reserved == 8
         go.set()
@@ -719,7 +717,7 @@ async def test_a_mistake_of_ours_renews_no_reservation_for_ever(
     def broken(owner: object, jobs: object) -> Any:
         raise RuntimeError("a mistake of ours")
 
-    monkeypatch.setattr("accoda.runtime.processor.open_batches", broken)
+    monkeypatch.setattr("accoda.runtime.processor.open_jobs", broken)
     await fetch.enqueue(1)
     async with running(budgeted.app) as worker:
         await until(lambda: "a mistake of ours" in caplog.text)

@@ -102,7 +102,8 @@ async def test_a_long_job_keeps_its_short_lease_and_can_be_cancelled(app: App) -
     assert await worker.graceful_stop(10)
     await running
     assert ids.count(kept.id) == 1
-    assert await app.find(cancelled.id) is None
+    found = await app.find(cancelled.id)
+    assert found is not None and found.state == "cancelled"
 
 
 async def test_results_and_progress_come_back(app: App) -> None:

@@ -116,14 +116,14 @@ async def test_twenty_kills_lose_nothing(workers: Workers) -> None:
     """10,000 jobs, two worker processes, leases of two seconds, one of the two killed by SIGKILL twenty times."""
     ids = await workers.enqueue("short", [0.0] * 10_000)
     chance = random.Random(7)
-    pair = [workers.start("-q", "short", "-c", "4") for _ in range(2)]
+    pair = [workers.start("-q", "short", "-c", "40") for _ in range(2)]
     for kill in range(20):
         before = len(workers.lines("end"))
         await workers.until(lambda before=before: len(workers.lines("end")) > before + 20)
         victim = kill % 2
         pair[victim].kill()
         pair[victim].wait()
-        pair[victim] = workers.start("-q", "short", "-c", "4")
+        pair[victim] = workers.start("-q", "short", "-c", "40")
         await asyncio.sleep(chance.uniform(0, 0.2))
     assert (await workers.stats("short")).done < 10_000, "too fast: the kills came when all was done"
     stats = await workers.until_done("short", 10_000, 180)  # what was killed runs alone, and some of it after pauses

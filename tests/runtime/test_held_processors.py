@@ -1,4 +1,4 @@
-"""Threads of `def` handlers that hang: each holds its processor, so there are never more of them than processors."""
+"""Threads of `def` handlers that hang: each holds its slot, so there are never more of them than slots."""
 
 import asyncio
 import logging
@@ -41,7 +41,9 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hung]:
 
 
 def processors(count: int) -> Settings:
-    return Settings.load(environ={}, overrides={"max_processors": count, "heartbeat": 0.02, "stall_after": 0.02})
+    """So many processors, of one slot each."""
+    overrides = {"max_processors": count, "concurrency": count, "heartbeat": 0.02, "stall_after": 0.02}
+    return Settings.load(environ={}, overrides=overrides)
 
 
 async def until_done(app: App, count: int) -> None:
@@ -79,7 +81,7 @@ async def test_hanging_threads_hold_their_processors_and_give_them_back_when_the
     before = threading.active_count()
     async with running(app, settings=processors(SLOTS), system_jobs=False) as worker:
         await until(lambda: worker.problem)
-        assert worker.problem == "all 3 processors are held by threads whose handlers were stopped but do not end"
+        assert worker.problem == "all slots are held by threads whose handlers were stopped but do not end"
         with caplog.at_level(logging.ERROR, "accoda.worker"):
             await beats(app, 3)
         # Jobs are ready and go on failing, but nothing more is started, and it is no stall: nothing was connected anew.

@@ -45,7 +45,7 @@ class TestServiceTime:
         assert service(beat(processors=(ProcessorState("q", 1, 5, since=40_000),))) > 30
 
     def test_is_not_made_longer_by_a_batch_that_has_only_begun(self) -> None:
-        assert service(beat(processors=(ProcessorState("q", 10, 5, since=99_000),)), known=0.5) == 0.5
+        assert service(beat(processors=(ProcessorState("q", 10, 5, since=99_000, slots=10),)), known=0.5) == 0.5
 
     def test_takes_no_notice_of_other_queues_and_free_processors(self) -> None:
         states = (ProcessorState("other", 1, 5, since=0), ProcessorState())

@@ -17,6 +17,7 @@ from accoda.budget.wallet import Tally
 from accoda.model import Stats
 from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.metrics import FAMILIES, Metrics
+from accoda.runtime.metrics.monitor import MOST_TYPES
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
 OURS = {family.name for family in FAMILIES}
@@ -73,6 +74,27 @@ def test_a_batch_reported_in_parts_is_one_cycle(metrics: Metrics) -> None:
     assert value(metrics, "queue_job_processor_cycle_duration_seconds_count", **both) == 1
     assert value(metrics, "queue_job_wait_seconds_count", **both) == 1
     assert value(metrics, "queue_job_outcomes_total", **both, outcome="done") == 10
+
+
+def test_jobs_are_counted_and_timed_by_type_and_only_so_many_types_have_series(metrics: Metrics) -> None:
+    def ended(type: str | None, **stats: int | float) -> None:
+        jobs = int(sum(stats.get(name, 0) for name in ("processed", "retried", "buried")))
+        metrics.batch_ended(report(jobs=jobs, type=type, stats=HandlerStats(**stats)))  # type: ignore[arg-type]
+
+    ended(None, processed=3, duration=0.2)
+    ended("mail", retried=1, duration=2.0)
+    ended("mail", buried=1)
+    labels = {"queue": "emails", "type": "mail"}
+    assert value(metrics, "queue_job_type_outcomes_total", queue="emails", type="", outcome="done") == 3
+    assert value(metrics, "queue_job_duration_seconds_count", queue="emails", type="", outcome="done") == 3
+    assert value(metrics, "queue_job_duration_seconds_sum", **labels, outcome="retried") == 2.0
+    assert value(metrics, "queue_job_duration_seconds_count", **labels, outcome="buried") == 0, "it was not run"
+    for number in range(MOST_TYPES + 50):
+        ended(f"type-{number}", processed=1)
+    assert value(metrics, "queue_job_type_outcomes_total", queue="emails", type="other", outcome="done") == 52
+    assert value(metrics, "queue_job_type_outcomes_total", queue="emails", type="type-0", outcome="done") == 1
+    ended("type-0", processed=1)
+    assert value(metrics, "queue_job_type_outcomes_total", queue="emails", type="type-0", outcome="done") == 2
 
 
 def test_outcomes_errors_and_lost_leases_are_counted(metrics: Metrics) -> None:

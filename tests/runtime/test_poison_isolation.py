@@ -81,22 +81,20 @@ async def test_a_suspect_that_runs_for_long_does_not_stop_the_others() -> None:
 
 
 async def test_the_turn_waits_for_the_hands_of_the_others() -> None:
-    isolation = PoisonIsolation()
+    ends: list[bool] = []
+    isolation = PoisonIsolation(lambda: ends.append(True))
     me, other = object(), object()
     isolation.at_work |= {me, other}
     gaining = asyncio.create_task(isolation.begin(me, 60))
     await asyncio.sleep(0)
     assert not gaining.done()
     assert not await isolation.begin(other, 60)  # one at a time: the second puts its job down
-    waiting = asyncio.create_task(isolation.wait())
     isolation.leave(other)
     assert await gaining
-    await asyncio.sleep(0)
-    assert not waiting.done()
     isolation.end(other)  # not theirs
-    assert isolation.owner is me
+    assert isolation.owner is me and not ends
     isolation.end(me)
-    await waiting
+    assert isolation.owner is None and ends == [True]
 
 
 async def test_the_wait_for_a_long_batch_is_bounded() -> None:

@@ -11,6 +11,7 @@ from tests.runtime.raising_jobs import RAISED
 
 from accoda import App, JobInfo, Worker, WorkerOptions
 from accoda.connections import Connections
+from accoda.operations.jobs import failed_runs
 from accoda.settings import Settings
 
 QUEUES = tuple(raising_jobs.app.handlers)
@@ -80,3 +81,14 @@ async def test_whatever_a_handler_raises_when_the_worker_leaves_its_job_is_given
         found = await jobs(app, queue)
         assert [(job.state, job.tries, job.crashes) for job in found] == [("ready", 0, 0)] * len(whats)
         assert {job.reason for job in found} == {"WorkerStopped: the worker was stopped"}
+
+
+@pytest.mark.parametrize("queue", ["process-single", "process-async"])
+async def test_a_stored_traceback_begins_in_the_users_code(app: App, queue: str) -> None:
+    made = await app.enqueue(queue, ("ValueError", ""))
+    async with running(app, queue):
+        while not (runs := await failed_runs(app, made.id)):  # a chore notes it, every second
+            await asyncio.sleep(0.02)
+    [run] = runs
+    first = run.traceback.splitlines()[1]
+    assert "raising_jobs.py" in first and "src/accoda" not in run.traceback, run.traceback

@@ -15,8 +15,7 @@ from tests.runtime.batches import batch_of, run
 
 from accoda.app import App
 from accoda.errors import HandlerTimeout, WorkerStopped
-from accoda.model import Retry
-from accoda.retry import Failed, Finished, Limits, decide
+from accoda.retry import Failed, Finished
 from accoda.runtime.batch import Batch
 from accoda.runtime.runners.interrupt import HandlerStopped, Turn, _raise_in, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.loop import LoopRunner
@@ -83,10 +82,10 @@ async def test_a_job_that_is_stopped_before_its_first_step_never_begins() -> Non
     assert isinstance(batch.results[0], Failed)
 
 
-async def test_a_thread_that_is_stuck_is_given_up_and_the_rest_of_its_batch_goes_back(
+async def test_a_thread_that_is_stuck_is_given_up_and_its_neighbours_take_no_notice(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    free, threads, ended = threading.Event(), [], threading.Event()
+    free, threads, ended = threading.Event(), list[threading.Thread](), threading.Event()
 
     def stuck(payload: str) -> str:
         threads.append(threading.current_thread())
@@ -97,22 +96,24 @@ async def test_a_thread_that_is_stuck_is_given_up_and_the_rest_of_its_batch_goes
 
     runner = ThreadRunner(App("memory://").handler("q")(stuck))
     runner.grace = 0.05
+    held: list[asyncio.Future[None]] = []
     batch = batch_of("a", "slow", "b", "slow", "c")
+    batch.hold = held.append
     with caplog.at_level(logging.WARNING, "accoda.runners"):
-        await run(runner, batch, 0.05)
-    assert isinstance(batch.results[0], Finished)
-    assert is_timeout(batch, 1)
-    rest = [decide(batch.taken[n], batch.results[n], Limits(max_attempts=1)) for n in (2, 3, 4)]
-    assert [isinstance(outcome, Retry) and outcome.counts for outcome in rest] == [False] * 3
-    assert len(threads) == 2 and threads[0] is threads[1], "no thread beside the one that hangs"
-    assert caplog.text.count("its thread is given up") == 1
-    assert batch.held_by is not None and not batch.held_by.is_set()
+        await run(runner, batch, 0.5)
+    assert all(isinstance(batch.results[n], Finished) for n in (0, 2, 4))
+    assert is_timeout(batch, 1) and is_timeout(batch, 3)
+    assert len(threads) == 5 and threads[1] is not threads[3]
+    assert caplog.text.count("its thread is given up") == 2
+    assert len(held) == 2 and not any(one.done() for one in held)
 
-    free.set()  # it comes back, too late
-    await asyncio.wait_for(batch.held_by.wait(), 10)
+    free.set()  # they come back, too late
+    async with asyncio.timeout(10):
+        await asyncio.gather(*held)
     await runner.close()
-    threads[0].join(5)
-    assert not threads[0].is_alive()
+    for thread in threads:
+        thread.join(5)
+        assert not thread.is_alive()
     assert not ended.is_set(), "the exception was raised as soon as Python had the thread again"
     assert is_timeout(batch, 1)
 
@@ -195,14 +196,12 @@ asyncio.run(main())
 def test_an_interruption_never_arrives_outside_of_its_turn() -> None:
     """Turns that end at just the moment in which they are interrupted, again and again."""
 
-    class Stage:
-        turn: Turn | None = None
-
-    stage, over = Stage(), threading.Event()
+    shown: list[Turn] = []
+    over = threading.Event()
     counts = {"hit": 0, "finished": 0}
     escaped: list[BaseException] = []
 
-    def call(stage: Stage, item: int) -> int:
+    def call(item: int) -> int:
         if item % 10 == 0:
             time.sleep(0)  # a chance for the other thread
         for _ in range(item % 50):
@@ -214,7 +213,7 @@ def test_an_interruption_never_arrives_outside_of_its_turn() -> None:
             while counts["hit"] < 500:
                 number = counts["hit"] + counts["finished"]
                 turn = Turn(number, threading.get_ident())
-                if shielded(turn, call, stage) is None:
+                if shielded(turn, shown.append, call) is None:
                     counts["hit"] += 1
                     assert came_back(turn)
                 else:
@@ -231,8 +230,8 @@ def test_an_interruption_never_arrives_outside_of_its_turn() -> None:
         thread.start()
         sent = 0
         while not over.is_set():
-            if stage.turn is not None:
-                sent += interrupt(stage.turn) is not None
+            if shown:
+                sent += interrupt(shown[-1]) is not None
     finally:
         sys.setswitchinterval(interval)
     thread.join()
@@ -248,20 +247,8 @@ def interrupt_now(turn: Turn) -> None:
 
 
 def test_an_interruption_at_the_moment_when_a_turn_is_shown_stays_inside() -> None:
-    class Stage:
-        _turn: Turn | None = None
-
-        @property
-        def turn(self) -> Turn | None:
-            return self._turn
-
-        @turn.setter
-        def turn(self, turn: Turn | None) -> None:
-            assert turn is not None
-            interrupt_now(turn)
-
     turn = Turn(1, threading.get_ident())
-    assert shielded(turn, lambda stage, item: item, Stage()) is None
+    assert shielded(turn, interrupt_now, lambda item: item) is None
     assert came_back(turn)
 
 
@@ -275,20 +262,14 @@ def test_an_interruption_at_the_moment_when_a_turn_ends_stays_inside() -> None:
                 interrupt_now(turn)
             return super().pop(*args)
 
-    class Stage:
-        turn: Turn | None = None
-
     asked: list[bool] = []
     turn = Turn(1, threading.get_ident())
     turn.token = Token([True])
-    assert shielded(turn, lambda stage, item: item, Stage()) is None
+    assert shielded(turn, lambda turn: None, lambda item: item) is None
     assert came_back(turn)
 
 
 def test_a_turn_does_not_end_before_the_interruption_that_was_decided_has_come() -> None:
-    class Stage:
-        turn: Turn | None = None
-
     turn = Turn(1, threading.get_ident())
 
     def slow_interrupter() -> None:
@@ -296,21 +277,18 @@ def test_a_turn_does_not_end_before_the_interruption_that_was_decided_has_come()
         _raise_in(turn.thread, HandlerStopped)
         turn.stay = [True]
 
-    def call(stage: Stage, item: int) -> int:
+    def call(item: int) -> int:
         assert claim(turn.token), "the interrupter has decided, but not sent anything yet"
         threading.Thread(target=slow_interrupter).start()
         return item
 
-    assert shielded(turn, call, Stage()) is None
+    assert shielded(turn, lambda turn: None, call) is None
     assert came_back(turn)
 
 
 def test_a_turn_that_is_over_is_not_interrupted() -> None:
-    class Stage:
-        turn: Turn | None = None
-
     turn = Turn(1, threading.get_ident())
-    assert shielded(turn, lambda stage, item: item, Stage()) == 1
+    assert shielded(turn, lambda turn: None, lambda item: item) == 1
     assert interrupt(turn) is None
 
 

@@ -73,7 +73,7 @@ STEPS = [
     Step("import", 1, "cannot import starting_jobs: RuntimeError: the configuration is missing"),
     Step("pool", 1, "cannot load the handler pooled from starting_jobs: RuntimeError: the model is missing"),
     Step("pool-dies", 1, "cannot load the handler pooled from starting_jobs: the process died: it ended with status 7"),
-    Step("middleware", 2, "middleware: NotAnInstance cannot be called with (batch, run)"),
+    Step("middleware", 2, "middleware: NotAnInstance is a class; pass an async function of (batch, run)"),
     Step("store", 3, "newer"),
 ]
 SUPERVISED = [step for step in STEPS if step.name in ("settings", "port", "pool", "store")]

@@ -235,8 +235,10 @@ async def test_a_running_job_that_is_cancelled_is_stopped_and_its_outcome_refuse
         await until(lambda: ids)
         assert await app.cancel(ids[0])
         await until(lambda: ended)
-    assert await app.find(ids[0]) is None
-    assert sum(report.stats.lost for report in listener.reports) == 1
+    job = await app.find(ids[0])
+    assert job is not None and job.state == "cancelled"
+    stats = [report.stats for report in listener.reports]
+    assert [(each.cancelled, each.lost, each.errors) for each in stats] == [(1, 0, 0)]
 
 
 async def test_a_handler_that_takes_too_long_fails_with_that_reason() -> None:

@@ -32,7 +32,7 @@ def test_a_function_becomes_a_handler_with_a_schedule_of_its_name() -> None:
     @on(app, {"every": "5m"}, max_attempts=3, priority=Priority.HIGH)
     async def sweep() -> None: ...
 
-    assert app.handlers["sweep"] is sweep and sweep.options.max_attempts == 3
+    assert app.handlers["sweep"].find(None) is sweep and sweep.options.max_attempts == 3
     schedule = app.schedules["sweep"]
     assert (schedule.name, schedule.queue, schedule.every, schedule.priority) == ("sweep", "sweep", 300.0, "HIGH")
     assert schedule.source == "code"

@@ -82,7 +82,7 @@ async def test_an_ended_schedule_hides_and_restores_secrets(env: Env) -> None:
 async def test_code_and_files_give_the_values_themselves(env: Env) -> None:
     app = paying(env)
     with pytest.raises(InvalidInput, match="give the value itself"):
-        app.every(60, name="report", payload=SHOWN)(app.handlers["reports"])
+        app.every(60, name="report", payload=SHOWN)(app.handlers["reports"].by_type[None])
     assert app.schedules == {}
     files = [every(60, payload=CARD, source="file")]
     await apply(env.store, files, app=app)
@@ -93,7 +93,7 @@ async def test_code_and_files_give_the_values_themselves(env: Env) -> None:
 
 async def test_only_the_declaring_code_can_reveal_a_field(env: Env) -> None:
     for app in (paying(env), paying(env, "card")):
-        app.every(60, name="report", payload=CARD)(app.handlers["reports"])
+        app.every(60, name="report", payload=CARD)(app.handlers["reports"].by_type[None])
         await store_declared(app, env.store)
     assert await seen(env) == {**CARD, "card": "•••"}
     await put(env.store, every(60, payload=CARD), app=paying(env, "sum"))

@@ -73,7 +73,7 @@ def is_right(env: Env, job: JobInfo, cost: int = 7) -> None:
 
 
 async def by_declaration(env: Env, app: App) -> None:
-    app.every(60, name="report", payload=Bill("4111", 7), priority=Priority.HIGH)(app.handlers["reports"])
+    app.every(60, name="report", payload=Bill("4111", 7), priority=Priority.HIGH)(app.handlers["reports"].by_type[None])
     await store_declared(app, env.store)
 
 
@@ -266,7 +266,7 @@ async def test_a_payload_in_a_format_of_its_own_is_changed_only_by_an_app_that_k
 
 async def test_a_payload_that_the_handler_cannot_read_is_refused(env: Env) -> None:
     for call in (create, put):
-        with pytest.raises(InvalidInput, match="payload: does not fit Bill: Object missing required field `pages`"):
+        with pytest.raises(InvalidInput, match="payload: does not fit Bill: pages is missing"):
             await call(env.store, every(60, payload={"card": "4111"}), app=billing(env))
     assert (await look(env.store, "report")).id is None
 

@@ -74,5 +74,5 @@ def test_the_page_names_each_argument_of_a_handler_that_is_a_setting() -> None:
 
 def test_every_path_of_the_table_is_a_place() -> None:
     paths = re.findall(r"^\| `(worker/queue/[^`]+)` \|", PAGE, re.MULTILINE)
-    assert len(paths) == 7
+    assert len(paths) == 8
     assert all(isinstance(parse_path(tuple(path.split("/"))), SettingPath) for path in paths)

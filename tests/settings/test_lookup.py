@@ -36,6 +36,7 @@ def test_the_defaults_are_those_of_the_design() -> None:
         "max_processors": None,
         "visibility_timeout": 60,
         "batch_size": 10,
+        "concurrency": None,
         "timeout": None,
         "max_attempts": None,
         "max_crashes": None,

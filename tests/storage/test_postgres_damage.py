@@ -45,7 +45,7 @@ async def test_the_engine_refuses_a_record_that_no_accoda_wrote(
         *((column, value) for column in COUNTERS for value in ABSURD_COUNTERS),
         *((column, value) for column in REALS for value in ABSURD_REALS),
         *(("queue", name) for name in NO_NAMES),
-        *(("state", state) for state in (-1, 5)),
+        *(("state", state) for state in (-1, 6)),
         *((column, None) for column in ("data", "queue", "rank", "start_time")),
         ("keep_for", -1.0),
         ("id", 0),

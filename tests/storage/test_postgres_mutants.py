@@ -18,6 +18,8 @@ MOMENT = (
     "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
 )
 LATE = "TestLeaseEnd.test_is_too_late_for_the_holder_even_before_anyone_looks"
+LAST_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_only_if_it_was_the_last"
+LATE_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_so_until_the_record_is_gone"
 ENDED = "TestCrashes.test_is_not_taken_back_when_the_job_has_ended"
 
 _SAME_TAKE = "AND j.taken_at = takes[width_bucket(j.id, ids)]"
@@ -28,7 +30,8 @@ MUTANTS = {
     "retry forgets the moment": ("retry_jobs", _SAME_TAKE, "", MOMENT),
     "bury forgets the moment": ("bury_jobs", _SAME_TAKE, "", MOMENT),
     "extend forgets the moment": ("extend", "(j.id, j.attempts, j.taken_at,", "(j.id, j.attempts, takes[1],", MOMENT),
-    "the verdict forgets the moment": ("apply_outcomes", "AND j.taken_at = takes[n]", "", MOMENT),
+    "the verdict forgets the moment": ("why_refused", "AND j.taken_at = took", "", LAST_HOLDER),
+    "a cancelled job is told of when it is gone": ("why_refused", "AND j.sort > moment", "", LATE_HOLDER),
     "done after the end of the lease": ("finish_jobs", "AND j.sort > moment", "", LATE),
     "a crash of a dead job is taken back": ("change", "AND j.state < 3 AND j.crashes", "AND j.crashes", ENDED),
 }

@@ -22,6 +22,10 @@ class TestUrl:
         assert place.dsn == "postgresql://u:p%40w@h:5433/db?sslmode=require&application_name=x"
         assert (place.schema, place.pool) == ("jobs", 3)
 
+    async def test_the_short_name_of_the_scheme_works_too(self, url: str) -> None:
+        async with await open_storage(url.replace("postgresql://", "postgres://", 1)) as store:
+            assert await store.enqueue([NewJob("emails")])
+
     @pytest.mark.parametrize(
         "query", ["shema=x", "schema=", "schema=a-b", "schema=pg_x", "pool=0", "pool=x", "fsync=off"]
     )

@@ -23,6 +23,8 @@ BOUNDED = "TestStorm.test_one_call_applies_a_bounded_part_over_all_its_queues"
 FENCED = "TestStorm.test_no_ended_lease_is_good_though_its_return_is_not_applied"
 GIVEN_BACK = "TestStorm.test_of_leases_gives_every_job_back_once"
 KEPT = "TestStorm.test_of_kept_results_leaves_none"
+CANCELLED = "TestStorm.test_of_cancelled_jobs_leaves_none"
+LAST_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_only_if_it_was_the_last"
 OLDEST = "TestStorm.test_the_oldest_moments_come_first"
 AS_IT_IS = "TestStorm.test_a_look_at_a_key_and_a_removal_see_that_job_as_it_is"
 STILL_TO_COME = "TestStorm.test_a_start_now_counts_only_what_is_still_to_come"
@@ -56,6 +58,8 @@ LEASE_STAYS = "TestCrashes.test_of_the_job_that_runs_can_be_taken_back_and_its_l
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
+    "cancelled at another moment": ("parts/lease.lua", " and job.taken_at == taken_at", "", LAST_HOLDER),
+    "cancelled and kept for ever": ("parts/due.lua", "{'done', 'cancelled'}", "{'done'}", CANCELLED),
     "unbounded": ("parts/due.lua", "may_move = DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
     "youngest first": (
         "parts/due.lua", "'ZRANGEBYSCORE', base .. ':delayed', '-inf', till",

@@ -39,7 +39,7 @@ async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(p
         *((column, value) for column in ("rank", "sort", "keep_for") for value in ABSURD_REALS),
         *((column, "text") for column in (*NUMBERS, "state", "sort", "rank", "queue", "data", "id")),
         ("state", -1),
-        ("state", 5),
+        ("state", 6),
         ("state", 3),  # dead, but never ended
         ("sort", 7.0),  # ready, but not at its rank
         ("keep_for", -1.0),

@@ -21,6 +21,7 @@ MOMENT = (
     "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
 )
 OLDEST = "TestStorm.test_the_oldest_moments_come_first"
+LAST_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_only_if_it_was_the_last"
 KEPT = "TestStorm.test_of_kept_results_leaves_none"
 AS_IT_IS = "TestStorm.test_a_look_at_a_key_and_a_removal_see_that_job_as_it_is"
 STILL_TO_COME = "TestStorm.test_a_start_now_counts_only_what_is_still_to_come"
@@ -33,6 +34,7 @@ NEW_RANK = "TestBrowseInLine.test_follows_a_new_rank"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
+    "cancelled at another moment": ("shared/3_jobs.lua", "job[f.TAKEN_AT] == taken_at and ", "", LAST_HOLDER),
     "unbounded": ("shared/1_transaction.lua", "may_move = app.DUE_AT_ONCE", "may_move = 1e9", BOUNDED),
     "late outcome": ("shared/3_jobs.lua", "job[SORT] <= tx.now or ", "", FENCED),
     "another moment": ("shared/3_jobs.lua", " or job[f.TAKEN_AT] ~= taken_at", "", MOMENT),

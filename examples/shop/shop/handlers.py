@@ -51,6 +51,7 @@ class Invoices:
             tax = round(invoice.total_cents * invoice.vat / (1 + invoice.vat))
             text = f"Total {euros(invoice.total_cents)}, of which tax {euros(tax)}"
             job.enqueue("emails", letter(invoice.email, f"Invoice {number}", text, invoice.user_id))
+            batch.done(job)
 
 
 class Emails:

@@ -48,7 +48,7 @@ async def test_an_order_of_nothing_is_buried(app: App) -> None:
     async with app.testing() as trial:
         await Queues(app).new_orders.enqueue(order_id=3, user_id=7, email="anna@home.example", items=[], cents=[])
         await app.run_until_idle()
-        await trial.assert_dead("new_orders", "needs items")
+        trial.assert_dead("new_orders", "needs items")
 
 
 async def test_invoices_are_numbered_in_one_step(app: App, services: Services) -> None:
@@ -56,7 +56,7 @@ async def test_invoices_are_numbered_in_one_step(app: App, services: Services) -
         records = [InvoicesJob(order_id=n, user_id=7, email="anna@home.example", total_cents=100) for n in range(30)]
         await Queues(app).invoices.enqueue_many(records)
         await app.run_until_idle(["invoices"])
-        await trial.assert_enqueued("emails", count=30)
+        trial.assert_enqueued("emails", count=30)
     assert sorted(services.books.numbers.values()) == list(range(2001, 2031))
 
 

@@ -8,20 +8,25 @@ from proof.checker.rules.budget import within_budget
 from proof.checker.rules.content import content_kept, ids_grow, versions_unique
 from proof.checker.rules.counts import counters_conserve
 from proof.checker.rules.demand import no_waiter_forgotten
-from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected
+from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected, told_cancelled
 from proof.checker.rules.leases import double_lease, own_lease, stale_token, tokens_grow
 from proof.checker.rules.runs import runs_explained
 from proof.checker.rules.timing import in_order, never_early
 
 _RULES = (
-    Rule("lost", "Every acknowledged job is there in the end, or done, or removed.", lost, needs_final=True),
+    Rule("lost", "Every acknowledged job is there in the end, or done, cancelled or removed.", lost, needs_final=True),
     Rule("from nowhere", "Every job that is seen was enqueued.", from_nowhere),
     Rule("double lease", "No two leases of a job are valid at once, and none is handed out twice.", double_lease),
     Rule("tokens grow", "The attempts of a job never fall.", tokens_grow),
     Rule("stale token", "No outcome or extension of a lease that has ended is accepted.", stale_token),
     Rule("own lease", "A job is ended only by a lease that was taken for that very job.", own_lease),
     Rule("done twice", "A job is done once.", done_twice),
-    Rule("resurrected", "What is done or removed is never seen again; a dead job only after a revival.", resurrected),
+    Rule("cancelled", "A lease is refused as cancelled only if its job was cancelled.", told_cancelled),
+    Rule(
+        "resurrected",
+        "What is done, cancelled or removed stays so; a dead job comes back only by revival.",
+        resurrected,
+    ),
     Rule("attempts", "Attempts, crashes and tries are as many as returns explain.", attempts_right),
     Rule("early", "No job is taken before its start time.", never_early),
     Rule("order", "A take never passes over a job that comes before those it hands out.", in_order),

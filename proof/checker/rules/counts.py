@@ -14,7 +14,9 @@ from proof.checker.rules.attempts import expiries
 from proof.checker.rules.base import Broken, Options
 from proof.checker.rules.hidden import Hidden
 
-_COUNTERS = (("done", "done"), ("retry", "retried"), ("bury", "buried"))
+_COUNTERS = (
+    ("done", "done"), ("retry", "retried"), ("bury", "buried"), ("expired", "expired"), ("cancelled", "cancelled"),
+)  # fmt: skip
 
 
 class _Sum(Struct):
@@ -55,11 +57,15 @@ def _add_life(total: _Sum, life: Life, ledger: Ledger) -> None:
         total.unseen = True
     if life.born is not None:
         total.sure["created"] += 1
-    if life.removals and not any(outcome.kind == "done" for outcome in life.outcomes):
-        certain = any(each.sure for each in life.removals)
+    removals = [each for each in life.removals if each.change.kind == "remove"]
+    cancels = [each for each in life.removals if each.change.kind == "cancel"]
+    if cancels:
+        (total.sure if any(each.sure for each in cancels) else total.maybe)["cancelled"] += 1
+    if removals and not cancels and not any(outcome.kind == "done" for outcome in life.outcomes):
+        certain = any(each.sure for each in removals)
         (total.sure if certain else total.maybe)["removed"] += 1
-    elif life.removals:
-        total.maybe["removed"] += 1  # a kept result was removed, or the removal came before an unknown Done
+    elif removals:
+        total.maybe["removed"] += 1  # what was kept was removed, or the removal came before an unknown Done or Cancel
 
 
 def _add_queues(sums: dict[str, _Sum], ledger: Ledger, options: Options) -> None:
@@ -90,7 +96,7 @@ def _compare(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
         yield Broken(
             None, f"{queue}: stats say {stats.total} in total, but the states add up to {waiting + stats.dead}"
         )
-    for kind, name in (*_COUNTERS, ("expired", "expired")):
+    for kind, name in _COUNTERS:
         told, least = getattr(stats, name), total.sure[kind]
         most = least + total.maybe[kind]
         if not least <= told <= most:
@@ -99,11 +105,13 @@ def _compare(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
 
 
 def _conserved(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
-    """Every job that was enqueued is ready, delayed, taken, done, dead or removed."""
-    here = stats.ready + stats.delayed + stats.taken + stats.dead + stats.done + total.sure["removed"]
+    """Every job that was enqueued is ready, delayed, taken, done, dead, cancelled or removed."""
+    here = stats.ready + stats.delayed + stats.taken + stats.dead + stats.done + stats.cancelled + total.sure["removed"]
     room = total.maybe["removed"] if total.maybe["removed"] < 1 << 60 else inf
     created, maybe = total.sure["created"], total.maybe["created"]
     if here > created + maybe or here + room < created:
         asked = f"{created}" if not maybe else f"{created} to {created + maybe}"
-        text = f"{queue}: {asked} were enqueued, but ready + delayed + taken + done + dead + removed = {here}"
+        text = (
+            f"{queue}: {asked} were enqueued, but ready + delayed + taken + done + dead + cancelled + removed = {here}"
+        )
         yield Broken(None, text + (f" to {here + room:g}" if room else ""))

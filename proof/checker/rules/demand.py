@@ -10,6 +10,8 @@ from proof.checker.ledger import Ledger, Life, Placing, Sight
 from proof.checker.records import Look
 from proof.checker.rules.base import Broken, Options
 
+KEPT = ("done", "cancelled")
+
 
 def no_waiter_forgotten(ledger: Ledger, options: Options) -> Iterable[Broken]:
     for life in ledger.lives.values():
@@ -32,7 +34,7 @@ def _too_few(life: Life, joined: list[Placing]) -> Iterator[Broken]:
     """Every number of waiters that a client is told, or that an accepted outcome or change saw, counts all before."""
     counts = [(lease.call, lease.taken.waiters, "a take was told") for lease in life.leases]
     counts += [(each.call, each.waiters, f"an enqueue was told {each.what} and") for each in life.placings]
-    counts += [(each.call, each.seen.waiters, "a look was told") for each in life.sights if each.seen.state != "done"]
+    counts += [(each.call, each.seen.waiters, "a look was told") for each in life.sights if each.seen.state not in KEPT]
     for outcome in life.outcomes:
         if outcome.sure and outcome.kind == "done" and outcome.told.waiters is not None:
             counts.append((outcome.call, outcome.told.waiters, "a Done was accepted that had seen"))
@@ -44,7 +46,7 @@ def _too_few(life: Life, joined: list[Placing]) -> Iterator[Broken]:
         if len(known) > count:
             text = f"{len(known)} waiters had joined, but {told} {count}"
             yield Broken(life.id, text, (*(each.call for each in known[:5]), call))
-    if life.final is not None and life.final.state != "done" and life.final.waiters < len(joined):
+    if life.final is not None and life.final.state not in KEPT and life.final.waiters < len(joined):
         yield Broken(life.id, f"{len(joined)} waiters joined, but it has {life.final.waiters} in the end")
 
 

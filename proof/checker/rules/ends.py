@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from proof.checker.ledger import Ledger, Life, Outcome
+from proof.checker.ledger import Ledger, Life, Outcome, Touch
 from proof.checker.records import Asked
 from proof.checker.rules.base import Broken, Options
 
@@ -14,7 +14,8 @@ Content = tuple[str, int, int]
 
 
 def lost(ledger: Ledger, options: Options) -> Iterable[Broken]:
-    """A job that was acknowledged or seen is there in the end, or done, or removed (perhaps by an unknown call)."""
+    """A job that was acknowledged or seen is there in the end, or done, removed or cancelled (perhaps by an unknown
+    call)."""
     purged: dict[str, list[Life]] = defaultdict(list)
     for life in ledger.lives.values():
         if life.final is not None or not life.there or life.removals:
@@ -131,8 +132,9 @@ def resurrected(ledger: Ledger, options: Options) -> Iterable[Broken]:
                 yield from _after_done(life, outcome)
             elif outcome.sure and outcome.kind == "bury":
                 yield from _after_bury(life, outcome)
-        if life.removals:
-            yield from _after_removal(life)
+        for removal in life.removals:
+            if removal.sure:
+                yield from _after_removal(life, removal)
 
 
 def _after_done(life: Life, done: Outcome) -> Iterator[Broken]:
@@ -162,13 +164,20 @@ def _after_bury(life: Life, bury: Outcome) -> Iterator[Broken]:
         yield Broken(life.id, f"buried, but {life.final.state} in the end, though it was not revived", (bury.call,))
 
 
-def _after_removal(life: Life) -> Iterator[Broken]:
-    removal = next((each.call for each in life.removals if each.sure), None)
-    if removal is None:
-        return
-    named = [each.call for each in life.leases] + [each.call for each in life.sights]
-    for later in named + [each.call for each in life.placings]:
-        if later.started > removal.ended:
-            yield Broken(life.id, f"named by a {later.verb} after it was removed", (removal, later))
-    if life.final is not None:
-        yield Broken(life.id, f"removed, but {life.final.state} in the end", (removal,))
+def _after_removal(life: Life, removal: Touch) -> Iterator[Broken]:
+    """A job that was cancelled may be kept, and is then seen as cancelled."""
+    did, stays = ("cancelled", "cancelled") if removal.change.kind == "cancel" else ("removed", None)
+    named = [each.call for each in life.leases] + [each.call for each in life.placings]
+    for later in named + [each.call for each in life.sights if each.seen.state != stays]:
+        if later.started > removal.call.ended:
+            yield Broken(life.id, f"named by a {later.verb} after it was {did}", (removal.call, later))
+    if life.final is not None and life.final.state != stays:
+        yield Broken(life.id, f"{did}, but {life.final.state} in the end", (removal.call,))
+
+
+def told_cancelled(ledger: Ledger, options: Options) -> Iterable[Broken]:
+    for life in ledger.lives.values():
+        cancels = [each.call for each in life.removals if each.change.kind == "cancel"]
+        for call in life.told_cancelled:
+            if not any(cancel.started <= call.ended for cancel in cancels):
+                yield Broken(life.id, "refused as cancelled, but no call had cancelled it", (call,))

@@ -56,7 +56,8 @@ def held_until(life: Life, lease: Leased, ledger: Ledger, options: Options) -> f
     """The last moment at which this lease was valid for certain, counted from the end of its take.
 
     - The clock ends it not before `clock_end`.
-    - Anything else that may have ended it (an outcome, a removal, a purge, a replacement) did so not before it started.
+    - Anything else that may have ended it (an outcome, a removal, a cancel, a purge, a replacement) did so not before
+      it started.
     - Whatever of the lease was accepted, it was valid then, and so ever since it was handed out: a lost lease never
       becomes valid again. An accepted call's moment is not before its start.
     """
@@ -120,7 +121,7 @@ def _extended_late(life: Life, settled: dict[int, Outcome]) -> Iterator[Broken]:
 
 
 def _overtaken(life: Life) -> Iterator[Broken]:
-    """A later lease was handed out, or the job was removed, before the call began that was accepted all the same."""
+    """A later lease was handed out, or the job was removed or cancelled, before the call began that was accepted."""
     if len(life.leases) < 2 and not life.removals:
         return
     uses: list[Outcome | Extension] = [*life.outcomes, *life.extensions]
@@ -134,7 +135,7 @@ def _overtaken(life: Life) -> Iterator[Broken]:
             text = f"{what} of attempts {use.attempts} was accepted after attempts {newer.attempts} had been taken"
             yield Broken(life.id, text, (newer.call, use.call))
         elif removed is not None:
-            text = f"{what} of attempts {use.attempts} was accepted after the job had been removed"
+            text = f"{what} of attempts {use.attempts} was accepted after the job had been removed or cancelled"
             yield Broken(life.id, text, (removed.call, use.call))
 
 

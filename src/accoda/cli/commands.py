@@ -154,9 +154,20 @@ def _leave_output() -> None:
 def _in_a_line(error: click.UsageError) -> str:
     """What is wrong, and where to read more unless it says what to do."""
     text = " ".join(error.format_message().split())
+    for jargon, plain in _PLAIN.items():
+        text = text.replace(jargon, plain)
     if error.ctx is None or text.endswith("?") or "--help" in text or "--yes" in text:
         return text
     return f"{text.rstrip('.')}. See {error.ctx.command_path} --help"
+
+
+_PLAIN = {
+    "is not a valid integer range": "is not a whole number",
+    "is not a valid integer": "is not a whole number",
+    "is not a valid float range": "is not a number",
+    "is not a valid float": "is not a number",
+}
+"""What click says of a value, and what a person says."""
 
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, TypeVar
 
 import click
@@ -87,7 +88,9 @@ def store_options(command: Callable[..., T]) -> Callable[..., T]:
 
 def log_options(command: Callable[..., T]) -> Callable[..., T]:
     """Add `--log-format` and `--log-level` to a command."""
-    formats = click.option("--log-format", type=click.Choice(["human", "json"]), default="human", show_default=True)
+    formats = click.option(
+        "--log-format", type=click.Choice(["human", "json"]), help="Default: human, or what the app has configured."
+    )
     levels = click.Choice(LOG_LEVELS, case_sensitive=False)
     return formats(click.option("--log-level", type=levels, default="INFO", show_default=True)(command))
 
@@ -108,15 +111,38 @@ def load_app(target: str, url: str | None = None) -> App:
             raise click.ClickException(
                 f"there is no module {error.name} here; run accoda in the folder where `import {module_name}` works"
             ) from error
-        raise click.ClickException(f"cannot import {module_name}: it needs {error.name}, which is missing") from error
+        problem = f"it needs {error.name}, which is missing"
+        raise click.ClickException(f"cannot import {module_name}: {problem}{_where_raised(error)}") from error
     except Exception as error:
-        raise click.ClickException(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
+        problem = f"{type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}"
+        raise click.ClickException(f"cannot import {module_name}: {problem}{_where_raised(error)}") from error
     apps = {key: value for key, value in vars(module).items() if isinstance(value, App)}
     if name in apps or (not name and len(apps) == 1):
         return _on(apps[name] if name else next(iter(apps.values())), url)
     known = ", ".join(f"{module_name}:{key}" for key in apps) or "none; make one with app = App()"
     what = f"{name} is no App" if name and hasattr(module, name) else f"there is no {name or 'single App'}"
     raise click.ClickException(f"{target}: {what} in {module_name}. Apps in it: {known}")
+
+
+def _where_raised(error: Exception) -> str:
+    """The file and line of the user's code that an import failed in: the last that is no library's."""
+    import sysconfig
+    from traceback import extract_tb
+
+    if isinstance(error, SyntaxError) and error.filename:
+        return _place(error.filename, error.lineno, error.text)
+    libraries = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
+    ours = str(Path(__file__).parents[1])
+    frames = [frame for frame in extract_tb(error.__traceback__) if not frame.filename.startswith(("<", ours))]
+    if not frames:
+        return ""
+    at = next((frame for frame in reversed(frames) if not frame.filename.startswith(libraries)), frames[-1])
+    return _place(at.filename, at.lineno, at.line)
+
+
+def _place(file: str, line: int | None, text: str | None) -> str:
+    shown = os.path.relpath(file) if Path(file).is_relative_to(Path.cwd()) else file
+    return f"\n  {shown}, line {line}" + (f": {text.strip()}" if text and text.strip() else "")
 
 
 @asynccontextmanager

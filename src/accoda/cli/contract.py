@@ -101,10 +101,10 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
     from accoda.errors import AccodaError
 
     try:
-        after = load(new)
-        changes = compare(load(old), after)
+        before, after = load(old), load(new)
+        changes = compare(before, after)
         if url is not None:
-            changes = asyncio.run(_counted(changes, after, url))
+            changes = asyncio.run(_counted(changes, before, after, url))
     except AccodaError as error:
         raise _NoVerdict(str(error)) from error
     if as_json:
@@ -140,7 +140,7 @@ def schema() -> None:
     echo_json(contract_schema())
 
 
-async def _counted(changes: list[Change], new: Contract, url: str) -> list[Change]:
+async def _counted(changes: list[Change], old: Contract, new: Contract, url: str) -> list[Change]:
     from accoda.contract.diff import count_broken
     from accoda.errors import InvalidInput
     from accoda.storage.open import open_storage, read_url
@@ -150,7 +150,7 @@ async def _counted(changes: list[Change], new: Contract, url: str) -> list[Chang
     if parts.scheme == "sqlite" and not file_of(parts).exists():  # opening it would make one
         raise InvalidInput("url", f"there is no file {file_of(parts)}, so nothing can be counted")
     async with await open_storage(url) as store:
-        return await count_broken(changes, new, store)
+        return await count_broken(changes, old, new, store)
 
 
 def _problem(problem: object) -> dict[str, object]:

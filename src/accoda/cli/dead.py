@@ -19,7 +19,18 @@ from accoda.cli.common import (
 )
 from accoda.cli.draw import Column, echo, now, progress, say, table
 from accoda.cli.groups import Defaulting
-from accoda.cli.jobs import attempt, cause, cursor_option, limit_option, page_of, queue_option, show_next, system_option
+from accoda.cli.jobs import (
+    attempt,
+    cause,
+    cursor_option,
+    limit_option,
+    page_of,
+    queue_option,
+    show_next,
+    system_option,
+    type_option,
+    typed_column,
+)
 from accoda.cli.words import ago
 
 if TYPE_CHECKING:
@@ -46,6 +57,7 @@ def dead() -> None:
 
 @dead.command("list")
 @queue_option
+@type_option
 @fingerprint_option
 @limit_option
 @cursor_option
@@ -56,7 +68,7 @@ def list_(store: StoreOptions, **given: Any) -> None:
     page = page_of(store, given, state="dead")
     if store.as_json or page.items:
         present(store, page, lambda page: _draw(page.items))
-    show_next(page, store, bool(given["queue"] or given["fingerprint"]), "No dead letter matches.")
+    show_next(page, store, any(given[name] for name in ("queue", "type", "fingerprint")), "No dead letter matches.")
 
 
 @dead.command()
@@ -76,6 +88,7 @@ def groups(store: StoreOptions, queue: str | None, system: bool) -> None:
 
 @dead.command()
 @queue_option
+@type_option
 @fingerprint_option
 @system_option
 @click.option("--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="At most so many a second.")
@@ -101,6 +114,7 @@ def replay(store: StoreOptions, rate: float | None, dry_run: bool, yes: bool, **
 
 @dead.command()
 @queue_option
+@type_option
 @fingerprint_option
 @system_option
 @dry_run_option
@@ -153,8 +167,8 @@ def _many(count: Count) -> str:
 
 
 def _where(given: dict[str, Any]) -> str:
-    queue, cause = given["queue"], given["fingerprint"]
-    return f" of {queue or 'all queues'}" + (f" with {cause}" if cause else "")
+    queue, type, cause = given["queue"], given["type"], given["fingerprint"]
+    return f" of {queue or 'all queues'}" + (f", type {type}" if type else "") + (f" with {cause}" if cause else "")
 
 
 def _report(store: StoreOptions, done: BulkView) -> None:
@@ -168,9 +182,18 @@ def _report(store: StoreOptions, done: BulkView) -> None:
 
 def _draw(found: list[JobView]) -> None:
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), "attempt", "died")
+    typed = typed_column(found)
+    columns: tuple[str | Column, ...] = (Column("id", right=True), Column("queue", cut=True), *typed, "attempt", "died")
     rows = [
-        (job.id, job.queue, attempt(job), ago(job.ended_at, moment), job.fingerprint, cause(job.reason))
+        (
+            job.id,
+            job.queue,
+            *([job.type or ""] if typed else []),
+            attempt(job),
+            ago(job.ended_at, moment),
+            job.fingerprint,
+            cause(job.reason),
+        )
         for job in found
     ]
     table((*columns, "fingerprint", Column("reason", cut=True)), rows)

@@ -126,7 +126,14 @@ def console(**options: Any) -> Console:
     return SafeConsole(**options)
 
 
-STATES = {"ready": "green", "running": "cyan", "delayed": "yellow", "dead": "red", "done": "blue"}
+STATES = {
+    "ready": "green",
+    "running": "cyan",
+    "delayed": "yellow",
+    "dead": "red",
+    "done": "blue",
+    "cancelled": "magenta",
+}
 
 
 def table(columns: Sequence[str | Column], rows: Iterable[Sequence[object]]) -> None:

@@ -41,6 +41,7 @@ KEPT = 300.0
 @click.argument("payload", required=False)
 @click.option("-f", "--file", metavar="FILE", help="Read the payload here; - is standard input.")
 @click.option("--lines", is_flag=True, help="A job for each line of the file.")
+@click.option("-t", "--type", metavar="TYPE", help="Which handler of the queue, if it has several.")
 @click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
 @click.option("--delay", metavar="LENGTH", help="Start after 90, 5m, 1h30m, 2d.")
 @click.option("--at", metavar="MOMENT", help="Start at 2030-01-31T09:00:00Z.")
@@ -51,6 +52,7 @@ KEPT = 300.0
 @click.option("--cost", type=click.IntRange(0, 2**53), metavar="N", help="What it takes of its budget.")
 @click.option("--keep-for", metavar="LENGTH", help="Keep its result so long.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
+@click.option("--header", "headers", multiple=True, metavar="NAME=TEXT", help="Send this along; may be repeated.")
 @click.option("--max-retries", type=click.IntRange(0, 1_000_000), metavar="N", help="Bury it after so many.")
 @click.option("--webhook", metavar="URL", help="Call this when it has ended.")
 @click.option("--secret", multiple=True, metavar="FIELD", help="Never show this of its payload; may be repeated.")
@@ -69,16 +71,17 @@ def enqueue(store: StoreOptions, queue: str, payload: str | None, **given: Any) 
             lines = _lines_of(source, given)
             store.ask(lambda app: _many(app, options, lines, store.as_json), create=True)
         else:
-            value = read_json(payload if source is None else source.read())
+            text = payload if source is None else source.read()
+            if text is None:
+                raise InvalidInput("payload", f"is missing; write {EXAMPLE}, or null for a job without one")
+            value = read_json(text)
             store.ask(lambda app: _one(app, options, value, given["wait"], store.as_json), create=True)
 
 
-def read_json(text: str | bytes | None) -> Any:
+def read_json(text: str | bytes) -> Any:
     """The value that a JSON text stands for."""
     import msgspec
 
-    if text is None:
-        return None
     try:
         return msgspec.json.decode(text)
     except (ValueError, RecursionError) as error:  # msgspec's and Unicode's are ValueErrors
@@ -96,14 +99,23 @@ def _options(queue: str, given: dict[str, Any]) -> dict[str, Any]:
     if given["on_duplicate"] is not None and given["key"] is None:
         raise InvalidInput("on-duplicate", "needs a --key: jobs are kept or replaced by their key")
     kept = read_length("keep-for", keep_for) if keep_for is not None else KEPT if given["wait"] else None
-    return {name: given[name] for name in ("priority", "key", "on_duplicate", "cost", "name", "max_retries")} | {
+    return {name: given[name] for name in _SAME} | {
         "queue": queue,
         "delay": None if delay is None else read_length("delay", delay),
         "scheduled_at": None if at is None else rfc3339(read_moment("at", at)),
         "keep_for": kept,
+        "headers": _headers(given["headers"]),
         "webhook_url": given["webhook"],
         "secret_fields": given["secret"],
     }
+
+
+def _headers(given: tuple[str, ...]) -> dict[str, str] | None:
+    pairs = [text.partition("=") for text in given]
+    for (name, sign, _), text in zip(pairs, given, strict=True):
+        if not name or not sign:
+            raise InvalidInput("header", f"must look like tenant=acme, not {text!r:.60}")
+    return {name: text for name, _, text in pairs} or None
 
 
 def _lines_of(source: IO[bytes] | None, given: dict[str, Any]) -> Iterable[bytes]:
@@ -144,12 +156,21 @@ async def _one(app: App, options: dict[str, Any], payload: Any, wait: bool, as_j
     except InvalidInput as error:
         _, field, text = _parts(error)
         raise InvalidInput(field, text) from error
+    await _warn(app, options)
     if wait:
         echo_json(await wait_for(app, enqueued.id, None))
     elif as_json:
         echo_json(enqueued)
     else:
         say(_in_words(enqueued, options["queue"]))
+
+
+async def _warn(app: App, options: dict[str, Any]) -> None:
+    """Say on standard error if no running worker would take the jobs; they are stored all the same."""
+    from accoda.operations.served import warning_of
+
+    if found := await warning_of(app, [(options["queue"], options["type"])]):
+        say(f"Warning: {found}", err=True)
 
 
 def _in_words(enqueued: Enqueued, queue: str) -> str:
@@ -176,6 +197,8 @@ async def _many(app: App, options: dict[str, Any], source: Iterable[bytes], as_j
                 raise
             stored += len(batch)
             so_far(stored)
+    if stored:
+        await _warn(app, options)
     if as_json:
         echo_json({"stored": stored})
     else:
@@ -210,7 +233,9 @@ def _parts(error: InvalidInput) -> tuple[int | None, str, str]:
     return place, _TYPED.get(field, field), text
 
 
+_SAME = ("type", "priority", "key", "on_duplicate", "cost", "name", "max_retries")
 _TYPED = {
+    "headers": "header",
     "keepFor": "keep-for",
     "maxRetries": "max-retries",
     "onDuplicate": "on-duplicate",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +17,7 @@ from accoda.operations.words import length, state_word
 if TYPE_CHECKING:
     from accoda.app import App
     from accoda.operations import jobs as operations
+    from accoda.operations.jobs import RunView
     from accoda.operations.views import JobView
 else:
     operations = lazily("accoda.operations.jobs")
@@ -37,7 +39,12 @@ def job() -> None:
 @store_options
 def show(store: StoreOptions, id: int) -> None:
     """Show everything about it."""
-    present(store, store.ask(lambda app: operations.get(app, id)), show_job)
+
+    async def ask(app: App) -> tuple[JobView, list[RunView]]:
+        return await operations.get(app, id), await operations.failed_runs(app, id)
+
+    found, runs = store.ask(ask)
+    present(store, found, lambda job: show_job(job, runs))
 
 
 @job.command()
@@ -91,28 +98,30 @@ def result(store: StoreOptions, id: int, wait: str) -> None:
 def follow(store: StoreOptions, id: int) -> None:
     """Print each change until it has ended.
 
-    Exit with 1 if it failed.
+    Exit with 1 if it failed or was cancelled.
     """
-    if store.ask(lambda app: _follow(app, id, store.as_json)).state == "dead":
+    if store.ask(lambda app: _follow(app, id, store.as_json)).state in ("dead", "cancelled"):
         raise click.exceptions.Exit(1)
 
 
 async def wait_for(app: App, id: int, seconds: float | None) -> Any:
     """The result of a job, with its secrets hidden. None: however long it takes."""
-    from accoda.errors import JobFailed, ResultTimeout
+    from accoda.errors import JobCancelled, JobFailed, ResultTimeout
 
     while True:
         job = await operations.wait_result(app, id, A_LONG_TIME if seconds is None else seconds)
         if job.state == "dead":
             raise JobFailed(id, job.reason or "")
+        if job.state == "cancelled":
+            raise JobCancelled(id)
         if job.state == "done":
             return job.result
         if seconds is not None:
             raise ResultTimeout(id, seconds, job.state)
 
 
-def show_job(job: JobView) -> None:
-    """A card."""
+def show_job(job: JobView, runs: Sequence[RunView] = ()) -> None:
+    """A card, with the traceback of its last failed run, if one was recorded."""
     moment = now()
 
     def at(value: str | None) -> str | None:
@@ -123,6 +132,7 @@ def show_job(job: JobView) -> None:
         f"job {job.id}" + (f": {job.name}" if job.name else ""),
         [
             ("queue", job.queue),
+            ("type", job.type),
             ("state", state_word(job.state)),
             ("progress", progress_of(job)),
             ("priority", job.priority or f"rank {job.rank:g}"),
@@ -135,6 +145,7 @@ def show_job(job: JobView) -> None:
             ("attempt", attempt(job)),
             ("crashes", job.crash_text),
             ("reason", job.reason),
+            ("traceback", runs[-1].traceback if runs and job.state != "done" else None),
             ("fingerprint", job.fingerprint if job.state == "dead" else None),
             ("cost", job.cost or None),
             ("key", job.key),
@@ -157,7 +168,7 @@ def progress_of(job: JobView) -> str | None:
 
 
 async def _follow(app: App, id: int, as_json: bool) -> JobView:
-    """Print each change until the job has ended. One that is gone was done, and its queue keeps no results."""
+    """Print each change until the job has ended. One that is gone was done or cancelled, and is not kept."""
     import asyncio
 
     from accoda.errors import JobNotFound
@@ -170,14 +181,14 @@ async def _follow(app: App, id: int, as_json: bool) -> JobView:
             if last is None:
                 raise
             # A dead job stays, so this one did not fail.
-            echo(f"{stamp(now())}  gone: done and not kept, or deleted", err=as_json)
+            echo(f"{stamp(now())}  gone: done or cancelled and not kept, or deleted", err=as_json)
             return last
         last = job
         line = " · ".join(part for part in (state_word(job.state), progress_of(job), _why(job)) if part)
         if line != said:
             say(f"{stamp(now())}  {line}", err=as_json)
             said = line
-        if job.state in ("dead", "done"):
+        if job.ended_at is not None:
             if as_json:
                 echo_json(job)
             return job

@@ -18,19 +18,20 @@ if TYPE_CHECKING:
     from accoda.app import App
     from accoda.operations.views import JobView, Page
 
-STATES = ("ready", "delayed", "taken", "dead", "done")
+STATES = ("ready", "delayed", "taken", "dead", "done", "cancelled")
 RUNNING = "running"
 LEVELS = ("CRITICAL", "HIGH", "NORMAL", "LOW")
-FILTERS = ("queue", "state", "priority", "key", "error", "fingerprint", "field", "name")
+FILTERS = ("queue", "type", "state", "priority", "key", "error", "fingerprint", "field", "name")
 level = click.Choice(LEVELS, case_sensitive=False)
 
 queue_option = click.option(
     "-q", "--queue", metavar="NAME", shell_complete=complete_queues, help="Of this queue alone."
 )
+type_option = click.option("-t", "--type", metavar="TYPE", help="Of this type alone.")
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
 )
-_WORDS = "ready, delayed, running, dead or done."
+_WORDS = "ready, delayed, running, dead, done or cancelled."
 
 
 class StateChoice(click.Choice[str]):
@@ -51,6 +52,7 @@ system_option = click.option("--all", "system", is_flag=True, help="Those of sys
 
 @click.command()
 @queue_option
+@type_option
 @state_option()
 @click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
 @click.option("--key", metavar="KEY", help="The one of this key.")
@@ -65,7 +67,7 @@ def jobs(store: StoreOptions, **given: Any) -> None:
     """List jobs, a page at a time.
 
     Ready jobs as they will run, delayed and running ones by their
-    moment, dead and done ones latest first.
+    moment, those that have ended latest first.
     """
     page = page_of(store, given)
     if store.as_json:
@@ -94,11 +96,20 @@ def page_of(store: StoreOptions, given: dict[str, Any], **more: Any) -> Page[Job
 def show_jobs(found: list[JobView]) -> None:
     """A line for each job."""
     moment = now()
-    columns = (Column("id", right=True), Column("queue", cut=True), "state", "priority", "attempt")
+    typed = typed_column(found)
+    columns: tuple[str | Column, ...] = (
+        Column("id", right=True),
+        Column("queue", cut=True),
+        *typed,
+        "state",
+        "priority",
+        "attempt",
+    )
     rows = [
         (
             job.id,
             job.queue,
+            *([job.type or ""] if typed else []),
             state_word(job.state),
             job.priority or f"{job.rank:g}",
             attempt(job),
@@ -108,6 +119,11 @@ def show_jobs(found: list[JobView]) -> None:
         for job in found
     ]
     table((*columns, "since", Column("what", cut=True)), rows)
+
+
+def typed_column(found: list[JobView]) -> list[Column]:
+    """The column for types, if one of the jobs has one: most queues have jobs of one kind only."""
+    return [Column("type", cut=True)] if any(job.type for job in found) else []
 
 
 def show_next(page: Page[Any], store: StoreOptions, filtered: bool, nothing: str) -> None:
@@ -123,8 +139,8 @@ def show_next(page: Page[Any], store: StoreOptions, filtered: bool, nothing: str
 
 def since(job: JobView, moment: int) -> str:
     """When the job came into its state, or will leave it."""
-    at = {"delayed": job.scheduled_at, "taken": job.taken_at, "dead": job.ended_at, "done": job.ended_at}
-    return ago(at.get(job.state) or job.created_at, moment)
+    at = {"delayed": job.scheduled_at, "taken": job.taken_at, "ready": None}.get(job.state, job.ended_at)
+    return ago(at or job.created_at, moment)
 
 
 def attempt(job: JobView) -> str:

@@ -95,7 +95,8 @@ def purge(store: StoreOptions, name: str, state: State, older_than: str | None, 
     """Delete its jobs in a state, for ever."""
     seconds = None if older_than is None else read_length("older-than", older_than)
     queue = store.ask(lambda app: known(app, name))
-    count = getattr(queue, state, 0) if state != "done" else None  # the store counts all that were ever done
+    kept = state in ("done", "cancelled")  # the store counts all that ever were, not those that are there
+    count = None if kept else getattr(queue, state, 0)
     if count == 0:
         answer_is_no(f"No job of {name} is {state_word(state)}.")
     older = f" older than {length(seconds)}" if seconds is not None else ""
@@ -143,6 +144,7 @@ def _card(queue: QueueView) -> None:
             ("dead", f"{queue.dead:,}"),
             ("so far", f"{queue.done:,} done, {queue.retried:,} retried, {queue.buried:,} buried"),
             ("leases lost", f"{queue.expired:,}" if queue.expired else None),
+            ("cancelled", f"{queue.cancelled:,}" if queue.cancelled else None),
             ("handler", "yes" if queue.handled else None),
         ],
     )

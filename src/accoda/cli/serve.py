@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import logging
 import signal
@@ -63,11 +64,13 @@ def serve(app: str | None, **given: Any) -> None:
     from accoda.runtime.logs import configure
 
     require()
-    configure(given["log_format"], given["log_level"].upper())
     security = _security(given)
     _allow_files(given["max_connections"] + OTHER_FILES)
     served = App(given["url"]) if app is None else load_app(app, given["url"])
-    check_start(security, asyncio.run(_has_tokens(served)), shown_url(served.url))
+    configure(given["log_format"], given["log_level"].upper())
+    command = f"accoda serve {app}" if app else "accoda serve"
+    named = f"--app {app}" if app and given["url"] is None else None
+    check_start(security, asyncio.run(_has_tokens(served)), shown_url(served.url), command, named)
     if security.no_auth:
         log.warning("--no-auth: every client that reaches %s may do everything", security.host)
     if served.url.startswith("memory:"):
@@ -188,11 +191,15 @@ def _address(host: str, port: int) -> str:
 
 def _quiet_uvicorn() -> None:
     """Its errors go where ours go. A line for each malformed request would let any client fill the log."""
-    uvicorn = logging.getLogger("uvicorn")
-    uvicorn.setLevel(logging.ERROR)
-    uvicorn.handlers = list(logging.getLogger("accoda").handlers)
-    uvicorn.propagate = False
-    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    errors = logging.getLogger("uvicorn.error")
+    errors.setLevel(logging.ERROR)
+    errors.addFilter(_is_no_cancelled_request)
+
+
+def _is_no_cancelled_request(record: logging.LogRecord) -> bool:
+    """A request that is cut off because the service ends is no error of ours: uvicorn says how many there were."""
+    return not (record.exc_info and isinstance(record.exc_info[1], asyncio.CancelledError))
 
 
 def _end_well(server: Any) -> None:

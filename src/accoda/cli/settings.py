@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,6 +13,7 @@ from accoda.cli.common import echo_json, json_option, load_app
 from accoda.cli.draw import echo, paragraph, say, style
 
 if TYPE_CHECKING:
+    from accoda.runtime.handler import QueueHandlers
     from accoda.settings import Knob, Settings, Value
 
 OTHERS = "*"  # no queue can have this name: it stands for all queues that no source names
@@ -56,12 +57,12 @@ def settings(
         sys.exit(1)
 
 
-def _rows(found: Settings, handlers: Mapping[str, Any], problems: list[str]) -> list[Row]:
+def _rows(found: Settings, handlers: Mapping[str, QueueHandlers], problems: list[str]) -> list[Row]:
     from accoda.errors import SettingsError
     from accoda.settings.knobs import QUEUE_KNOBS, WORKER_KNOBS
 
     rows = [Row(None, knob, found.worker(knob.name)) for knob in WORKER_KNOBS.values()]
-    numbers = {queue: getattr(handler.options, "number", None) for queue, handler in handlers.items()}
+    numbers = {queue: each.options.number for queue, each in handlers.items()}
     # A queue that a source knows by its number and a handler by its name is one queue.
     named = [queue for queue in found.current.queues() if queue not in {str(number) for number in numbers.values()}]
     for queue in (*sorted({*named, *handlers}), OTHERS):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("app", metavar="MODULE:APP")
 @click.option("-q", "--queues", multiple=True, metavar="A,B", help="Queues to serve, in turn. Default: all.")
-@click.option("-c", "--concurrency", type=click.IntRange(1), help="Processors in a process (max_processors).")
+@click.option("-c", "--concurrency", type=click.IntRange(1), help="Single jobs that a process runs at once.")
+@click.option("--processors", type=click.IntRange(1), help="Batches that a process runs at once (max_processors).")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 @click.option("--burst", is_flag=True, help="End when nothing is left to start.")
 @click.option("--watch", is_flag=True, help="Restart when code in this folder changes.")
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 @click.option("--manager/--no-manager", "managed", default=True, help="Share processors out by need (default).")
 @click.option("--system-jobs/--no-system-jobs", default=True, help="Run schedules, webhooks, bulk changes (default).")
 @log_options
+@click.option("--log-jobs", is_flag=True, help="Log when each job starts and ends.")
 @click.option("--supervised", type=int, hidden=True)
 def worker(app: str, **given: Any) -> None:
     """Run the handlers of MODULE:APP.
@@ -44,21 +46,26 @@ def worker(app: str, **given: Any) -> None:
     from accoda.runtime.logs import configure
     from accoda.runtime.process import run_process
 
-    configure(given["log_format"], given["log_level"].upper())
     options = _options(given)
     alone = given["processes"] == 1 and not given["watch"]
-    if given["supervised"] is not None or alone:
-        loaded = load_app(app)
+    runs_here = given["supervised"] is not None or alone
+    # What is wrong with the app is reported once, before any process is started.
+    loaded = load_app(app) if runs_here or not given["watch"] else None
+    # After the import, in which the app may have configured logging itself.
+    configure(given["log_format"], given["log_level"].upper(), jobs=given["log_jobs"])
+    if runs_here and loaded is not None:
         sys.exit(run_process(loaded, options))
-    if not given["watch"]:  # what is wrong with the app is reported once, before any process is started
-        load_app(app)
     sys.exit(_supervise(app, given))
 
 
 def _options(given: dict[str, Any]) -> ProcessOptions:
     from accoda.runtime.process import ProcessOptions
 
-    overrides = {"max_processors": given["concurrency"], "grace": given["grace"]}
+    overrides = {
+        "concurrency": given["concurrency"],
+        "max_processors": given["processors"],
+        "grace": given["grace"],
+    }
     return ProcessOptions(
         queues=tuple(name.strip() for names in given["queues"] for name in names.split(",") if name.strip()),
         name=given["name"],
@@ -103,14 +110,13 @@ def _grace(given: dict[str, Any]) -> Callable[[], float]:
 
 def _for_child(given: dict[str, Any]) -> list[str]:
     """What a child's command line says: all but what the supervisor does itself."""
-    words = ["--name", given["name"], "--log-format", given["log_format"], "--log-level", given["log_level"]]
+    words = ["--name", given["name"], "--log-level", given["log_level"]]
     words += ["--manager" if given["managed"] else "--no-manager"]
     words += ["--system-jobs" if given["system_jobs"] else "--no-system-jobs"]
-    if given["burst"]:
-        words.append("--burst")
-    for option, value in (("-c", given["concurrency"]), ("--grace", given["grace"])):
-        if value is not None:
-            words += [option, str(value)]
+    words += [flag for flag, name in (("--burst", "burst"), ("--log-jobs", "log_jobs")) if given[name]]
+    for option in ("log_format", "concurrency", "processors", "grace"):
+        if given[option] is not None:
+            words += [f"--{option.replace('_', '-')}", str(given[option])]
     for option, values in (("-q", given["queues"]), ("--settings", given["files"])):
         for value in values:
             words += [option, value]

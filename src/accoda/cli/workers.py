@@ -77,7 +77,7 @@ def _draw(found: list[WorkerView]) -> None:
                 f"{worker.host}:{worker.pid}",
                 ago(worker.started_at, moment),
                 f"{rough(worker.beat_age)} ago",
-                f"{worker.busy}/{worker.max_processors}",
+                f"{worker.running}/{worker.slots}",
                 _does(worker),
             )
             for worker in found

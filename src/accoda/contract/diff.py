@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from accoda.contract.model import Contract, Field, Queue
 from accoda.contract.wire import Wire, shape_of
-from accoda.envelope import payload_of
+from accoda.envelope import payload_of, type_of
 from accoda.model import Cursor, State
 from accoda.storage.protocol import Store
 
@@ -71,6 +71,9 @@ def _queue(old: Queue, after: Contract, renamed: str | None) -> Iterator[Change]
             text = "the queue was removed; its jobs have no handler any more"
         yield Change(old.name, Verdict.BREAKS, text)
         return
+    if (new.queue_name, new.type_name) != (old.queue_name, old.type_name):
+        words = [_place(queue) for queue in (new, old)]
+        yield Change(old.name, Verdict.BREAKS, f"its jobs are in {words[0]} now, were in {words[1]}", silent=True)
     if new.id != old.id:
         text = f"its id is {new.id} now, was {old.id}: settings and metrics use it"
         yield Change(old.name, Verdict.WORKERS_FIRST, text)
@@ -82,6 +85,11 @@ def _queue(old: Queue, after: Contract, renamed: str | None) -> Iterator[Change]
             words = [str(values.get(name, "the default")) for values in (later, earlier)]
             order = _order(earlier.get(name), later.get(name)) if name == "policy" else ""
             yield Change(old.name, Verdict.SAFE, f"{name} is {words[0]} now, was {words[1]}{order}")
+
+
+def _place(queue: Queue) -> str:
+    typed = "" if queue.type_name is None else f" with the type {queue.type_name}"
+    return f"the queue {queue.queue_name}{typed}"
 
 
 def _order(was: str | None, now: str | None) -> str:
@@ -146,29 +154,33 @@ _WIDER = {("int", "float"), ("int64", "float")}
 _STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead")
 
 
-async def count_broken(changes: list[Change], new: Contract, store: Store) -> list[Change]:
+async def count_broken(changes: list[Change], old: Contract, new: Contract, store: Store) -> list[Change]:
     """The changes, with the number of stored jobs that each breaks. Reads every job of their queues."""
     counted: dict[str, int] = {}
     silent = {change.queue for change in changes if change.silent}
     for change in changes:
         name = change.queue
         if change.verdict is Verdict.BREAKS and name not in counted:
-            counted[name] = await _broken_in(name, None if name in silent else new.queue(name), store)
+            counted[name] = await _broken_in(old.queue(name), None if name in silent else new.queue(name), store)
     return [replace(each, stored=counted[each.queue]) if each.verdict is Verdict.BREAKS else each for each in changes]
 
 
-async def _broken_in(name: str, queue: Queue | None, store: Store) -> int:
-    """How many stored jobs `queue` cannot read; None: none of them can be read."""
-    decode = None if queue is None else Wire(name, shape_of(queue)).decode
+async def _broken_in(old: Queue | None, queue: Queue | None, store: Store) -> int:
+    """How many stored jobs of `old` cannot be read by `queue`; None: none of them can be read."""
+    if old is None:  # only what was there can break
+        return 0
+    decode = None if queue is None else Wire(old.name, shape_of(queue)).decode
     broken = 0
     for state in _STATES:
         after: Cursor | None = None
-        while jobs := await store.browse(name, state, order="id", after=after, limit=1000):
+        while jobs := await store.browse(old.queue_name, state, order="id", after=after, limit=1000):
             after = jobs[-1].cursor("id")
-            if decode is None:
-                broken += len(jobs)
-                continue
             for job in jobs:
+                if type_of(job.data) != old.type_name:
+                    continue
+                if decode is None:
+                    broken += 1
+                    continue
                 try:
                     decode(payload_of(job.data))
                 except Exception:  # of whatever kind: the new worker could not read it

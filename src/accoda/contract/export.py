@@ -11,29 +11,37 @@ import msgspec
 from msgspec import UNSET
 from msgspec.inspect import DataclassType, StructType, TypedDictType, type_info
 
-from accoda.contract.loader import RESERVED, parse
+from accoda.contract.loader import NAME, RESERVED, parse
 from accoda.contract.model import FIELD_TYPES, Contract, Field, Queue, QueueSettings
 from accoda.contract.wire import RecordCodec
 from accoda.errors import ContractError
 from accoda.payload import name_of
-from accoda.runtime.handler import Handler
+from accoda.runtime.handler import Handler, QueueHandlers
 
 _WORDS = {kind.python.replace("Int64", "int"): word for word, kind in FIELD_TYPES.items()}
 _OPTIONS = {"batch_size": "batch", "visibility_timeout": "lease", "max_attempts": "max_attempts"}
 
 
-def export(handlers: typing.Mapping[str, Handler[Any, Any, Any]]) -> tuple[str, list[str]]:
+def export(queues_of_app: typing.Mapping[str, QueueHandlers]) -> tuple[str, list[str]]:
     """The contract as YAML, and notes about it. `ContractError`: a handler cannot be put into a contract."""
     problems: list[str] = []
     notes: list[str] = []
-    used = {handler.options.number for handler in handlers.values()}
+    handlers = [handler for each in queues_of_app.values() for handler in each.by_type.values()]
+    used = {handler.options.number for handler in handlers}
     free = (number for number in range(1, 1_000_000) if number not in used)
     queues = []
-    for name, handler in handlers.items():
-        number = handler.options.number or next(free)
+    for handler in handlers:
+        first = next(iter(queues_of_app[handler.queue].by_type.values()))
+        # The queue's number is that of its first kind of job; each of the others has one of its own.
+        number = (handler.options.number if handler is first else None) or next(free)
         fields = _fields(handler, problems, notes)
         if fields:
-            queues.append(Queue(number, name, tuple(fields), handler.__doc__ or "", _settings(handler)))
+            about, settings = handler.__doc__ or "", _settings(handler)
+            if handler.type is None:
+                queues.append(Queue(number, handler.queue, tuple(fields), about, settings))
+            else:
+                name = handler.type if NAME.fullmatch(handler.type) else handler.__name__
+                queues.append(Queue(number, name, tuple(fields), about, settings, handler.queue, handler.type))
     if not handlers:
         problems.append("the app has no handlers; a contract needs at least one queue")
     if problems:
@@ -124,6 +132,7 @@ def write(contract: Contract) -> str:
     lines = [*about, "queues:"]
     for queue in contract.queues:
         lines += [f"  - id: {queue.id}", f"    name: {_scalar(queue.name)}"]
+        lines += [f"    {name}: {_scalar(value)}" for name in ("queue", "type") if (value := getattr(queue, name))]
         if queue.description:
             lines.append(f"    description: {_scalar(' '.join(queue.description.split()))}")
         lines += [f"    {name}: {_scalar(value)}" for name, value in queue.settings.given().items()]

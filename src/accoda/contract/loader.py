@@ -17,7 +17,8 @@ from msgspec import UNSET
 from accoda.contract.generator.code import literal
 from accoda.contract.model import FIELD_TYPES, Contract, Field, FieldType, Queue, QueueSettings
 from accoda.contract.problems import Problems, shown
-from accoda.errors import AccodaError, ContractError
+from accoda.envelope import check_type
+from accoda.errors import AccodaError, ContractError, InvalidInput
 from accoda.priority import policy
 from accoda.settings.knobs import QUEUE_KNOBS, suggest
 from accoda.settings.yaml_tree import ListNode, MappingNode, Node, Position, Scalar, YamlError, read_tree
@@ -34,6 +35,7 @@ RESERVED = ("job_id", "attempts", "prev_start_time")
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BARE_LIST = re.compile(r":\s*\[\][a-z]")
 _SETTINGS = ("batch_size", "visibility_timeout", "max_attempts", "policy", "cost")
+_OF_QUEUE = ("batch_size", "visibility_timeout", "policy")
 _INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -90,6 +92,7 @@ class _Loader:
         self._wrong = problems.add
         self._ids: dict[int, Position] = {}
         self._names: dict[str, Position] = {}
+        self._positions: dict[str, Position] = {}
 
     def contract(self, root: Node | None) -> Contract | None:
         if not isinstance(root, MappingNode):
@@ -104,6 +107,7 @@ class _Loader:
             return None
         queues = [self._queue(node) for node in self._list(found[1], "queues", "queue", MOST_QUEUES)]
         good = tuple(queue for queue in queues if queue is not None)
+        self._check_shared(good)
         return Contract(good, values.get("description", ""))
 
     # -- queues
@@ -115,6 +119,8 @@ class _Loader:
         known: dict[str, Callable[[Node], Any]] = {
             "id": self._id,
             "name": lambda value: self._name(value, "queue", self._names),
+            "queue": lambda value: self._name(value, "queue", {}),
+            "type": self._job_type,
             "fields": self._fields,
             "description": self._text,
             **{name: lambda value, name=name: self._setting(name, value) for name in _SETTINGS},  # type: ignore[misc]
@@ -124,7 +130,36 @@ class _Loader:
             return None
         settings = QueueSettings(**{name: values.get(name) for name in _SETTINGS})
         fields = tuple(values.get("fields") or ())
-        return Queue(values["id"], values["name"], fields, values.get("description") or "", settings)
+        about, shared, kind = values.get("description") or "", values.get("queue"), values.get("type")
+        self._positions[values["name"]] = node.position
+        return Queue(values["id"], values["name"], fields, about, settings, shared, kind)
+
+    def _job_type(self, node: Node) -> str | None:
+        word = node.value if isinstance(node, Scalar) else None
+        try:
+            check_type(word)
+        except InvalidInput as error:
+            self._wrong(node.position, f"type {str(error).removeprefix('type: ')}")
+            return None
+        return str(word)
+
+    def _check_shared(self, queues: tuple[Queue, ...]) -> None:
+        """Kinds of job that share a queue have a type each, and say the same of the queue."""
+        by_type: dict[tuple[str, str | None], str] = {}
+        said: dict[tuple[str, str], tuple[Any, str]] = {}
+        for queue in queues:
+            position, where = self._positions[queue.name], queue.queue_name
+            other = by_type.setdefault((where, queue.type_name), queue.name)
+            if other != queue.name:
+                kind = "no type" if queue.type_name is None else f"the type {queue.type_name!r}"
+                self._wrong(
+                    position, f"{queue.name} has {kind} in the queue {where!r}, as {other} has; give it its own"
+                )
+            for name, value in queue.settings.given().items():
+                first, whose = said.setdefault((where, name), (value, queue.name))
+                if name in _OF_QUEUE and first != value:
+                    text = f"{name} is {value} here and {first} in {whose}; it holds for the whole queue {where!r}"
+                    self._wrong(position, f"{text}: say it once")
 
     def _id(self, node: Node) -> int | None:
         value = self._number(node)

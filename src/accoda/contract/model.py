@@ -77,13 +77,29 @@ class QueueSettings(Struct, frozen=True):
 
 
 class Queue(Struct, frozen=True):
-    """One queue: its number, its name and the fields of its jobs, in the order of the wire."""
+    """One kind of job: its number, its name and its fields, in the order of the wire.
+
+    It has a queue of its own name, unless it says the `queue` that it shares with others; then its jobs have a `type`,
+    which is its name unless it says another.
+    """
 
     id: int
     name: str
     fields: tuple[Field, ...]
     description: str = ""
     settings: QueueSettings = QueueSettings()
+    queue: str | None = None
+    type: str | None = None
+
+    @property
+    def queue_name(self) -> str:
+        """The queue that its jobs are in."""
+        return self.queue or self.name
+
+    @property
+    def type_name(self) -> str | None:
+        """The type of its jobs; None: it is the only kind in its queue, and says no type."""
+        return self.name if self.type is None and self.queue is not None else self.type
 
     @property
     def class_name(self) -> str:
@@ -100,6 +116,10 @@ class Contract(Struct, frozen=True):
 
     queues: tuple[Queue, ...]
     description: str = ""
+
+    def sharing(self, queue_name: str) -> list[Queue]:
+        """The kinds of job in a queue."""
+        return [queue for queue in self.queues if queue.queue_name == queue_name]
 
     def queue(self, name: str) -> Queue | None:
         return next((queue for queue in self.queues if queue.name == name), None)

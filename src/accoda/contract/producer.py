@@ -15,17 +15,31 @@ R = TypeVar("R")
 
 
 class Producer(Generic[R]):
-    """Enqueues records of one queue. The generated class adds a typed `enqueue`."""
+    """Enqueues records of one kind. The generated class adds a typed `enqueue`."""
 
-    def __init__(self, app: App, queue: str, codec: RecordCodec[Any], *, policy: str = "strict", cost: int = 0) -> None:
+    def __init__(
+        self,
+        app: App,
+        queue: str,
+        codec: RecordCodec[Any],
+        *,
+        type: str | None = None,
+        policy: str = "strict",
+        cost: int = 0,
+    ) -> None:
         self.app = app
         self.queue = queue
-        app.declare(QueueSpec(queue, policy_of(policy), codec.encode, 0.0, cost))
+        self.type = type
+        app.declare(QueueSpec(queue, policy_of(policy), codec.encode, 0.0, cost, type=type))
 
     async def enqueue_record(self, record: R, options: EnqueueOptions | None = None) -> Enqueued:
         """Enqueue one record; its `job_id`, `attempts` and `prev_start_time` are not stored."""
-        return await self.app.enqueue(self.queue, record, **(options or {}))
+        return await self.app.enqueue(self.queue, record, **self._typed(options))
 
     async def enqueue_many(self, records: Sequence[R], options: EnqueueOptions | None = None) -> list[Enqueued]:
         """Enqueue many records in one round trip: all of them or none."""
-        return await self.app.enqueue_many(self.queue, records, **(options or {}))
+        return await self.app.enqueue_many(self.queue, records, **self._typed(options))
+
+    def _typed(self, options: EnqueueOptions | None) -> EnqueueOptions:
+        said = options or EnqueueOptions()
+        return said if self.type is None else {**said, "type": self.type}

@@ -26,7 +26,9 @@ def schema() -> dict[str, Any]:
     queue = _object(
         ("id", "name", "fields"),
         id={"type": "integer", "minimum": 1, "maximum": MOST_ID, "description": "A unique number."},
-        name={**name, "description": "The queue's name."},
+        name={**name, "description": "The queue's name; or, if it shares a queue, that of its kind of job."},
+        queue={**name, "description": "The queue that it shares with others."},
+        type={"type": "string", "maxLength": 200, "pattern": "^.+$", "description": "Its jobs' type; else its name."},
         description=text,
         fields={"type": "array", "minItems": 1, "maxItems": MOST_FIELDS, "items": field},
         batch_size={"type": "integer", "minimum": int(size.low), "maximum": int(size.high), **helps["batch_size"]},

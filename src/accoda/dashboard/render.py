@@ -85,6 +85,7 @@ def environment() -> Environment:
         spark_line=charts.spark_line,
         spark_area=charts.spark_area,
         sentence=words.sentence,
+        types_text=words.types_text,
         state_label=state_word,
         json_text=json_text,
         json_block=_json_block,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from accoda.operations.words import length
+from accoda.operations.words import length, listed
 
 
 def count(n: float) -> str:
@@ -37,6 +37,18 @@ def sentence(text: str) -> str:
     "There is no queue 'emails'"
     """
     return text[:1].upper() + text[1:]
+
+
+def types_text(types: list[str | None], most: int = 8) -> str:
+    """Types of jobs in a row.
+
+    >>> types_text(["mail", None]), types_text([f"t{n}" for n in range(10)], 2)
+    ('mail and others', 't0, t1 and 8 more')
+    """
+    named = [type for type in types if type is not None]
+    if not named:
+        return "any type"
+    return listed(named, most) + (" and others" if None in types else "")
 
 
 def rate(each_second: float | None) -> str:

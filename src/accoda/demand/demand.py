@@ -18,7 +18,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Any, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
 from accoda.demand import delivering, fetching
@@ -63,6 +63,12 @@ from accoda.payload import Codec
 from accoda.storage.protocol import Store
 from accoda.times import milliseconds, seconds
 
+if TYPE_CHECKING:
+    import typing_extensions  # for type checkers, which all know it: a default is new in Python 3.13
+
+    V = typing_extensions.TypeVar("V", default=Any)
+else:
+    V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
 KEPT_LEAST = 3600.0
@@ -71,8 +77,9 @@ FIRST_LOOK, LAST_LOOK = 0.002, 0.25
 """Seconds between two looks for a result: the first pause, and the longest."""
 
 
-class Demand:
-    """One kind of result that many may want, each by its key."""
+class Demand(Generic[V]):
+    """One kind of result that many may want, each by its key. `deals: Demand[list[Deal]] = app.demand("deals")` tells
+    a type checker what `get` gives."""
 
     def __init__(self, host: Host, queue: str, options: DemandOptions) -> None:
         if unknown := options.keys() - DemandOptions.__annotations__.keys():
@@ -97,7 +104,7 @@ class Demand:
         self.budgets = (budget,) if isinstance(budget, str) else tuple(budget)
         self._cost = options.get("cost", 0)
         self._rankings: WeakKeyDictionary[asyncio.AbstractEventLoop, Ranking] = WeakKeyDictionary()
-        self._result = Codec[Any]()
+        self._result: Codec[V] = Codec()
 
     # -- the user's functions
 
@@ -216,7 +223,7 @@ class Demand:
         tier: str | None = None,
         due: datetime | int | None = None,
         fresh_after: datetime | int | None = None,
-    ) -> Any:
+    ) -> V:
         """The result of a key: the cached one while it is fresh, or one that is fetched now, for all callers at once.
 
         Raises `ResultTimeout` if that takes longer than `timeout` seconds, and `JobFailed` if the fetch is given up.

@@ -19,8 +19,8 @@ from accoda.errors import InvalidInput, RemoteError
 from accoda.model import Bury, Job, Lease, Outcome, Retry, clean
 from accoda.retry import Failed, Limits, decide, describe
 
-LONGEST_TOKEN = 400
-"""Characters; the longest queue name and numbers of 64 bits fit in."""
+LONGEST_TOKEN = 1600
+"""Characters; the longest queue name and type and numbers of 64 bits fit in."""
 _CHECK = 4
 
 
@@ -37,6 +37,7 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
     tries: int = 0
     max_attempts: int | None = None
     marked: bool = False
+    type: str | None = None
 
     @property
     def lease(self) -> Lease:
@@ -46,7 +47,8 @@ class Ticket(Struct, frozen=True, array_like=True, gc=False):
 def token_of(job: Job, extras: JobMetadata) -> str:
     """The token of a job that was just taken."""
     marked = extras.hook is not None or bool(extras.secret)
-    ticket = Ticket(job.queue, job.id, job.attempts, job.lease.taken_at, job.tries, extras.max_attempts, marked)
+    lease, most = job.lease, extras.max_attempts
+    ticket = Ticket(job.queue, job.id, job.attempts, lease.taken_at, job.tries, most, marked, extras.type)
     record = _encoder.encode(ticket)
     return _text(record + crc32(record).to_bytes(_CHECK, "big")).decode("ascii")
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import msgspec
 
-from accoda.http.operation import JSON, Header, Link, Nothing, Operation, Reply
+from accoda.http.operation import JSON, Header, Link, Operation, Reply
 from accoda.http.problems import KINDS, PROBLEM_JSON, Problem
-from accoda.http.resources.common import OwnQueuePath
-from accoda.operations.new_jobs import NewJobRequest
+from accoda.http.schemas import Schemas
 
 SCOPES = {
     "read": "look at jobs, queues, dead letters, schedules, workers, budgets",
@@ -32,9 +30,18 @@ ABOUT = """An API over the jobs of one store.
 Names are in camelCase. Moments are RFC 3339 with an offset (`2030-01-01T09:00:00Z`), lengths of time are seconds, ids
 are numbers. What is wrong is told as a problem document (RFC 9457) that names the field. Unknown fields and parameters
 are refused. Pages are read on with the `next` of the last one as `cursor`."""
-SCHEDULES = frozenset({"NewSchedule", "ScheduleSpec", "ScheduleChange"})
-"""Types with a queue of the user's in them, beside `NewJobRequest`."""
-_REF = "#/components/schemas/{name}"
+LICENSE = {"name": "MIT", "identifier": "MIT"}
+GROUPS = {
+    "Jobs": "Create jobs, look at them, and change one.",
+    "Bulk": "One action on all jobs that match a filter.",
+    "Dead letters": "Jobs that failed for good, and their way back.",
+    "Queues": "What is in a queue; pause, resume and empty it.",
+    "Schedules": "Jobs that come by cron or at intervals.",
+    "Webhooks": "Calls when jobs have ended: their log, and the secret that signs them.",
+    "Work": "Take jobs and settle them, in any language.",
+    "Looks": "The store as a whole: numbers, workers, budgets.",
+    "Service": "The service itself: health, metrics, documents.",
+}
 
 
 def document(
@@ -46,19 +53,22 @@ def document(
     `demands` are the queues of this service's app whose jobs are made by requests, and not by hand.
     """
     table = [operation for operation in table if not operation.hidden]
-    schemas = _Schemas(table)
+    schemas = Schemas(table)
     if demands:
         schemas.leave_out(demands)
     paths: dict[str, dict[str, Any]] = {}
     for operation in table:
-        paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, schemas, secured)
-        if operation.scope is not None and secured and needs_token:
-            paths[operation.path][operation.method.lower()]["security"] = [{"bearer": [operation.scope]}]
+        made = _operation(operation, schemas, secured)
+        made["security"] = _security(operation, needs_token) if secured else []
+        paths.setdefault(operation.path, {})[operation.method.lower()] = made
     return {
         "openapi": "3.1.0",
-        "info": {"title": "Accoda", "version": version("accoda"), "description": ABOUT},
+        "info": {"title": "Accoda", "version": version("accoda"), "description": ABOUT, "license": LICENSE},
         "servers": [{"url": "/", "description": "this service"}],
-        "tags": [{"name": group} for group in dict.fromkeys(operation.group for operation in table)],
+        "tags": [
+            {"name": group, "description": GROUPS[group]}
+            for group in dict.fromkeys(operation.group for operation in table)
+        ],
         "paths": paths,
         "components": {"schemas": schemas.components, "securitySchemes": {"bearer": _bearer()}},
         "x-scopes": SCOPES,
@@ -70,50 +80,7 @@ def document(
     }
 
 
-class _Schemas:
-    """The schema of every type in the table, made together so that they share their components."""
-
-    def __init__(self, table: Iterable[Operation]) -> None:
-        types: list[Any] = [Problem]
-        for operation in table:
-            types += [operation.path_type, operation.query]
-            types += [] if operation.request is None else [operation.request]
-            types += [reply.type for reply in operation.replies.values() if reply.type is not None]
-        self._types = types
-        self._schemas, self.components = msgspec.json.schema_components(types, ref_template=_REF)
-        for operation in table:
-            if operation.rules:
-                self.components[operation.request.__name__].update(operation.rules)
-        # Parameters are written where they are used: no component of the document speaks of a query as an object.
-        self._parameters: dict[str, Any] = {}
-        for operation in table:
-            for kind in (operation.path_type, operation.query):
-                found = self.components.pop(kind.__name__, None)
-                if found is not None:
-                    self._parameters[kind.__name__] = found
-
-    def leave_out(self, queues: Sequence[str]) -> None:
-        """Say of every place for a user's queue that it is none of these, and none of their companions."""
-        names = "|".join(re.escape(queue) for queue in queues)
-        others = {"not": {"pattern": rf"^({names})(\..*)?$"}}
-        new = self.components[NewJobRequest.__name__]
-        new["allOf"] = [*new.get("allOf", []), {"properties": {"queue": others, "type": others}}]
-        for name in SCHEDULES & self.components.keys():
-            made = self.components[name]
-            made["allOf"] = [*made.get("allOf", []), {"properties": {"queue": others}}]
-        path = self._parameters.get(OwnQueuePath.__name__)
-        if path is not None:
-            path["properties"]["name"] = {**path["properties"]["name"], **others}
-
-    def of(self, type: Any) -> dict[str, Any]:
-        """A reference to a type, or its schema where it has no name."""
-        return dict(self._schemas[next(n for n, each in enumerate(self._types) if each is type or each == type)])
-
-    def parameters(self, type: type[msgspec.Struct]) -> dict[str, Any]:
-        return dict(self._parameters[type.__name__]) if type is not Nothing else {"properties": {}, "required": []}
-
-
-def _operation(operation: Operation, schemas: _Schemas, secured: bool) -> dict[str, Any]:
+def _operation(operation: Operation, schemas: Schemas, secured: bool) -> dict[str, Any]:
     made: dict[str, Any] = {
         "operationId": operation.name,
         "tags": [operation.group],
@@ -136,6 +103,14 @@ def _operation(operation: Operation, schemas: _Schemas, secured: bool) -> dict[s
     return made
 
 
+def _security(operation: Operation, needs_token: bool) -> list[dict[str, list[str]]]:
+    """A token of the scope; without `needs_token` one that may be left out."""
+    if operation.scope is None:
+        return []
+    bearer = [{"bearer": [str(operation.scope)]}]
+    return bearer if needs_token else [*bearer, {}]
+
+
 def _description(operation: Operation) -> str:
     needed = "Open to every caller, without a token."
     if operation.scope is not None:
@@ -143,7 +118,7 @@ def _description(operation: Operation) -> str:
     return f"{operation.description}\n\n{needed}".strip()
 
 
-def _parameters(operation: Operation, schemas: _Schemas) -> Iterable[dict[str, Any]]:
+def _parameters(operation: Operation, schemas: Schemas) -> Iterable[dict[str, Any]]:
     for place, kind, examples in (
         ("path", operation.path_type, operation.path_example),
         ("query", operation.query, operation.query_example),
@@ -164,7 +139,7 @@ def _header(header: Header) -> dict[str, Any]:
     return made | {"schema": header.schema} | ({} if header.example is None else {"example": header.example})
 
 
-def _reply(reply: Reply, schemas: _Schemas) -> dict[str, Any]:
+def _reply(reply: Reply, schemas: Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {"description": reply.description}
     if reply.type is not None or reply.content_type != JSON:
         content: dict[str, Any] = {"schema": schemas.of(reply.type) if reply.type is not None else {"type": "string"}}
@@ -184,7 +159,7 @@ def _link(link: Link) -> dict[str, Any]:
     return {"operationId": link.operation, "parameters": link.parameters}
 
 
-def _problems(operation: Operation, schemas: _Schemas, secured: bool) -> dict[str, Any]:
+def _problems(operation: Operation, schemas: Schemas, secured: bool) -> dict[str, Any]:
     """A response for each status; kinds that share one are its examples."""
     by_status: dict[int, list[str]] = {}
     for kind in _kinds(operation, secured):
@@ -207,7 +182,7 @@ def _kinds(operation: Operation, secured: bool) -> list[str]:
     return kinds + (["wrong-host", "too-many"] if secured else [])
 
 
-def _problem(status: int, kinds: Sequence[str], schemas: _Schemas) -> dict[str, Any]:
+def _problem(status: int, kinds: Sequence[str], schemas: Schemas) -> dict[str, Any]:
     made: dict[str, Any] = {
         "description": " ".join(f"{KINDS[kind].title}: {KINDS[kind].description}" for kind in kinds),
         "content": {

@@ -37,6 +37,7 @@ KINDS: dict[str, Kind] = {
     "conflict": Kind(409, "Not possible in its current state", "`detail` says what to do first."),
     "in-flight": Kind(409, "The same request is under way", "Its Idempotency-Key is in use; repeat it in a moment."),
     "dead": Kind(409, "The job is dead", "The job failed for good, and no result will come. `reason` says why."),
+    "cancelled": Kind(409, "The job was cancelled", "It will not run again, and no result will come."),
     "gone": Kind(410, "No longer stored", "The job ended, and its result was not kept or is no longer kept."),
     "too-large": Kind(413, "Request too large", "The body, or a part of it, is over a limit, which `detail` names."),
     "unsupported-media-type": Kind(415, "The body is not JSON", "Send `Content-Type: application/json`."),
@@ -94,6 +95,8 @@ def from_error(error: Exception) -> ProblemError:
             return ProblemError("not-found", detail)
         case errors.JobFailed():
             return ProblemError("dead", _clean(str(error)), reason=_clean(error.reason))
+        case errors.JobCancelled():
+            return ProblemError("cancelled", str(error))
         case errors.MissingDriver():
             return ProblemError("not-installed", _clean(str(error)))
         case StorageError():

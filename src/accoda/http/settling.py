@@ -10,15 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from accoda.errors import InvalidInput
+from accoda.handler_options import Options
 from accoda.http.leases import Ticket, failed, read_token
-from accoda.http.taking import MOST, queue_limits
+from accoda.http.taking import MOST, limits_for
 from accoda.limits import COST, TEXT
-from accoda.model import Bury, ById, Done, Outcome, Refused, Retry, Why, clean
+from accoda.model import Bury, ById, Done, JobInfo, Outcome, Refused, Retry, Why, clean
 from accoda.operations import moments
+from accoda.operations.handlers import handler_of
 from accoda.operations.new_jobs import NewJobRequest, Seconds, prepare
 from accoda.payload import encode_result
-from accoda.retry import Limits
-from accoda.runtime.envelope_outcome import mask_for, with_call
+from accoda.runtime.envelope_outcome import mask_for, with_call, with_dead_job
+from accoda.runtime.handler import Handler
 from accoda.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -68,8 +70,8 @@ Said = Finish | Again | GiveUp | Fail
 
 
 class RefusedLease(Struct, frozen=True):
-    """What was not applied: the lease is `lost` (it ended, was settled before, or the job was cancelled or replaced),
-    or more wait for the job than were seen (`grown`): look again, and settle again."""
+    """What was not applied: the lease is `lost` (it ended, was settled before, or the job was deleted or replaced), the
+    job was `cancelled` while it ran, or more wait for it than were seen (`grown`): look again, and settle again."""
 
     lease: str
     id: int
@@ -79,11 +81,10 @@ class RefusedLease(Struct, frozen=True):
 def read_outcomes(app: App, queue: str, said: Sequence[Said]) -> tuple[list[Ticket], list[Outcome]]:
     """The tickets of leases, and the outcome of each; or the first thing that is wrong, with its place."""
     tickets = read_leases([one.lease for one in said], queue, "outcomes[{}].lease")
-    limits = queue_limits(app, queue)
     outcomes: list[Outcome] = []
     for place, (ticket, one) in enumerate(zip(tickets, said, strict=True)):
         try:
-            outcomes.append(_outcome(app, ticket, one, limits))
+            outcomes.append(_outcome(app, ticket, one))
         except InvalidInput as error:
             problem = str(error).removeprefix(f"{error.field}: ")
             error.field = f"outcomes[{place}].{error.field}"
@@ -102,7 +103,7 @@ def read_leases(tokens: Sequence[str], queue: str, field: str) -> list[Ticket]:
     return tickets
 
 
-def _outcome(app: App, ticket: Ticket, said: Said, limits: Limits) -> Outcome:
+def _outcome(app: App, ticket: Ticket, said: Said) -> Outcome:
     lease = ticket.lease
     match said:
         case Finish():
@@ -117,7 +118,7 @@ def _outcome(app: App, ticket: Ticket, said: Said, limits: Limits) -> Outcome:
         case GiveUp():
             return Bury(lease, clean(said.reason))
         case Fail():
-            return failed(ticket, said.error, limits)
+            return failed(ticket, said.error, limits_for(app, ticket.queue, ticket.type))
 
 
 async def with_calls(app: App, store: Store, tickets: Sequence[Ticket], outcomes: list[Outcome]) -> list[Outcome]:
@@ -125,20 +126,31 @@ async def with_calls(app: App, store: Store, tickets: Sequence[Ticket], outcomes
 
     A job that was replaced between this look and the settlement has lost its lease, so an old call goes nowhere.
     """
-    handler = app.handlers.get(tickets[0].queue)
-    codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
+    handlers = [handler_of(app, ticket.queue, ticket.type) for ticket in tickets]
     places = [
         place
-        for place, (ticket, outcome) in enumerate(zip(tickets, outcomes, strict=True))
-        if ticket.marked or (secret and not isinstance(outcome, Done))
+        for place, (ticket, outcome, handler) in enumerate(zip(tickets, outcomes, handlers, strict=True))
+        if ticket.marked or (handler is not None and not isinstance(outcome, Done) and _has_say(handler.options))
     ]
     if not places:
         return outcomes
     jobs = [look.job for look in await asyncio.gather(*(store.look(ById(tickets[place].id)) for place in places))]
     for place, job in zip(places, jobs, strict=True):
         if job is not None:
-            outcomes[place] = with_call(outcomes[place], job, secret, mask_for(job, secret, codec))
+            outcomes[place] = _with_calls(app, handlers[place], job, outcomes[place])
     return outcomes
+
+
+def _has_say(options: Options) -> bool:
+    return bool(options.secret) or options.on_dead is not None
+
+
+def _with_calls(app: App, handler: Handler[Any, Any, Any] | None, job: JobInfo, outcome: Outcome) -> Outcome:
+    if handler is None:
+        return with_call(outcome, job)
+    secret, target = handler.options.secret, handler.options.on_dead
+    outcome = with_call(outcome, job, secret, mask_for(job, secret, handler.codec))
+    return outcome if target is None else with_dead_job(outcome, job, target, app.new_job)
 
 
 def tell(refused: Sequence[Refused], tokens: Sequence[str], tickets: Sequence[Ticket]) -> list[RefusedLease]:

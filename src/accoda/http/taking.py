@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from msgspec import Meta, Struct
 
 from accoda.clock import SystemClock
-from accoda.envelope import unwrap
+from accoda.envelope import JobMetadata, unwrap
 from accoda.errors import Conflict, InvalidInput, StorageError
 from accoda.http.call import Call, ClientGone
 from accoda.http.leases import token_of
@@ -26,8 +26,10 @@ from accoda.http.resources.common import NAME_PATTERN
 from accoda.limits import COST, is_name
 from accoda.model import Bury, Job, Lease, Outcome, Retry, check_name, check_queue
 from accoda.names import is_system
+from accoda.operations.handlers import handler_of, has_hooks, options_of
 from accoda.operations.moments import rfc3339
 from accoda.operations.plain import decoded, plain
+from accoda.operations.served import note_take
 from accoda.payload import UnreadablePayload
 from accoda.retry import Limits, describe, give_up, quarantine
 from accoda.runtime.envelope_outcome import limits_of, mask_for, with_call
@@ -80,6 +82,7 @@ class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
 
     id: int
     queue: str
+    type: str | None = None
     name: str | None = None
     payload: Any = None
     attempts: int = 0
@@ -101,20 +104,20 @@ def check_workable(app: App, queue: str, max_cost: int | None) -> None:
     """Refuse queues whose jobs mean something only to Accoda itself: to end one from outside would lose what it stands
     for (the next tick of a schedule, the waiters of a demand)."""
     check_queue(queue)
-    handler = app.handlers.get(queue)
+    options = options_of(app, queue)
     if is_system(queue):
         raise Conflict(f"{queue} is a system queue, whose jobs the service itself runs")
     # Also where this process only requests, and has no handler of it: `deals`, and its `deals.deliver` and the like.
-    if queue.partition(".")[0] in app.demands or (handler is not None and handler.hooks is not None):
+    if queue.partition(".")[0] in app.demands or has_hooks(app, queue):
         raise Conflict(f"{queue} belongs to a demand: its jobs are run by a Python worker of this app")
-    if handler is not None and handler.options.budgets and max_cost is None:
-        names = " and ".join(handler.options.budgets)
+    if options is not None and options.budgets and max_cost is None:
+        names = " and ".join(options.budgets)
         raise InvalidInput("maxCost", f"jobs of {queue} are paid from {names}: say what you may spend with this take")
 
 
-def queue_limits(app: App, queue: str) -> Limits:
-    """When to give a job up: as the app's handler of the queue says or, where it has none, the defaults."""
-    handler = app.handlers.get(queue)
+def limits_for(app: App, queue: str, type: str | None) -> Limits:
+    """When to give a job up: as the app's handler of it says or, where it has none, the defaults."""
+    handler = handler_of(app, queue, type)
     crashes: Any = QUEUE_KNOBS["max_crashes"].default
     if handler is None:
         return Limits(max_crashes=crashes)
@@ -127,18 +130,22 @@ def sort_out(app: App, jobs: Sequence[Job], lease_until: int) -> tuple[list[Take
 
     A job whose lease ended without an outcome is handed over alone: if it kills its worker again, no other job is hit.
     """
-    limits, until = queue_limits(app, jobs[0].queue), rfc3339(lease_until)
-    handler = app.handlers.get(jobs[0].queue)
-    codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
+    until = rfc3339(lease_until)
     given: list[TakenJob] = []
     not_now: list[Outcome] = []
     for job in jobs:
-        outcome = (give_up(job, limits_of(job, limits)) or quarantine(job)) if job.crashes else None
+        extras, data = unwrap(job.data)
+        handler = handler_of(app, job.queue, extras.type)
+        codec, secret = (None, ()) if handler is None else (handler.codec, handler.options.secret)
+        outcome: Outcome | None = None
+        if job.crashes:
+            limits = limits_for(app, job.queue, extras.type)
+            outcome = give_up(job, limits_of(job, limits)) or quarantine(job)
         if outcome is None and given and (job.crashes or given[0].crashes):
             outcome = Retry(job.lease, reason=ALONE, counts=False)
         if outcome is None:
             try:
-                given.append(_taken(job, codec, until))
+                given.append(_taken(job, extras, plain(decoded(data, codec)), until))
                 continue
             except UnreadablePayload as error:
                 outcome = Bury(job.lease, describe(error))
@@ -146,13 +153,13 @@ def sort_out(app: App, jobs: Sequence[Job], lease_until: int) -> tuple[list[Take
     return given, not_now
 
 
-def _taken(job: Job, codec: Any, until: str) -> TakenJob:
-    extras, data = unwrap(job.data)
+def _taken(job: Job, extras: JobMetadata, payload: Any, until: str) -> TakenJob:
     return TakenJob(
         id=job.id,
         queue=job.queue,
+        type=extras.type,
         name=extras.name,
-        payload=plain(decoded(data, codec)),
+        payload=payload,
         attempts=job.attempts,
         tries=job.tries,
         crashes=job.crashes,
@@ -173,6 +180,7 @@ async def take_for(call: Call[TakeRequest, Any, Any], queue: str) -> list[TakenJ
     """Jobs for the caller; waits for them as long as the caller asked."""
     ask = call.body
     check_workable(call.app, queue, ask.max_cost)
+    note_take(call.app, queue)
     if ask.worker is not None:
         check_name("worker", ask.worker)
     worker = ask.worker or (call.identity.name if is_name(call.identity.name) else "")

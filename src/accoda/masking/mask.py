@@ -37,6 +37,11 @@ class Mask:
         """The mask of several jobs."""
         return cls(*(job for mask in masks for job in mask._jobs))
 
+    @property
+    def empty(self) -> bool:
+        """Whether it has nothing to hide."""
+        return not self._jobs
+
     def text(self, text: str) -> str:
         """A text that came out of a run, with the secrets in it replaced."""
         for job in self._jobs:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from accoda.envelope import unwrap
 from accoda.model import JobInfo
+from accoda.operations.handlers import handler_of
 from accoda.operations.host import Host
 from accoda.retry import QUARANTINED
 
@@ -22,8 +23,9 @@ def attempt_text(tries: int, most: int | None = None) -> str:
 
 def max_attempts(host: Host, job: JobInfo) -> int | None:
     """The job's own limit or else that of its handler here; None: there is none, or this process does not know it."""
-    own = unwrap(job.data)[0].max_attempts
-    handler = host.handlers.get(job.queue)
+    metadata = unwrap(job.data)[0]
+    handler = handler_of(host, job.queue, metadata.type)
+    own = metadata.max_attempts
     return own if own is not None or handler is None else handler.options.max_attempts
 
 
@@ -43,4 +45,4 @@ def quarantine_text(job: JobInfo, next_run: str) -> str:
     """When a quarantined job runs next."""
     if job.state == "delayed":
         return f"quarantined: it runs alone, next at {next_run}"
-    return "quarantined: it runs alone, as soon as a processor is free for it"
+    return "quarantined: it runs alone, as soon as nothing else runs"

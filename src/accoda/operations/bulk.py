@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.errors import AccodaError, InvalidInput
-from accoda.model import STATES, ById, Change, JobInfo, Remove, Rerank, Revive, StartNow, State, clean
+from accoda.model import STATES, ById, Cancel, Change, JobInfo, Remove, Rerank, Revive, StartNow, State, clean
 from accoda.names import is_system
 from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.host import Host
@@ -52,6 +52,8 @@ ACTION_STATES: dict[Action, tuple[State, ...]] = {
     "priority": ("ready", "delayed"),
 }
 """The states in which a job can be changed like that."""
+KEPT: tuple[State, ...] = ("done", "cancelled")
+"""The states whose counters count events: how many jobs are in them now is not counted."""
 
 
 class PlannedChange(Struct, frozen=True, array_like=True):
@@ -67,8 +69,8 @@ class PlannedChange(Struct, frozen=True, array_like=True):
         match action:
             case "retry":
                 return Revive(self.id) if self.state == "dead" else StartNow(self.id)
-            case "cancel":  # fenced: spares what has ended meanwhile, or has more waiters than were seen
-                return Remove(self.id, waiters=self.waiters)
+            case "cancel":  # fenced: spares what has more waiters than were seen
+                return Cancel(self.id, waiters=self.waiters)
             case "delete":
                 return Remove(self.id)
             case "priority":
@@ -191,17 +193,18 @@ async def stop(host: Host, id: str) -> BulkView:
 async def count(host: Host, filter: JobFilter, action: Action | None = None, most: int = COUNTED) -> Count:
     """How many jobs match (and are in a state for the action, if given), of the first `most` that are examined.
 
-    For a queue and a state alone the counters tell, however many there are; but not how many done jobs are kept.
+    For a queue and a state alone the counters tell, however many there are; but not how many done or cancelled jobs
+    are kept.
     """
     store = await host.connections.get()
     where, n = where_of(host, filter, STATES if action is None else ACTION_STATES[action]), 0
     if not where.selects:
-        counted = [state for state in where.states if state != "done"]
+        counted = [state for state in where.states if state not in KEPT]
         stats = (await store.stats()).queues
         hidden = frozenset() if filter.queue or filter.system else await bookkeeping(store, stats)
         names = [filter.queue] if filter.queue else [name for name in stats if name not in hidden]
         n = sum(getattr(stats[name], state) for name in names if name in stats for state in counted)
-        where = replace(where, states=[state for state in where.states if state == "done"])
+        where = replace(where, states=[state for state in where.states if state in KEPT])
     examined, at = 0, None
     for _ in range(PARTS):
         part = await Search(store, where, most).run(at)

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec import Struct
 
+from accoda.envelope import unwrap
 from accoda.fingerprint import fingerprint
 from accoda.model import JobInfo, QueueStats, check_queue
 from accoda.operations.bookkeeping import bookkeeping
@@ -22,12 +23,14 @@ AT_ONCE = 1000
 
 
 class DeadGroup(Struct, rename="camel", frozen=True, kw_only=True):
-    """Dead letters that failed for the same cause, as far as their reasons tell. `reason` is that of the last one."""
+    """Dead letters that failed for the same cause, as far as their reasons tell. `reason` is that of the last one;
+    `types` are those that they have."""
 
     fingerprint: str
     count: int
     reason: str
     queues: list[str]
+    types: list[str] = []
     first_at: str
     last_at: str
     last_id: int
@@ -103,6 +106,7 @@ def _group(host: Host, cause: str, jobs: list[JobInfo]) -> DeadGroup:
         count=len(jobs),
         reason=reason_of(host, last),
         queues=sorted({job.queue for job in jobs}),
+        types=sorted({type for job in jobs if (type := unwrap(job.data)[0].type)}),
         first_at=rfc3339(min(ends)),
         last_at=rfc3339(max(ends)),
         last_id=last.id,

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from accoda.budget import Books, Budget
 from accoda.connections import Connections
 from accoda.demand.demand import Demand
 from accoda.enqueue import EnqueueOptions, QueueSpec
 from accoda.model import NewJob
-from accoda.runtime.handler import Handler
+from accoda.runtime.handler import QueueHandlers
 from accoda.storage.protocol import Store
 
 
@@ -22,7 +22,7 @@ class Host(Protocol):
     @property
     def storage(self) -> Store: ...
     @property
-    def handlers(self) -> Mapping[str, Handler[Any, Any, Any]]: ...
+    def handlers(self) -> Mapping[str, QueueHandlers]: ...
     @property
     def demands(self) -> Mapping[str, Demand]: ...
     @property
@@ -30,7 +30,7 @@ class Host(Protocol):
     @property
     def books(self) -> Books: ...
 
-    def queue_spec(self, queue: str) -> QueueSpec: ...
+    def queue_spec(self, queue: str, type: str | None = None) -> QueueSpec: ...
 
     def now(self) -> int: ...
 

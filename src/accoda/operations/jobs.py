@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from accoda.errors import Conflict, InvalidInput, JobNotFound
 from accoda.masking import NO_MASK, Mask
-from accoda.model import ById, Enqueued, JobInfo, Remove, Rerank, Revive, StartNow, check_duration, clean
+from accoda.model import ENDED, ById, Cancel, Enqueued, JobInfo, Remove, Rerank, Revive, StartNow, check_duration, clean
 from accoda.names import is_system
 from accoda.operations import idempotency
 from accoda.operations.attempt_text import attempt_text
@@ -30,7 +30,6 @@ from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progres
 from accoda.storage.protocol import Store
 
 WAITING = ("ready", "delayed")
-ENDED = ("dead", "done")
 EVERY = JobFilter()
 MOST = 1000
 """Jobs of one page."""
@@ -97,7 +96,7 @@ async def page(
     among: Collection[str] | None = None,
 ) -> Page[JobView]:
     """Jobs that match, by queue name and state: ready ones as they will be handed out, delayed and taken ones by their
-    moment, dead and done ones latest first.
+    moment, dead, done and cancelled ones latest first.
 
     A page may be shorter than `limit`, or empty, and still have a next one: at most 1,000 records are read for it.
     With `among`, only these queues are searched.
@@ -134,14 +133,15 @@ async def failed_runs(host: Host, id: int) -> list[RunView]:
 
 
 async def cancel(host: Host, id: int) -> None:
-    """Take back a job that waits or runs. One that runs is told within about a second, and its outcome is refused."""
+    """Take back a job that waits or runs. One that runs is told within about a second, and its outcome is refused.
+
+    It stays visible as cancelled for its `keep_for`.
+    """
     store = await host.connections.get()
-    job = await _find_own(store, id)
-    while job.state not in ENDED:
-        if await store.change([Remove(id, waiters=job.waiters)]):
-            return
-        job = await find(store, id)  # a waiter joined, or it ended meanwhile
-    raise Conflict(f"job {id} is {job.state}: only a job that waits or runs can be cancelled")
+    await _find_own(store, id)
+    if not await store.change([Cancel(id)]):
+        job = await find(store, id)
+        raise Conflict(f"job {id} is {job.state}: only a job that waits or runs can be cancelled")
 
 
 async def retry(host: Host, id: int) -> JobView:
@@ -205,7 +205,8 @@ async def set_progress(host: Host, id: int, fraction: float | None = None, messa
 
 
 async def wait_result(host: Host, id: int, timeout: float = 0.0) -> JobView:
-    """The job when it has ended (`state` done or dead, with its result or reason), or as it is after `timeout` seconds.
+    """The job when it has ended (done, dead or cancelled), with its result or reason, or as it is after `timeout`
+    seconds.
 
     A job that is not kept is deleted when it is done, and its result with it: that is a Conflict at once.
     """
@@ -254,4 +255,5 @@ _WHY_NOT_RETRIED = {
     "ready": "is ready: it runs as soon as a worker is free",
     "taken": "is taken: it runs now",
     "done": "is done: enqueue it anew to run it again",
+    "cancelled": "is cancelled: enqueue it anew to run it",
 }

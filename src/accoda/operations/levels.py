@@ -6,8 +6,9 @@ from typing import Literal
 
 from accoda.errors import Conflict
 from accoda.model import JobInfo
+from accoda.operations.handlers import options_of
 from accoda.operations.host import Host
-from accoda.priority import AGING_STEP, Policy, Priority, aging, strict
+from accoda.priority import AGING_STEP, Policy, Priority, aging, policy, strict
 
 Level = Literal["CRITICAL", "HIGH", "NORMAL", "LOW"]
 LEVELS: tuple[Level, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW")
@@ -27,13 +28,13 @@ def new_rank(host: Host, job: JobInfo, level: Level) -> float:
     """The rank that gives a job this level."""
     if job.queue in host.demands:
         raise Conflict(f"job {job.id} belongs to a demand, which ranks it by its waiters; request it with a sooner due")
-    policy = _policy(host, job)
-    if policy is aging:
+    rule = _policy(host, job)
+    if rule is aging:
         present = level_of(host, job)
         # An aging rank is a moment and a level. Only the level changes: the job keeps its age.
         since = job.rank - Priority[present] * AGING_STEP if present and job.rank >= _A_MOMENT else _enqueued_for(job)
         return since + Priority[level] * AGING_STEP
-    return policy(Priority[level], _enqueued_for(job))
+    return rule(Priority[level], _enqueued_for(job))
 
 
 def better_ranks(job: JobInfo) -> list[tuple[Level, float]]:
@@ -53,9 +54,9 @@ def _level(job: JobInfo) -> Level | None:
 
 
 def _policy(host: Host, job: JobInfo) -> Policy:
-    handler = host.handlers.get(job.queue)
-    if handler is not None:
-        return handler.spec.policy
+    options = options_of(host, job.queue)
+    if options is not None:
+        return policy(options.policy)
     return aging if job.rank >= _A_MOMENT else strict
 
 

@@ -9,18 +9,30 @@ import msgspec
 from msgspec import Meta, Struct
 
 from accoda.enqueue import EnqueueOptions, QueueSpec, new_job
-from accoda.envelope import NAME_LENGTH, URL_LENGTH, Event, Hook
+from accoda.envelope import HEADERS, HEADERS_LENGTH, NAME_LENGTH, TYPE_LENGTH, TYPE_PATTERN, URL_LENGTH, Event, Hook
 from accoda.errors import InvalidInput
 from accoda.limits import COST, KEY
 from accoda.model import NewJob, check_queue
 from accoda.names import is_system
 from accoda.operations import moments
+from accoda.operations.handlers import spec_of
 from accoda.operations.host import Host
 from accoda.operations.levels import Level
-from accoda.payload import name_of
+from accoda.payload import converted
 from accoda.priority import Priority
 
 Name = Annotated[str, Meta(max_length=128, description="1 to 128 letters, digits, '_', '.' or '-'")]
+HeaderName = Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH, pattern="^[^\\x00-\\x1f\\x7f-\\x9f]+$")]
+HeaderText = Annotated[str, Meta(max_length=HEADERS_LENGTH, pattern="^[^\\x00]*$")]
+JobType = Annotated[
+    str,
+    Meta(
+        min_length=1,
+        max_length=TYPE_LENGTH,
+        description="what kind of work it is: the handler's type",
+        extra_json_schema={"pattern": TYPE_PATTERN},
+    ),
+]
 Seconds = Annotated[float, Meta(ge=0, le=1e10, description="seconds")]
 
 # The fields of a job and of its options, as the wire names them.
@@ -38,15 +50,15 @@ _ON_THE_WIRE = {
 
 
 class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A job to be stored. `queue` (or `type`, which is the same) is needed; everything else is optional.
+    """A job to be stored. `queue` is needed; everything else is optional. `type` names the handler inside the queue.
 
     `scheduledAt` (RFC 3339, with an offset) or `delay` (seconds) say when it may start; `maxRetries` n lets it run
-    n + 1 times; `webhookUrl` is called when it has ended as `webhookOn` says; `secretFields` names fields of the
-    payload that are never shown.
+    n + 1 times; `webhookUrl` is called when it has ended as `webhookOn` says; `headers` are texts that
+    travel with the job; `secretFields` names fields of the payload that are never shown.
     """
 
-    queue: Name | None = None
-    type: Name | None = None
+    queue: Name
+    type: JobType | None = None
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
     payload: Any = None
     priority: Level | None = None
@@ -59,6 +71,7 @@ class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
     webhook_url: Annotated[str, Meta(min_length=1, max_length=URL_LENGTH)] | None = None
     webhook_on: Annotated[tuple[Event, ...], Meta(min_length=1, max_length=2)] | None = None
+    headers: Annotated[dict[HeaderName, HeaderText], Meta(max_length=HEADERS)] | None = None
     secret_fields: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(max_length=50)] = ()
 
 
@@ -90,7 +103,8 @@ def check_not_of_demand(host: Host, field: str, queue: str) -> None:
 
 
 def _job(host: Host, request: NewJobRequest) -> NewJob:
-    spec = host.queue_spec(_queue(host, request))
+    _check_queue(host, request.queue)
+    spec = spec_of(host, request.queue, request.type)
     if request.secret_fields:
         spec = msgspec.structs.replace(spec, secret=tuple(dict.fromkeys((*spec.secret, *request.secret_fields))))
     return new_job(spec, _fitted(spec, request.payload), host.now, _options(request))
@@ -99,16 +113,12 @@ def _job(host: Host, request: NewJobRequest) -> NewJob:
 def _fitted(spec: QueueSpec, payload: object) -> object:
     """The payload as the handler's type: what is bytes or a moment there is text in JSON."""
     wanted = getattr(getattr(spec.encode, "__self__", None), "type", Any)
-    if wanted is Any:
-        return payload
-    try:
-        return msgspec.convert(payload, wanted)
-    except Exception as error:  # a user's record may raise anything
-        raise InvalidInput("payload", f"does not fit {name_of(wanted)}: {error}") from error
+    return payload if wanted is Any else converted(payload, wanted)
 
 
 def _options(request: NewJobRequest) -> EnqueueOptions:
-    said = {name: getattr(request, name) for name in ("delay", "key", "on_duplicate", "cost", "keep_for", "name")}
+    names = ("delay", "key", "on_duplicate", "cost", "keep_for", "name", "headers", "type")
+    said = {name: getattr(request, name) for name in names}
     options = {name: value for name, value in said.items() if value is not None}
     if request.priority is not None:
         options["priority"] = Priority[request.priority]
@@ -128,20 +138,10 @@ def _options(request: NewJobRequest) -> EnqueueOptions:
     return cast(EnqueueOptions, options)
 
 
-def _queue(host: Host, request: NewJobRequest) -> str:
-    """The queue of a request, which may call it its type."""
-    field, queue = ("queue", request.queue) if request.type is None else ("type", request.type)
-    if queue is None:
-        raise InvalidInput("queue", "is missing: say which queue the job is for")
-    if request.type is not None and request.queue is not None:
-        raise InvalidInput("type", "is another word for queue; give one of them")
-    try:
-        check_queue(queue)
-    except InvalidInput as error:
-        raise InvalidInput(field, str(error).removeprefix("queue: ")) from None
-    check_not_system(field, queue)
-    check_not_of_demand(host, field, queue)
-    return queue
+def _check_queue(host: Host, queue: str) -> None:
+    check_queue(queue)
+    check_not_system("queue", queue)
+    check_not_of_demand(host, "queue", queue)
 
 
 def _rename(error: InvalidInput, prefix: str) -> None:

@@ -32,6 +32,7 @@ class Totals(Struct, rename="camel", frozen=True, kw_only=True):
     retried: int = 0
     buried: int = 0
     expired: int = 0
+    cancelled: int = 0
     paused: int = 0
     oldest_age: float = 0.0
 
@@ -44,15 +45,14 @@ class Rate(Struct, frozen=True):
 
 
 class Overview(Struct, rename="camel", frozen=True, kw_only=True):
-    """`rates` come from the history; None: nothing is recorded. `busy` of the workers' `processors` run something.
-    Running jobs are another number: a processor may run several at once, and clients of the HTTP API run theirs without
-    one. `running` says both."""
+    """`rates` come from the history; None: nothing is recorded. `used` of the workers' `slots` have a job. Running
+    jobs are another number: clients of the HTTP API run theirs without a slot. `running` says both."""
 
     at: str
     totals: Totals
     workers: int
-    processors: int
-    busy: int
+    slots: int
+    used: int
     running: str
     queues: list[QueueView]
     rates: dict[str, Rate] | None = None
@@ -65,32 +65,32 @@ async def overview(host: Host, *, system: bool = False) -> Overview:
     activity = await read_activity(host)
     shown = await views(host, found, activity, system)
     totals = _totals({queue.name: found[queue.name] for queue in shown})
-    processors = sum(beat.max_processors for beat in activity.workers)
-    busy = sum(each.queue is not None for beat in activity.workers for each in beat.processors)
+    slots = sum(beat.most for beat in activity.workers)
+    used = sum(beat.running for beat in activity.workers)
     return Overview(
         at=rfc3339(await now_of(store)),
         totals=totals,
         workers=len(activity.workers),
-        processors=processors,
-        busy=busy,
-        running=running_text(totals.taken, busy, processors),
+        slots=slots,
+        used=used,
+        running=running_text(totals.taken, used, slots),
         queues=shown,
         rates=_rates([queue.name for queue in shown], activity.sparks),
     )
 
 
-def running_text(jobs: int, busy: int, processors: int) -> str:
+def running_text(jobs: int, used: int, slots: int) -> str:
     """
-    >>> running_text(41, 9, 12), running_text(1, 0, 0)
-    ('41 jobs running, 9 of 12 processors busy', '1 job running')
+    >>> running_text(41, 39, 50), running_text(1, 0, 0)
+    ('41 jobs running, 39 of 50 slots used', '1 job running')
     """
     text = f"{many(jobs, 'job')} running"
-    return f"{text}, {busy:,} of {many(processors, 'processor')} busy" if processors else text
+    return f"{text}, {used:,} of {many(slots, 'slot')} used" if slots else text
 
 
 def _totals(queues: dict[str, QueueStats]) -> Totals:
     every = queues.values()
-    counts = ("ready", "delayed", "taken", "dead", "total", "done", "retried", "buried", "expired", "paused")
+    counts = [name for name in Totals.__struct_fields__ if name not in ("queues", "oldest_age")]
     sums = {name: sum(getattr(each, name) for each in every) for name in counts}
     return Totals(queues=len(queues), oldest_age=max((each.oldest_age for each in every), default=0.0), **sums)
 

@@ -11,6 +11,7 @@ from accoda.envelope import HIDDEN, has_names, hidden, unwrap
 from accoda.masking import NO_MASK, Mask, mask_of, named_values
 from accoda.model import JobInfo
 from accoda.names import is_system
+from accoda.operations.handlers import handler_of
 from accoda.operations.host import Host
 from accoda.operations.plain import decoded, has_hidden_names, plain, unreadable
 from accoda.payload import Codec, UnreadablePayload
@@ -31,7 +32,7 @@ def redacted(host: Host, info: JobInfo) -> Redacted:
     if is_system(info.queue):
         # In it are other jobs' payloads (a schedule's, a webhook's), whose secrets only their own queue knows.
         return Redacted(HIDDEN if data else None, HIDDEN if info.result else None)
-    return redact(host.handlers.get(info.queue), metadata.secret, data, info.result)
+    return redact(handler_of(host, info.queue, metadata.type), metadata.secret, data, info.result)
 
 
 def reason_of(host: Host, info: JobInfo) -> str:

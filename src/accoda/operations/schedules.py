@@ -12,6 +12,7 @@ from accoda import schedules
 from accoda.envelope import Event, unwrap
 from accoda.errors import NotFound
 from accoda.model import STATES, Enqueued, JobInfo
+from accoda.operations.handlers import handler_of
 from accoda.operations.host import Host
 from accoda.operations.moments import rfc3339
 from accoda.operations.plain import plain
@@ -53,6 +54,7 @@ class ScheduleView(Struct, rename="camel", frozen=True, kw_only=True):
     webhook_on: builtins.list[Event] | None = None
     cost: int | None = None
     keep_for: float | None = None
+    type: str | None = None
     source: Source | None = None
     next_at: str | None = None
     last_at: str | None = None
@@ -75,7 +77,7 @@ class ScheduleView(Struct, rename="camel", frozen=True, kw_only=True):
         schedule = found.schedule
         if schedule is None:
             return cls(**common)
-        handler = host.handlers.get(schedule.queue)
+        handler = handler_of(host, schedule.queue, schedule.type)
         secret = (*found.secret, *(() if handler is None else handler.options.secret))
         return cls(
             **common,
@@ -88,8 +90,8 @@ class ScheduleView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 _SAME = (
-    "queue cron tz every priority catch_up catch_up_limit overlap grace enabled job_name max_retries webhook_url cost "
-    "keep_for source"
+    "queue cron tz every priority catch_up catch_up_limit overlap grace enabled job_name max_retries webhook_url "
+    "cost keep_for type source"
 )
 
 

@@ -193,8 +193,9 @@ def where_of(host: Host, filter: JobFilter, states: Sequence[State] = STATES, un
 
 
 def _may_have(stats: QueueStats, state: State) -> bool:
-    # The counters do not tell how many finished jobs are kept: a queue that ever finished one may have some.
-    return stats.done > 0 if state == "done" else getattr(stats, state) > 0
+    # `done` and `cancelled` count events: a queue that ever finished or cancelled a job may still keep some.
+    count: int = getattr(stats, state)
+    return count > 0
 
 
 _encoder = msgspec.msgpack.Encoder()

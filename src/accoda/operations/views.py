@@ -39,6 +39,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
 
     id: int
     queue: str
+    type: str | None = None
     name: str | None = None
     state: State
     priority: Level | None = None
@@ -76,6 +77,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
         seen = redacted(host, info)
         return cls(
             **same(info, "id queue state rank attempts tries cost key waiters crashes keep_for"),
+            type=metadata.type,
             name=metadata.name,
             priority=level_of(host, info),
             attempt_text=attempt_text(info.tries, max_attempts(host, info)),
@@ -100,8 +102,9 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired` count since the store was
-    made; `oldest_age` is in seconds. `handled`: this app has a handler for it. `system`: it is one of Accoda's own."""
+    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired` and `cancelled` count since
+    the store was made; `oldest_age` is in seconds. `handled`: this app has a handler for it. `system`: it is one of
+    Accoda's own."""
 
     name: str
     health: Health
@@ -114,6 +117,7 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     retried: int = 0
     buried: int = 0
     expired: int = 0
+    cancelled: int = 0
     oldest_age: float = 0.0
     paused: bool = False
     paused_until: str | None = None
@@ -123,7 +127,7 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     @classmethod
     def of(cls, host: Host, name: str, stats: QueueStats, health: Health, system: bool) -> QueueView:
         return cls(
-            **same(stats, "ready delayed taken dead total done retried buried expired oldest_age paused"),
+            **same(stats, "ready delayed taken dead total done retried buried expired cancelled oldest_age paused"),
             name=name,
             paused_until=rfc3339(stats.paused_until),
             health=health,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from accoda.errors import JobNotFound, NotFound
-from accoda.model import ByKey, JobInfo
+from accoda.model import ENDED, ByKey, JobInfo
 from accoda.operations import moments
 from accoda.operations.host import Host
 from accoda.operations.views import JobView
@@ -27,7 +27,7 @@ async def of_job(host: Host, job: JobView) -> list[Delivery]:
         waiting = (await store.look(ByKey(QUEUE, message_id(event, facts)))).job
         if waiting is not None:
             found[waiting.id] = waiting
-    for state in ("done", "dead"):
+    for state in ENDED:
         found |= {each.id: each for each in await store.browse(QUEUE, state, limit=LOOKED_AT)}
     calls = (delivery(found[id]) for id in sorted(found, reverse=True))
     return [call for call in calls if call.job == job.id]

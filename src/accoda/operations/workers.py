@@ -15,10 +15,11 @@ from accoda.runtime.heartbeat import Heartbeat, ProcessorState, read_heartbeats
 
 
 class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
-    """What one processor does; without a queue it is free."""
+    """What one processor runs of one queue, in how many slots at most; without a queue it runs nothing."""
 
     queue: str | None = None
     jobs: int = 0
+    slots: int = 1
     first_id: int | None = None
     since: str | None = None
     busy_for: float | None = None
@@ -27,15 +28,17 @@ class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
     def of(cls, processor: ProcessorState, now: int) -> ProcessorView:
         since = processor.since
         return cls(
-            **same(processor, "queue jobs first_id"),
+            **same(processor, "queue jobs slots first_id"),
             since=rfc3339(since),
             busy_for=None if since is None or processor.queue is None else max(0, now - since) / 1000,
         )
 
 
 class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A worker, as it last described itself `beat_age` seconds ago. `problem` is empty while all is well.
+    """A worker, as it last described itself `beat_age` seconds ago: `running` jobs of the `slots` that it can run at
+    once. `problem` is empty while all is well.
 
+    `types` are those that it handles, by queue; a queue that is not there has handlers without a type only.
     `draining`: it was asked to take nothing more. `drained`: it knows, and nothing runs in it any more.
     """
 
@@ -47,8 +50,10 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
     beat_at: str
     beat_age: float
     queues: builtins.list[str]
+    types: dict[str, builtins.list[str | None]] = {}
     max_processors: int
-    busy: int
+    slots: int
+    running: int
     processors: builtins.list[ProcessorView]
     ready: bool
     problem: str = ""
@@ -57,17 +62,17 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, beat: Heartbeat, now: int, draining: bool = False) -> WorkerView:
-        busy = sum(processor.queue is not None for processor in beat.processors)
         return cls(
-            **same(beat, "id name host pid max_processors ready problem"),
+            **same(beat, "id name host pid max_processors running ready problem"),
             started_at=rfc3339(beat.started_at),
             beat_at=rfc3339(beat.beat_at),
             beat_age=max(0, now - beat.beat_at) / 1000,
             queues=[*beat.queues],
-            busy=busy,
+            types={queue: [*types] for queue, types in beat.types.items() if types != (None,)},
+            slots=beat.most,
             processors=[ProcessorView.of(processor, now) for processor in beat.processors],
             draining=draining,
-            drained=draining and beat.draining and not busy,
+            drained=draining and beat.draining and not beat.running,
         )
 
 

@@ -13,18 +13,20 @@ import logging
 import traceback
 from collections import deque
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from accoda.errors import StorageError, VersionConflict
+from accoda.envelope import unwrap
+from accoda.errors import RetryLater, StorageError, VersionConflict
 from accoda.masking import NO_MASK, Mask
-from accoda.model import Bury, Outcome, clean
+from accoda.model import Bury, Job, Outcome, Retry, clean
 from accoda.payload import read_json
-from accoda.retry import Failed
+from accoda.retry import Failed, Result
 from accoda.runtime.batch import BatchRun, Running
+from accoda.runtime.events import Explanation
+from accoda.runtime.runners.raised import RemoteTraceback, users_frames
 from accoda.storage.protocol import Storage
 
 PREFIX = "runs/"
@@ -38,7 +40,6 @@ BUFFER = 200
 A_SECOND = 20
 """Records that are written in one round of the chore, which comes every second."""
 FRAMES = 30
-_OURS = str(Path(__file__).parent)
 
 Ended = Literal["retry", "bury"]
 
@@ -128,14 +129,33 @@ async def write_attempts(storage: Storage, id: int, attempts: list[Attempt]) -> 
             continue
 
 
+def explain(batch: BatchRun, outcome: Outcome) -> Explanation:
+    """More about a job of a batch that failed. What ended a whole batch has its traceback with the first job only."""
+    job = next(job for job in batch.taken if job.id == outcome.lease.id)
+    result = batch.results.get(job.id)
+    error = result.error if isinstance(result, Failed) else None
+    asked = isinstance(outcome, Retry) and isinstance(error, RetryLater) and error.__cause__ is None
+    trace = ""
+    if error is not None and (result is not batch.shared or job is _first_with(batch, result)):
+        with suppress(Exception):  # a handler's error may do anything when it is shown
+            trace = trace_of(error, batch.mask(job))
+    return Explanation(unwrap(job.data)[0].type, job.tries + 1, asked, trace)
+
+
+def _first_with(batch: BatchRun, result: Result | None) -> Job:
+    return next(job for job in batch.taken if batch.results.get(job.id) is result)
+
+
 def trace_of(error: BaseException, mask: Mask = NO_MASK) -> str:
     """Where an error was raised, without our own frames around the handler; empty where it was said and not raised."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
-        trace = trace.tb_next
-    if trace is None and error.__cause__ is None:
+    trace, cause = users_frames(error), error.__cause__
+    if trace is None and cause is None:
         return ""
-    lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES)
+    # That of a child process has come as text, without frames of ours.
+    if isinstance(cause, RemoteTraceback):
+        lines = list(cause.args)
+    else:
+        lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES)
     # Secrets first, then the cut: half of a short secret would not be found. What is far too long is cut before.
     text = mask.text("".join(lines)[-16 * LONGEST :])
     return clean(text if len(text) <= LONGEST else "…" + text[1 - LONGEST :])

@@ -4,28 +4,45 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from itertools import repeat
+from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from msgspec import Struct
 
 from accoda.budget.report import BudgetReporter, JobBudgetReporter
-from accoda.enqueue import EnqueueOptions
-from accoda.envelope import MARK, unwrap
+from accoda.enqueue import EnqueueOptions, FollowUpOptions, inherited
+from accoda.envelope import MARK, type_of, unwrap
 from accoda.errors import BuryJob, HandlerLost, InvalidInput, RetryLater, WorkerStopped
+from accoda.handler_options import JobTarget
 from accoda.limits import ARRAY_KEYS
 from accoda.masking import Mask
-from accoda.model import Bury, Done, Job, NewJob, Outcome
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry
 from accoda.payload import Codec, UnreadablePayload
-from accoda.retry import PLAIN, Failed, Finished, Limits, Result, decide, describe, finished, give_up, quarantine
-from accoda.runtime.envelope_outcome import limits_of, mask_for, with_call
+from accoda.retry import (
+    PLAIN,
+    QUARANTINED,
+    Failed,
+    Finished,
+    Limits,
+    Result,
+    decide,
+    describe,
+    finished,
+    give_up,
+    quarantine,
+)
+from accoda.runtime.envelope_outcome import MakeJob, limits_of, mask_for, with_call, with_dead_job
+from accoda.runtime.events import HandlerStats
 
 T = TypeVar("T")
-MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
 
+UNHANDLED = "given back: no handler of this queue in this worker handles"
+LONGEST_UNHANDLED = 60.0
+"""Seconds that a job of a type that nobody handles waits at most before it is looked at again."""
 NO_RESULT = "the run ended without a result: no handler returned, and no middleware said what becomes of the job"
 
 
@@ -64,6 +81,16 @@ class Running(Struct, Generic[T], eq=False):
         return unwrap(self.job.data)[0].name
 
     @property
+    def type(self) -> str | None:
+        """The job's type; None: it has none, and is its queue's only kind or handled by what handles the rest."""
+        return type_of(self.job.data)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The texts that its producer sent along. Read-only."""
+        return MappingProxyType(unwrap(self.job.data)[0].headers)
+
+    @property
     def schedule(self) -> str | None:
         """The schedule whose tick this job is; None for any other job."""
         return unwrap(self.job.data)[0].schedule
@@ -83,9 +110,10 @@ class Running(Struct, Generic[T], eq=False):
         """To report what the API said of the queue's budgets: `app.current.budget.observe(left=…)`, `.spent(3)`."""
         return JobBudgetReporter(self, self.batch.budget)
 
-    def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
+    def enqueue(self, queue: str, payload: object = None, **options: Unpack[FollowUpOptions]) -> None:
         """Enqueue a follow-up in the same atomic step in which this job is done; not at all if it is not."""
-        self.batch.follow(self, queue, payload, options)
+        said = inherited(self.headers, options) if "inherit_headers" in options else options
+        self.batch.follow(self, queue, payload, said)
 
     def __repr__(self) -> str:  # never the payload: it may be secret
         return f"<job {self.job.id} of {self.job.queue}, attempts {self.job.attempts}>"
@@ -93,13 +121,15 @@ class Running(Struct, Generic[T], eq=False):
 
 current: ContextVar[Running[Any] | None] = ContextVar("accoda_running", default=None)
 """The job that a single handler runs at present."""
+current_batch: ContextVar[Batch[Any] | None] = ContextVar("accoda_batch", default=None)
+"""The batch that is run at present: also in middleware, and in handlers of whole batches."""
 
 
 class Batch(Generic[T]):
     """The jobs handed to a handler together.
 
-    Say `done`, `retry` or `bury` of each; the last word counts. The rest are done when the handler returns and retried
-    by the queue's rule when it raises.
+    Say `done`, `retry` or `bury` of each; the last word counts. The rest are done when the handler returns (with
+    `settle="explicit"`: left to their leases) and retried by the queue's rule when it raises.
     """
 
     deadline: int | None = None
@@ -171,9 +201,15 @@ class Batch(Generic[T]):
         delay: float | timedelta | None = None,
         at: datetime | int | None = None,
         reason: str = "",
+        error: BaseException | None = None,
     ) -> None:
-        """The job goes back: after `delay`, at the moment `at`, or when the queue's rule says."""
-        self.fail(job, RetryLater(reason, delay=delay, at=at))
+        """The job goes back: after `delay`, at the moment `at`, or when the queue's rule says.
+
+        With `error` it counts as an error too, and the error is its reason.
+        """
+        later = RetryLater(reason or ("" if error is None else describe(error)), delay=delay, at=at)
+        later.__cause__ = error
+        self.fail(job, later)
 
     def bury(self, job: Running[T], reason: str) -> None:
         """The job goes to the dead letters."""
@@ -207,6 +243,10 @@ class Batch(Generic[T]):
             return Finished(result.result, (*result.then, *then))
         return result
 
+    def mask(self, job: Job) -> Mask:
+        """What hides the job's secrets in a text."""
+        return mask_for(job)
+
     def finish(self, error: BaseException | None = None) -> None:
         """The handler of the whole batch returned, or the run ended with `error`: say so of every other job."""
         if len(self.results) < len(self.taken):
@@ -237,6 +277,8 @@ class Runner(Protocol):
     async def handle(self, batch: BatchRun) -> None:
         """Call the handler for the jobs that have no result yet, and come back when it has ended for each of them.
 
+        Single jobs run at the same time, each on its own: one that ends leaves `batch.calls` and calls `batch.tell`.
+
         What it raises for a single job is that job's result; what it raises for a whole batch is raised here.
         `batch.timeout` (seconds) holds for one call of the handler; a call that takes longer fails with
         `HandlerTimeout`. If this is cancelled, the handler is stopped and `CancelledError` goes on to the caller.
@@ -257,12 +299,22 @@ class Runner(Protocol):
 
 
 class BatchOwner(Protocol):
-    """What a batch knows of the service of its queue."""
+    """What a batch knows of the handler that runs it."""
 
     queue: str
+    number: int | None
+    type: str | None
+    takes_batch: bool
+    explicit: bool
+    """Whether jobs of which a handler of batches says nothing are left to their leases."""
+    alone: bool
+    """Whether each job is a batch of its own."""
     runner: Runner
     codec: Codec[Any]
+    open_bare: Callable[[bytes], Any] | None
+    """Decodes a payload that has no envelope; None: the codec opens every job in its own way."""
     secret: tuple[str, ...]
+    on_dead: JobTarget | None
     lease: float
     timeout: float | None
     limits: Limits
@@ -272,7 +324,10 @@ class BatchOwner(Protocol):
 
 
 class BatchRun(Batch[Any]):
-    """A batch on its way: taken, leases kept, run, settled. Belongs to the worker's event loop.
+    """Jobs of one take on their way: leases kept, run, settled. Belongs to the worker's event loop.
+
+    The jobs of a handler of batches end together. Those of a single handler run at the same time and end, and are
+    settled, each on its own.
 
     Other threads touch it in three places only, each one atomic step: a handler's thread adds to `results`, the lease
     heartbeat replaces `lost` and reads the rest, `fix` goes through `dict.setdefault`.
@@ -281,14 +336,19 @@ class BatchRun(Batch[Any]):
     # The turn of its processor.
     started = 0.0
     """When (`time.monotonic`) the turn began in which it was taken."""
+    began = 0.0
+    """When (`time.monotonic`) it was handed to its handler."""
     since = 0.0
-    """The moment (seconds since the epoch) at which it was handed to its handler."""
+    """The same moment in seconds since the epoch."""
     waited = 0.0
-    duration = 0.0
-    flushed: asyncio.Event | None = None
-    """Set when the last early settlement has ended; None: there was none."""
-    settling = False
-    """Whether outcomes of it are on their way to the store."""
+    task: asyncio.Task[None] | None = None
+    """Its run, while it lasts."""
+    ended = False
+    """Whether its run is over: every job has its result, or is left to its lease."""
+    settling: Collection[int] = ()
+    """The jobs whose outcomes are on their way to the store."""
+    tell: Callable[[], None] = staticmethod(lambda: None)
+    """To be called on the loop when a job has ended while others run."""
     leases_end_at: float | None = None
     """The moment (`time.monotonic`) from which on its leases are left to end; None: never."""
 
@@ -298,8 +358,10 @@ class BatchRun(Batch[Any]):
     """Whether a handler of whole batches returned: what it said nothing of is done then."""
     error: BaseException | None = None
     """Why a handler of whole batches, or the middleware, ended early: what it raised, or what stopped it."""
-    held_by: asyncio.Event | None = None
-    """Set when the thread that was given up with this batch has ended; None: there is none."""
+    stats: HandlerStats | None = None
+    """What the handler of the batch returned, where it counts by itself."""
+    hold: Callable[[asyncio.Future[None]], None] = staticmethod(lambda ended: None)
+    """To be called for each thread that is given up, with what is done when it has ended."""
     over: asyncio.Future[None] | None = None
     """Done when the last task has ended or was given up. None while nothing waits for it: more tasks may come yet."""
     todo: Iterator[Running[Any]]
@@ -319,8 +381,8 @@ class BatchRun(Batch[Any]):
         self.settled: set[int] = set()
         self.fixed: dict[int, Result] = {}
         """Results of jobs that were stopped, whatever their handler says later."""
-        self.tasks: dict[int, asyncio.Task[None]] = {}
-        """Those that wait for something, by job; see `runners.loop`."""
+        self.calls: dict[int, Any] = {}
+        """The calls of the handler that are under way, by job: tasks, or turns in threads."""
         self._masks: dict[int | None, Mask] = {}
         """Of jobs that failed, and (None) of all jobs together."""
 
@@ -330,6 +392,7 @@ class BatchRun(Batch[Any]):
         Whatever the handler raises becomes the result of its job, or of the jobs of which nothing was said.
         """
         self.running = True
+        token = current_batch.set(self)
         try:
             await self.owner.runner.handle(self)
         except asyncio.CancelledError:  # only our caller's: those of handlers and middleware are caught further inside
@@ -339,13 +402,21 @@ class BatchRun(Batch[Any]):
             self.error = error
         finally:
             self.running = False
+            current_batch.reset(token)
         if self.error is None and not self.returned and len(self.results) < len(self.taken):
             # Only what was returned is done. The jobs of a single handler have a result each; where nothing was said
             # and no handler of the whole batch returned, the run failed, in whatever way it came to nothing.
             self.error = HandlerLost(NO_RESULT)
-        self.finish(self.error)
+        if not (self.returned and self.owner.explicit and self.error is None):
+            self.finish(self.error)
         if self.fixed:  # a handler that was stopped may have spoken since: too late
             self.results.update(self.fixed)
+
+    def keep(self, value: object) -> None:
+        """The handler of the batch returned this."""
+        self.returned = True
+        if isinstance(value, HandlerStats):
+            self.stats = value
 
     def ids(self) -> list[int]:
         return [job.id for job in self.taken]
@@ -374,15 +445,15 @@ class BatchRun(Batch[Any]):
             self.finish(error)
 
     def outcomes(self) -> list[Outcome]:
-        """What becomes of the jobs of which something was said, but for those that are settled already."""
-        results, follow_ups, settled = self.results, self.follow_ups, self.settled
+        """What becomes of the jobs that have ended, but for those that are settled already."""
+        results, follow_ups, settled, calls = self.results, self.follow_ups, self.settled, self.calls
         found: list[Outcome] = []
         for job in self.taken:
             id, data = job.id, job.data
             result = results.get(id)
-            if result is None or id in settled:
+            if result is None or id in settled or id in calls:
                 continue
-            if result is PLAIN and id not in follow_ups and (not data or data[0] != MARK):
+            if result is PLAIN and id not in follow_ups and (not data or data[0] != MARK or not unwrap(data)[0].hook):
                 found.append(Done(job.lease))  # it went well and left nothing: nothing to decide
             else:
                 found.append(self.decide(job))
@@ -409,6 +480,10 @@ class BatchRun(Batch[Any]):
         """The jobs whose leases are still ours. Those that are finished but not settled need them as well."""
         return [job for job in self.taken if job.id not in self.settled and job.id not in self.lost]
 
+    def left(self) -> list[Job]:
+        """After the run: the jobs of which a handler with `settle="explicit"` said nothing."""
+        return [job for job in self.taken if job.id not in self.results]
+
     def forget(self) -> None:
         """The batch is over. It knows its jobs and they know it: a cycle that only the collector would find.
 
@@ -417,49 +492,77 @@ class BatchRun(Batch[Any]):
         vars(self).pop("_running", None)
 
 
-def open_batches(owner: BatchOwner, jobs: Sequence[Job]) -> tuple[list[BatchRun], list[Outcome]]:
-    """The jobs as batches to be run one after the other, and the outcomes of those that must not run now.
+class Opened(Struct):
+    """The jobs of a take: `batches` to be run now, `suspects` to be run one by one when those are settled, and the
+    outcomes of those that must not run."""
+
+    batches: list[BatchRun]
+    suspects: list[BatchRun]
+    not_run: list[Outcome]
+
+
+class JobOwners(Protocol):
+    """What knows which handler runs a job."""
+
+    @property
+    def untyped(self) -> BatchOwner | None:
+        """What runs jobs without a type."""
+        ...
+
+    def owner_of(self, data: bytes) -> BatchOwner | None:
+        """By its type; None: nothing here runs it."""
+        ...
+
+
+def open_jobs(owners: JobOwners, jobs: Sequence[Job]) -> Opened:
+    """Decode the jobs of a take, and sort them by the handler that runs them.
 
     A job that lost a lease may have killed its worker, so it has a batch of its own, after the others are settled; from
     its second crash on it is quarantined. So a poison job takes no good one down with it again and again.
     """
-    codec = owner.codec
-    # A codec of another class may open a job in its own way, and only once. The usual one is asked only where there is
-    # more to do than to decode a few bytes.
-    decode = codec.decode_bare if type(codec) is Codec else None
-    healthy: list[Job] = []
-    payloads: list[Any] = []
-    suspects: list[tuple[Job, Any]] = []
-    not_run: list[Outcome] = []
+    found: dict[int, tuple[BatchOwner, list[Job], list[Any]]] = {}
+    opened = Opened([], [], [])
     for job in jobs:
         data = job.data
-        try:
-            if decode is not None and 0 < len(data) <= ARRAY_KEYS and data[0] != MARK:
-                payload = decode(data)
-            else:
-                payload = codec.open(job)
-        except Exception as error:
-            not_run.append(_unreadable(owner, job, error))
+        bare = 0 < len(data) <= ARRAY_KEYS and data[0] != MARK
+        owner = owners.untyped if bare else owners.owner_of(data)
+        if owner is None:
+            opened.not_run.append(unhandled(job))
             continue
-        if job.crashes:
-            suspects.append((job, payload))
+        try:
+            payload = owner.open_bare(data) if bare and owner.open_bare is not None else owner.codec.open(job)
+        except Exception as error:
+            opened.not_run.append(_unreadable(owner, job, error))
+            continue
+        # A first crash of a job that was left to its lease on purpose is none, and will be taken back.
+        if job.crashes and (not owner.explicit or job.crashes >= QUARANTINED):
+            _add_suspect(owner, job, payload, opened)
+        elif owner.alone:
+            opened.batches.append(BatchRun(owner, [job], [payload]))
+        elif (group := found.get(id(owner))) is not None:
+            group[1].append(job)
+            group[2].append(payload)
         else:
-            healthy.append(job)
-            payloads.append(payload)
-    batches = [BatchRun(owner, healthy, payloads)] if healthy else []
-    return (batches + _open_suspects(owner, suspects, not_run) if suspects else batches), not_run
+            found[id(owner)] = owner, [job], [payload]
+    opened.batches += [BatchRun(*group) for group in found.values()]
+    opened.suspects.sort(key=lambda batch: batch.taken[0].crashes)  # those with the fewest crashes first
+    return opened
 
 
-def _open_suspects(owner: BatchOwner, suspects: list[tuple[Job, Any]], not_run: list[Outcome]) -> list[BatchRun]:
-    """Each in a batch of its own, those with the fewest crashes first."""
-    alone: list[BatchRun] = []
-    for job, payload in sorted(suspects, key=lambda suspect: suspect[0].crashes):
-        outcome = give_up(job, owner.limits) or quarantine(job)
-        if outcome is not None:
-            not_run.append(ending(owner, job, outcome))
-        else:
-            alone.append(BatchRun(owner, [job], [payload]))
-    return alone
+def _add_suspect(owner: BatchOwner, job: Job, payload: Any, opened: Opened) -> None:
+    outcome = give_up(job, owner.limits) or quarantine(job)
+    if outcome is not None:
+        opened.not_run.append(ending(owner, job, outcome))
+    else:
+        opened.suspects.append(BatchRun(owner, [job], [payload]))
+
+
+def unhandled(job: Job) -> Retry:
+    """Give a job back whose type nobody here handles: a deploy may be under way. It is no try, and its pauses grow."""
+    type = unwrap(job.data)[0].type
+    what = "jobs without a type" if type is None else f"the type {type}"
+    pause = min(LONGEST_UNHANDLED, 2.0 ** min(job.attempts, 10))
+    return Retry(job.lease, delay=pause, reason=f"{UNHANDLED} {what}", counts=False)
 
 
 def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:
@@ -472,8 +575,12 @@ def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:
 
 
 def ending(owner: BatchOwner, job: Job, outcome: Outcome, mask: Mask | None = None) -> Outcome:
-    """The outcome without secrets, and with the call of the job's webhook if it asks for one."""
-    data = job.data
-    if (not data or data[0] != MARK) and (type(outcome) is Done or not owner.secret):
+    """The outcome without secrets, with the call of the job's webhook if it asks for one, and what `on_dead` makes."""
+    data, done = job.data, type(outcome) is Done
+    if data and data[0] == MARK:
+        if done and unwrap(data)[0].hook is None:
+            return outcome
+    elif done or not (owner.secret or owner.on_dead):
         return outcome
-    return with_call(outcome, job, owner.secret, mask or mask_for(job, owner.secret, owner.codec))
+    outcome = with_call(outcome, job, owner.secret, mask or mask_for(job, owner.secret, owner.codec))
+    return outcome if owner.on_dead is None else with_dead_job(outcome, job, owner.on_dead, owner.new_job)

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec import Struct
 from msgspec.structs import replace
 
-from accoda.envelope import MARK, unwrap
+from accoda.enqueue import EnqueueOptions
+from accoda.envelope import MARK, unwrap, wrap
+from accoda.handler_options import JobTarget
 from accoda.masking import NO_MASK, Mask, mask_of
-from accoda.model import Bury, Done, Job, JobInfo, Outcome
-from accoda.payload import Codec, UnreadablePayload
+from accoda.model import Bury, Done, Job, JobInfo, NewJob, Outcome
+from accoda.payload import Codec, UnreadablePayload, decode
 from accoda.retry import Limits
 from accoda.webhooks.call import Facts, call_job
+
+MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
 
 
 def limits_of(job: Job | JobInfo, limits: Limits) -> Limits:
@@ -60,3 +65,37 @@ def with_call(outcome: Outcome, job: Job | JobInfo, secret: Sequence[str] = (), 
     )
     call = call_job(metadata.hook, "job.done" if done else "job.dead", facts)
     return replace(outcome, then=(*outcome.then, call))
+
+
+class DeadJob(Struct, frozen=True):
+    """The payload of a job that `on_dead` makes: what was buried, and why. `payload` is of plain values; None where it
+    cannot be read."""
+
+    id: int
+    queue: str
+    reason: str
+    payload: Any = None
+    type: str | None = None
+    tries: int = 0
+    headers: dict[str, str] = {}
+
+
+def with_dead_job(outcome: Outcome, job: Job | JobInfo, target: JobTarget, make_job: MakeJob) -> Outcome:
+    """The outcome; if it buries the job, with the job that its handler's `on_dead` asks for among its follow-ups.
+
+    What is secret in the payload is secret in the new job as well.
+    """
+    if not isinstance(outcome, Bury):
+        return outcome
+    metadata, data = unwrap(job.data)
+    try:
+        payload = decode(data)
+    except (ValueError, RecursionError):  # msgspec's and Unicode's are both ValueErrors
+        payload = None
+    dead = DeadJob(job.id, job.queue, outcome.reason, payload, metadata.type, job.tries, metadata.headers)
+    new = make_job(target.queue, dead, {"type": target.type})
+    if metadata.secret:
+        theirs, content = unwrap(new.data)
+        secret = tuple(dict.fromkeys((*theirs.secret, *(f"payload.{name}" for name in metadata.secret))))
+        new = replace(new, data=wrap(content, replace(theirs, secret=secret)))
+    return replace(outcome, then=(*outcome.then, new))

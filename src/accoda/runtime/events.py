@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from msgspec import Struct
@@ -14,7 +14,8 @@ log = logging.getLogger("accoda.worker")
 
 
 class HandlerStats(Struct, frozen=True, gc=False):
-    """One batch in numbers. `errors` counts the runs that failed, whether retried or buried; `duration` is seconds."""
+    """Jobs that ended together, in numbers. `errors` counts the runs that failed, whether retried or buried; `duration`
+    is seconds. A handler of batches may return one to count by itself."""
 
     processed: int = 0
     errors: int = 0
@@ -23,14 +24,26 @@ class HandlerStats(Struct, frozen=True, gc=False):
     lost: int = 0
     duration: float = 0.0
     last_error: str = ""
+    cancelled: int = 0
+
+
+class Explanation(Struct, frozen=True):
+    """More about a job that is not done: its type, which attempt it was, whether its handler `asked` for the retry, and
+    where it was raised."""
+
+    type: str | None = None
+    attempt: int | None = None
+    asked: bool = False
+    traceback: str = ""
 
 
 class BatchReport(Struct, frozen=True):
-    """A batch that was run and settled, as its processor tells it.
+    """Jobs of one take that were run and settled together, as their processor tells it.
 
     `cycle` is the whole take-run-settle turn in seconds, `waited` how long the first job was ready before it was taken
-    (by this machine's clock). `failed` lists the outcomes that were no `Done`. A long batch is reported in parts; only
-    the last of them, which ends the cycle, has a `cycle` and a `duration`.
+    (by this machine's clock). `type` is that of their handler. `failed` lists the outcomes that were no `Done`;
+    `explain` tells more of each. The jobs of a take may end, and are reported, one after the other; only the last
+    report, which ends the cycle, has a `cycle`.
     """
 
     queue: str
@@ -40,6 +53,8 @@ class BatchReport(Struct, frozen=True):
     cycle: float
     waited: float
     failed: tuple[Outcome, ...] = ()
+    explain: Callable[[Outcome], Explanation] | None = None
+    type: str | None = None
 
 
 class Monitor(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from accoda.errors import AccodaError, StorageError
 from accoda.model import Lease, NotCrashed, Refused
@@ -18,6 +18,9 @@ from accoda.storage.protocol import Store
 
 AT_ONCE = 1000
 """Crashes that are taken back in one call."""
+
+SOON_AFTER = 0.5
+"""Seconds after the end of a lease at which the store will have noticed it, if a worker waits for the queue."""
 
 log = logging.getLogger("accoda.leases")
 
@@ -51,6 +54,10 @@ class FalseCrashes:
         lost = [refusal.lease for refusal in refused if refusal.why == "lost"]
         self._add([lease for lease in lost if lease not in self._reported])
         self._reported.difference_update(lost)
+
+    def left_to_end(self, leases: Sequence[Lease], seconds: float) -> None:
+        """These end by themselves within so many seconds, since their handler wanted it so. That is no crash."""
+        asyncio.get_running_loop().call_later(seconds + SOON_AFTER, self._add, list(leases))
 
     async def run_once(self, store: Store) -> None:
         """Tell the store. What it does not answer to stays, and is told again."""

@@ -28,12 +28,14 @@ Processors = Annotated[int, Meta(ge=0, le=10_000)]
 
 
 class ProcessorState(Struct, frozen=True):
-    """What one processor does: the queue and the jobs it runs, since when (milliseconds); no queue: it is free."""
+    """What one processor runs of one queue: how many jobs, the oldest of them since when (milliseconds), and how many
+    `slots` it has for them; no queue: it runs nothing."""
 
     queue: str | None = None
     jobs: Count = 0
     first_id: int | None = None
     since: Moment | None = None
+    slots: Count = 1
 
 
 class QueueRate(Struct, frozen=True):
@@ -53,7 +55,13 @@ class QueueSums(Struct, frozen=True):
 
 
 class Heartbeat(Struct, frozen=True):
-    """One worker, as it sees itself. `draining`: it was asked to take nothing more, and finishes what runs."""
+    """One worker, as it sees itself. `slots`: how many single jobs it runs at once; `free`: how many more it could run.
+
+    `concurrency`: the queues that may have fewer of those slots. `batches`: the queues whose handlers take whole
+    batches, and how many jobs a batch has at most; each processor runs one batch at a time, beside the slots. `types`:
+    of which types it handles jobs, for queues with several (None: those that no other handler serves). `draining`: it
+    was asked to take nothing more, and finishes what runs.
+    """
 
     id: str
     name: str
@@ -70,6 +78,29 @@ class Heartbeat(Struct, frozen=True):
     problem: str = ""
     sums: dict[str, QueueSums] = {}
     draining: bool = False
+    types: dict[str, tuple[str | None, ...]] = {}
+    slots: Count = 0
+    free: Count = 0
+    concurrency: dict[str, Count] = {}
+    batches: dict[str, Count] = {}
+
+    @property
+    def running(self) -> int:
+        """How many jobs it runs."""
+        return sum(state.jobs for state in self.processors)
+
+    @property
+    def most(self) -> int:
+        """How many jobs it can run at once: in its slots, and in batches."""
+        return self.slots + self.max_processors * max(self.batches.values(), default=0)
+
+    def serves(self, queue: str, type: str | None = None) -> bool:
+        """Whether it has a handler for such jobs. One without a type serves all that no other does, and a job without
+        a type has the queue's only handler. A worker that does not list types serves its queues whole."""
+        if queue not in self.queues:
+            return False
+        types = self.types.get(queue)
+        return types is None or None in types or type in types or (type is None and len(types) == 1)
 
 
 def encode(heartbeat: Heartbeat) -> bytes:

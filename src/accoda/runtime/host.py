@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from accoda.budget.registry import BudgetRegistry
 from accoda.connections import Connections
 from accoda.demand.demand import Demand
-from accoda.runtime.handler import Handler
+from accoda.runtime.handler import QueueHandlers
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.system_jobs import SystemJob
 from accoda.storage.protocol import Store
@@ -22,7 +22,7 @@ class Host(Protocol):
     storage: Store
 
     @property
-    def handlers(self) -> Mapping[str, Handler[Any, Any, Any]]: ...
+    def handlers(self) -> Mapping[str, QueueHandlers]: ...
 
     @property
     def demands(self) -> Mapping[str, Demand]: ...

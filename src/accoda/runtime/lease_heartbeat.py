@@ -16,7 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from accoda.errors import LeaseLost, StorageError
-from accoda.model import Job, Lease, Outcome, Retry
+from accoda.model import Job, Lease, Outcome, Retry, Why
 from accoda.retry import describe
 from accoda.runtime.batch import BatchRun
 from accoda.storage.common.lease_durability import hold_here
@@ -30,7 +30,8 @@ BEAT = 1.0
 PATIENCE = 5.0
 """Seconds for one call of the store; then the connection is taken for dead and made anew."""
 LONGEST_PAUSE = 2.0
-LOST = "the lease was lost: cancelled, replaced, or given to another"
+LOST = "the lease was lost: the job was removed or replaced, or given to another worker"
+CANCELLED = "the job was cancelled"
 
 
 def beat(lease: float) -> float:
@@ -136,7 +137,7 @@ class LeaseHeartbeat:
     async def _extend(self, batches: list[BatchRun], lease: float, now: float) -> None:
         # By the whole lease: a worker may hold a lost lease of a job beside the one with which it took the job again.
         held = {job.lease: batch for batch in batches for job in batch.unsettled()}
-        lost: dict[BatchRun, set[int]] = {}
+        lost: dict[BatchRun, dict[int, Why]] = {}
         if held:
             try:
                 async with asyncio.timeout(PATIENCE):
@@ -146,31 +147,35 @@ class LeaseHeartbeat:
                 await self._trouble(error, now)
                 return
             for refusal in refused:
-                lost.setdefault(held[refusal.lease], set()).add(refusal.lease.id)
+                lost.setdefault(held[refusal.lease], {})[refusal.lease.id] = refusal.why
         self._backoff.reset()
         for batch in batches:
             batch.extended_at = now
-        for batch, ids in lost.items():
-            self._tell(batch, ids)
+        for batch, whys in lost.items():
+            self._tell(batch, whys)
 
-    def _tell(self, batch: BatchRun, ids: set[int]) -> None:
+    def _tell(self, batch: BatchRun, whys: dict[int, Why]) -> None:
         # A batch may be settled while its leases are being extended: then they are refused, but nothing is lost.
-        ids = ids - batch.settled
-        if not ids or batch not in self._batches:
+        whys = {id: why for id, why in whys.items() if id not in batch.settled}
+        if not whys or batch not in self._batches:
             return
         # A new set instead of an addition: a thread that iterates over the old one is not disturbed.
-        batch.lost = batch.lost | ids
-        self._call(self._stop, batch, ids)
+        batch.lost = batch.lost | whys.keys()
+        self._call(self._stop, batch, whys)
 
-    def _stop(self, batch: BatchRun, ids: set[int]) -> None:
+    def _stop(self, batch: BatchRun, whys: dict[int, Why]) -> None:
         """On the worker's loop, where batches are settled: by now this one may be."""
         if batch not in self._batches:
             return
-        batch.owner.runner.stop(batch, ids, LeaseLost(LOST))
-        # While outcomes are on their way, it may be one of them that ended the lease: the store's answer will tell. If
-        # none is on its way now, none was when `extend` was refused, but for those that have been answered since.
-        if not batch.settling:
-            self._on_lost([job.lease for job in batch.taken if job.id in ids and job.id not in batch.settled])
+        cancelled = {id for id, why in whys.items() if why == "cancelled"}
+        ids = whys.keys() - cancelled
+        for some, reason in ((cancelled, CANCELLED), (ids, LOST)):
+            if some:
+                batch.owner.runner.stop(batch, some, LeaseLost(reason))
+        # An outcome that is on its way may be what ended the lease: the store's answer will tell. If none is on its way
+        # now, none was when `extend` was refused, but for those that have been answered since.
+        answered = {*batch.settled, *batch.settling}
+        self._on_lost([job.lease for job in batch.taken if job.id in ids and job.id not in answered])
 
     async def _release(self, reason: str) -> None:
         while True:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from msgspec import Struct
 
@@ -13,7 +12,7 @@ from accoda.demand.metrics import DemandView
 from accoda.errors import InvalidInput
 from accoda.model import Stats, check_queue
 from accoda.runtime.events import Monitor
-from accoda.runtime.handler import Handler
+from accoda.runtime.handler import QueueHandlers
 from accoda.settings import Settings
 
 
@@ -38,9 +37,7 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     on_demand: Callable[[DemandView], None] | None = None
 
 
-def served(
-    handlers: Mapping[str, Handler[Any, Any, Any]], budgets: Mapping[str, Budget], asked: tuple[str, ...]
-) -> list[str]:
+def served(handlers: Mapping[str, QueueHandlers], budgets: Mapping[str, Budget], asked: tuple[str, ...]) -> list[str]:
     """The queues that are asked for, or all that have a handler."""
     if not handlers:
         raise InvalidInput("queues", "the app has no handlers; decorate a function with @app.handler(…)")

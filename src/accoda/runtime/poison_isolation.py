@@ -7,6 +7,7 @@ again, by another processor of the same process, until it is taken for poison it
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -14,24 +15,19 @@ class PoisonIsolation:
     """Shared by the processors of a worker. Belongs to its event loop: between two awaits nothing else happens.
 
     A processor is *at work* from before its take until its last outcome is settled. One at a time may be the *owner*:
-    the others take nothing until it ends.
+    the others take nothing until it ends, of which `on_end` tells them.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, on_end: Callable[[], None] = lambda: None) -> None:
         self.at_work: set[object] = set()
         self.owner: object | None = None
-        self._over = asyncio.Event()
+        self._on_end = on_end
         self._left = asyncio.Event()
 
     def leave(self, processor: object) -> None:
         """It has no jobs in hand any more."""
         self.at_work.discard(processor)
         self._left.set()
-
-    async def wait(self) -> None:
-        """Until there is no owner."""
-        while self.owner is not None:
-            await self._over.wait()
 
     async def begin(self, processor: object, patience: float) -> bool:
         """Become the owner, and wait until no other has jobs in hand; False: another is, so put yours down.
@@ -42,7 +38,6 @@ class PoisonIsolation:
         if self.owner is not None:
             return False
         self.owner = processor
-        self._over.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(patience):
                 while self.at_work - {processor}:
@@ -54,4 +49,4 @@ class PoisonIsolation:
         """The isolation is over, if this processor is its owner."""
         if self.owner is processor:
             self.owner = None
-            self._over.set()
+            self._on_end()

@@ -40,7 +40,7 @@ class PoolAccess:
     async def take(
         self, count: int, settling: asyncio.Future[None] | None = None, max_cost: int | None = None
     ) -> Taken:
-        if not self._service.runner.problem:
+        if not self._service.problem:
             self._pause = 0.0
             return await self._inner.take(count, settling, max_cost)
         now = time.monotonic()
@@ -55,7 +55,9 @@ class PoolAccess:
     async def _start(self) -> None:
         queue = self._service.queue
         try:
-            await self._service.runner.start()
+            for each in self._service.handlers:
+                if each.runner.problem:
+                    await each.runner.start()
         except CannotStart as error:
             log.error("%s is not served, the next start of a child is in %g s: %s", queue, self._pause, error)
             return

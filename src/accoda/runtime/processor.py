@@ -1,11 +1,13 @@
-"""A processor: one take-run-settle loop.
+"""A processor: one take-run-settle loop with slots for the jobs that it runs.
 
-    take → open → run → decide → settle
-     ▲                              │
-     └──── in one round trip ───────┘
+    settle what ended ─┐
+                       ├─ in one round trip ──► open ──► run, each job in a slot ──► rest until one ends
+    take for free slots┘                                                             or a queue has jobs
 
-A batch that was run is settled together with the next take, so a busy loop costs one round trip for each batch. The
-processor never waits for a batch to fill: it runs what there is.
+A slot is filled again as soon as its job has ended; no job waits for another one. What ended meanwhile is settled
+together with the next take, so a busy loop costs one round trip for as many jobs as end at a time. Handlers of whole
+batches have no slots: a processor runs one of their batches at a time, beside the single jobs. The processor never
+waits for a batch to fill: it runs what there is.
 """
 
 from __future__ import annotations
@@ -14,13 +16,18 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from typing import TypeVar
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
 from accoda.queue_access import RunningBatch, Taken
 from accoda.retry import Failed, describe, runs_alone
-from accoda.runtime.batch import BatchRun, ending, open_batches
+from accoda.runtime.attempts import explain
+from accoda.runtime.batch import BatchRun, ending, open_jobs
 from accoda.runtime.events import BatchReport, HandlerStats, tell
 from accoda.runtime.heartbeat import ProcessorState, QueueRate, QueueSums
 from accoda.runtime.queue_service import DECAY, QueueService
@@ -31,226 +38,260 @@ from accoda.storage.common.reconnecting import Backoff
 T = TypeVar("T")
 
 ALONE = "given back while a job that may be poison runs alone"
-HELD = "given back: a handler that was stopped does not end, and holds the processor that took it"
+STOPPED = "given back: the worker was stopped before the job began"
+A_MOMENT = 1.0
+"""Seconds within which most jobs that kill their process have done so."""
 
 log = logging.getLogger("accoda.worker")
 
 
-class Processor:
-    """One loop. `run_once` is one turn of it."""
+class Ended(Struct):
+    """Jobs of a run that have ended, and what becomes of them. `ran` is how long they ran, in seconds. `last`: no other
+    job of the run is left."""
 
-    def __init__(self, number: int, context: WorkerContext, services: dict[str, QueueService]) -> None:
+    service: QueueService
+    batch: BatchRun
+    outcomes: list[Outcome]
+    ran: float
+    last: bool
+    refused: list[Refused] = []
+
+
+class Processor:
+    """One loop. `run_once` is one turn of it. Belongs to the worker's event loop."""
+
+    def __init__(self, number: int, context: WorkerContext, services: dict[str, QueueService], slots: int) -> None:
         self.number = number
         self.context = context
+        self.slots = slots
         self.retired = False
         self.queue: str | None = None
+        """The queue whose turn it was last."""
         self._services = services
-        self._running: tuple[QueueService, BatchRun] | None = None
-        self._ran: tuple[QueueService, BatchRun] | None = None
-        """A batch that was run, on its way to be settled."""
-        self._held_by: asyncio.Event | None = None
-        """Set when a thread that was given up has ended: until then it counts as what this processor runs."""
+        self._runs: dict[BatchRun, QueueService] = {}
+        """What runs or is not settled yet, the oldest first."""
+        self._ended: dict[BatchRun, None] = {}
+        """Those of them in which jobs have ended that are to be settled."""
+        self._holds: dict[str, int] = {}
+        """For each queue that it serves, how many runs, and whether it is its turn: the rotation counts it once."""
+        self._used = 0
+        """Slots with a job, or with a thread that was given up and does not end."""
+        self._batch: BatchRun | asyncio.Future[None] | None = None
+        """The batch of a handler of batches that runs, or the end of its thread if that was given up."""
+        self._stuck = 0
+        """Slots whose threads were given up and have not ended."""
+        self._woken: asyncio.Future[None] | None = None
         self._trouble: Backoff | None = None
-
-    @property
-    def held(self) -> bool:
-        """Whether it starts nothing because a handler that was stopped does not end."""
-        return self._held_by is not None
 
     async def run(self) -> None:
         """Turn after turn, until the worker stops or this processor is retired; then settle what is in hand."""
         context = self.context
         hold_here()
         try:
-            while not (context.stopping or (self.retired and not self.held)):
-                if self._held_by is not None:
-                    await self._wait_for_thread(self._held_by)
-                elif context.draining:
-                    await self._stand_by()
-                else:
-                    await self._turn()
+            while not (context.stopping or (self.retired and not self.holds_threads)):
+                await self._turn()
+        except asyncio.CancelledError:
+            await self._cancel()
+            raise
         finally:
             await self._put_down()
 
-    async def _stand_by(self) -> None:
-        """Settle what is in hand, and take nothing until the worker no longer drains."""
-        await self._put_down()
-        # No await between the look and the rest: whatever ends the drain from here on calls those that rest.
-        if self.context.draining and not (self.context.stopping or self.retired):
-            await self.context.rotation.rest()
-
-    async def _wait_for_thread(self, ended: asyncio.Event) -> None:
-        """Start nothing until the thread that was given up has ended; the outcomes of its batch are settled meanwhile.
-
-        Not in `rotation.rest`: a call that is meant for a free processor would be lost on this one.
-        """
-        await self._put_down()
-        if self.context.rotation.idle:
-            self.context.rotation.quiet.set()  # a burst does not wait for it if nothing is left to start
-        await ended.wait()
-        self._held_by = None
-        if not self.context.stopping:
-            log.info("processor %d works again", self.number)
-
-    async def _put_down(self) -> None:
-        if self.queue is not None:
-            self.context.rotation.leave(self.queue)
-            self.queue = None
-        await self._settle_last()
-        self._end_isolation()
-
     async def _turn(self) -> None:
-        rotation = self.context.rotation
-        if rotation.only is None or rotation.only != self.queue:
-            self.queue = rotation.pick(self.queue, returns=self._ran is not None)
-        if self.queue is None:
-            await rotation.rest()
+        ended = self._collect()
+        service = self._next(ended)
+        if service is None and not ended:
+            await self._rest()
             return
-        service = self._services[self.queue]
         try:
-            await self.run_once(service)
+            await self.run_once(service, ended)
         except Exception:  # a mistake of ours: the leases in hand will end, the loop goes on
-            log.exception("processor %d failed in queue %s; going on in a second", self.number, service.queue)
+            log.exception("processor %d failed in queue %s; going on in a second", self.number, self.queue)
             await asyncio.sleep(1)
 
-    async def run_once(self, service: QueueService) -> None:
-        """One turn: settle what the last one left, take a batch, run it."""
-        started = time.monotonic()
-        isolation = self.context.isolation
-        if isolation.owner is not None:
-            await self._step_aside()
-        # No await between the look and the entry: a processor that is isolated from here on sees this one at work.
-        isolation.at_work.add(self)
-        jobs = await self._exchange(service)
-        if not jobs:
-            isolation.leave(self)
-            return
-        batches: list[BatchRun] = []
+    def _next(self, ended: Sequence[Ended]) -> QueueService | None:
+        """The queue to take from now; None: there is none, or no room for its jobs."""
+        context, queue = self.context, self.context.rotation.only
+        if context.draining or self.retired or context.isolation.owner is not None:
+            queue = None
+        elif queue is not None and queue in self._holds:  # no other has jobs
+            queue = queue if self._has_room(queue) else None
+        else:
+            queue = context.rotation.pick(self._holds, self._has_room)
+            if queue is None and ended and self._has_room(ended[0].service.queue):
+                # It goes to the store in any case: a look into a queue that sleeps costs no round trip of its own.
+                queue = ended[0].service.queue
+        self._move_to(queue)
+        return None if queue is None else self._services[queue]
+
+    def _move_to(self, queue: str | None) -> None:
+        if queue != self.queue:
+            if queue is not None:
+                self._hold(queue)
+            if self.queue is not None:
+                self._release(self.queue)
+            self.queue = queue
+
+    def _hold(self, queue: str) -> None:
+        count = self._holds.get(queue, 0)
+        self._holds[queue] = count + 1
+        if not count:
+            self.context.rotation.enter(queue)
+
+    def _release(self, queue: str) -> None:
+        self._holds[queue] -= 1
+        if not self._holds[queue]:
+            del self._holds[queue]
+            self.context.rotation.leave(queue)
+
+    def _has_room(self, queue: str) -> bool:
+        return self._room(self._services[queue]) > 0
+
+    def _room(self, service: QueueService) -> int:
+        """How many jobs of a queue may be taken now."""
+        if service.whole:
+            return 0 if self._batch is not None else service.batch_size
+        return min(self.slots - self._used, service.concurrency - service.running)
+
+    async def _rest(self) -> None:
+        """Until a job ends, or there may be something to pick."""
+        if not self._runs:
+            self.context.isolation.leave(self)
+        rotation = self.context.rotation
+        self._woken = woken = asyncio.get_running_loop().create_future()
+        rotation.resting[woken] = None
         try:
-            batches, not_run = open_batches(service, jobs)
-            if not_run:
-                await self._settle_not_run(service, not_run)
-            await self._run_all(service, batches, started)
-        except Exception:
-            service.access.forget(jobs)
-            self.context.batches.difference_update(batches)
-            raise
+            await woken
+        finally:
+            rotation.resting.pop(woken, None)
+            self._woken = None
 
-    async def _run_all(self, service: QueueService, batches: list[BatchRun], started: float) -> None:
-        """One batch after the other; those that wait keep their leases."""
-        for batch in batches:
-            batch.started = started
-            self.context.batches.add(batch)
-            if not batch.taken[0].crashes:
-                service.one_by_one = False
-        while batches:
-            if self._ran is not None:
-                await self._settle_last()
-            if self.context.aborted:
-                for batch in batches:
-                    batch.finish(WorkerStopped("the worker stopped"))
-            elif self.held:
-                await self._give_back(service, batches, HELD)
-                return
-            elif (first := batches[0].taken[0]).crashes and runs_alone(first, service.limits):
-                await self._run_alone(service, batches)
-                return
-            await self._run(service, batches.pop(0))
+    def _wake(self) -> None:
+        if self._woken is not None and not self._woken.done():
+            self._woken.set_result(None)
 
-    def stop(self, error: BaseException) -> None:
-        """Stop what runs: the handler is interrupted, and its jobs go back."""
-        if self._running is not None:
-            service, batch = self._running
-            service.runner.stop(batch, batch.ids(), error)
-
-    def tell_stopping(self) -> None:
-        """Let the handler know that the worker was asked to stop."""
-        if self._running is not None:
-            self._running[1].stopping = True
-        if self._held_by is not None:
-            self._held_by.set()  # a worker that leaves does not wait for it
-
-    async def flush(self) -> None:
-        """Settle the jobs of a long batch that are finished, while the others still run.
-
-        Only for handlers of single jobs: one that has a whole batch may still change its mind.
-        """
-        if self._running is None or self._running[0].handler.takes_batch:
-            return
-        service, batch = self._running
-        outcomes = batch.outcomes()
-        if outcomes:
-            # Marked as settled only when the store has answered: until then their leases must be kept. The batch may
-            # end meanwhile; it waits for this, so no outcome is sent twice.
-            batch.flushed = asyncio.Event()
-            batch.settling = True
-            try:
-                refused = await service.access.settle(outcomes)
-                batch.settled.update(outcome.lease.id for outcome in outcomes)
-            finally:
-                batch.settling = False
-                batch.flushed.set()
-            self._report(service, batch, outcomes, refused)
+    # -- what is in hand
 
     @property
-    def state(self) -> ProcessorState:
-        """What it does at present."""
-        if self._running is None:
-            return ProcessorState()
-        service, batch = self._running
-        return ProcessorState(service.queue, len(batch), batch.taken[0].id, round(batch.since * 1000))
+    def holds_threads(self) -> bool:
+        """Whether threads that were given up have not ended."""
+        return self._stuck > 0 or isinstance(self._batch, asyncio.Future)
 
-    # -- a job that may be poison
+    @property
+    def held(self) -> bool:
+        """Whether it can start nothing because handlers that were stopped do not end."""
+        return self.holds_threads and all(
+            isinstance(self._batch, asyncio.Future) if service.whole else self._stuck >= self.slots
+            for service in self._services.values()
+        )
 
-    async def _step_aside(self) -> None:
-        """While another processor is isolated, have nothing in hand."""
-        await self._settle_last()
-        self.context.isolation.leave(self)
-        await self.context.isolation.wait()
+    @property
+    def idle(self) -> bool:
+        """Whether it runs nothing and could."""
+        return not self._runs and not self.held
 
-    def _end_isolation(self) -> None:
+    @property
+    def free(self) -> int:
+        """Slots that no job has."""
+        return max(0, self.slots - self._used)
+
+    @property
+    def states(self) -> list[ProcessorState]:
+        """What it does at present: a line for each queue."""
+        found: dict[str, ProcessorState] = {}
+        for batch, service in self._runs.items():
+            jobs = [job for job in batch.taken if job.id not in batch.settled]
+            if not jobs:
+                continue
+            before = found.get(service.queue)
+            since = round(batch.since * 1000)
+            first, jobs_before, since = (
+                (jobs[0].id, 0, since) if before is None else (before.first_id, before.jobs, before.since or since)
+            )
+            slots = len(batch) if service.whole else min(self.slots, service.concurrency)
+            found[service.queue] = ProcessorState(service.queue, jobs_before + len(jobs), first, since, slots)
+        return list(found.values()) or [ProcessorState()]
+
+    def stop(self, error: BaseException) -> None:
+        """Stop what runs: the handlers are interrupted, and their jobs go back."""
+        for batch in self._runs:
+            batch.owner.runner.stop(batch, batch.ids(), error)
+
+    def tell_stopping(self) -> None:
+        """Let the handlers know that the worker was asked to stop."""
+        for batch in self._runs:
+            batch.stopping = True
+        self._wake()
+
+    async def _cancel(self) -> None:
+        """Our task was cancelled: so are the runs."""
+        for batch in self._runs:
+            if batch.task is not None:
+                batch.task.cancel()
+
+    async def _put_down(self) -> None:
+        """Settle what ends until nothing is left."""
+        self._move_to(None)
+        await self._drain(None)
         self.context.isolation.leave(self)
         self.context.isolation.end(self)
 
-    async def _run_alone(self, service: QueueService, batches: list[BatchRun]) -> None:
-        """Run the first job, which may kill the process, while nothing else is in hand; the others go back."""
-        suspect, *others = batches
-        service.one_by_one = True
-        if others:
-            await self._give_back(service, others, ALONE)
-        isolation, over = self.context.isolation, None
+    async def _drain(self, patience: float | None) -> None:
+        """Take nothing, and settle what ends until nothing runs, or for so many seconds."""
+        end = None if patience is None else time.monotonic() + patience
+        while self._runs:
+            if ended := self._collect():
+                await self._settle(ended)
+                continue
+            self._woken = asyncio.get_running_loop().create_future()
+            try:
+                async with asyncio.timeout(None if end is None else end - time.monotonic()):
+                    await self._woken
+            except TimeoutError:
+                return
+            finally:
+                self._woken = None
+
+    # -- one turn
+
+    async def run_once(self, service: QueueService | None, ended: list[Ended]) -> None:
+        """One turn: settle what has ended, and take and start what there is room for."""
+        if service is None:
+            await self._settle(ended)
+            return
+        started = time.monotonic()
+        # No await since the look at the owner: a processor that is isolated from here on sees this one at work.
+        self.context.isolation.at_work.add(self)
+        jobs = await self._exchange(service, ended)
+        if not jobs:
+            return
         try:
-            if await isolation.begin(self, service.lease):
-                # Not for longer than a lease: a job that takes hours must not stop the whole process for hours.
-                over = asyncio.get_running_loop().call_later(service.lease, isolation.end, self)
-                await self._run(service, suspect)
-                await self._settle_last()
-            else:
-                await self._give_back(service, [suspect], ALONE)
-        finally:
-            if over is not None:
-                over.cancel()
-            self._end_isolation()
+            opened = open_jobs(service, jobs)
+        except Exception:
+            service.access.forget(jobs)
+            raise
+        for batch in (*opened.batches, *opened.suspects):
+            batch.started = started
+            self.context.batches.add(batch)  # from here on its leases are kept
+        if opened.batches:
+            service.one_by_one = False
+        for batch in opened.batches:
+            self._start(service, batch)
+        if opened.not_run:
+            await self._settle_not_run(service, opened.not_run)
+        if opened.suspects:
+            await self._run_suspects(service, opened.suspects)
 
-    async def _give_back(self, service: QueueService, batches: list[BatchRun], reason: str) -> None:
-        jobs = [job for batch in batches for job in batch.taken]
-        for batch in batches:
-            batch.settling = True
-        await service.access.settle([Retry(job.lease, reason=reason, counts=False) for job in jobs])
-        self.context.batches.difference_update(batches)
-
-    # -- take
-
-    async def _exchange(self, service: QueueService) -> Sequence[Job]:
-        """Settle the last batch and take the next, both on their way at once.
+    async def _exchange(self, service: QueueService, ended: list[Ended]) -> Sequence[Job]:
+        """Settle what has ended and take for the free slots, both on their way at once.
 
         Neither waits for the other: storages put them into one round trip, or one transaction. The order does not
         matter, since they are about different jobs.
         """
         context, rotation = self.context, self.context.rotation
-        settling = None if self._ran is None else asyncio.get_running_loop().create_task(self._settle_last())
+        count = 1 if service.one_by_one else self._room(service)
+        settling = asyncio.get_running_loop().create_task(self._settle(ended)) if ended else None
         try:
-            taken = await service.access.take(1 if service.one_by_one else service.batch_size, settling)
+            taken = await service.access.take(count, settling)
             if taken.blocked_for is not None:
                 rotation.block(service.queue, context.clock.now() + taken.blocked_for, context.clock)
             elif taken.more and rotation.only == service.queue:
@@ -268,14 +309,15 @@ class Processor:
             if settling is not None:
                 await settling
         if taken.hopeless:
-            hopeless = [ending(service, job, Bury(job.lease, reason)) for job, reason in taken.hopeless]
-            await self._settle_not_run(service, hopeless)
+            found = [(service.owner_of(job.data) or service.handlers[0], job, why) for job, why in taken.hopeless]
+            await self._settle_not_run(service, [ending(one, job, Bury(job.lease, why)) for one, job, why in found])
         return taken.jobs
 
     async def _settle_not_run(self, service: QueueService, outcomes: list[Outcome]) -> None:
-        """Settle jobs that were taken but are not run: those that are buried, and those that are quarantined."""
+        """Settle jobs that were taken but are not run: buried, quarantined, or of a type that nobody here handles."""
         count = len(outcomes)
         refused = await service.access.settle(outcomes)
+        self.context.unhandled.note(service.queue, outcomes)
         if self.context.monitors:
             lost = {refusal.lease for refusal in refused}
             kept = tuple([outcome for outcome in outcomes if outcome.lease not in lost])
@@ -287,91 +329,230 @@ class Processor:
 
     # -- run
 
-    async def _run(self, service: QueueService, batch: BatchRun) -> None:
-        context, timeout, size = self.context, batch.timeout, len(batch.taken)
-        self._running = service, batch
+    def _start(self, service: QueueService, batch: BatchRun) -> None:
+        context, size = self.context, len(batch.taken)
+        self._runs[batch] = service
+        self._hold(service.queue)
+        if service.whole:
+            self._batch = batch
+        else:
+            self._used += size
+            service.running += size
+        batch.tell = partial(self._job_ended, batch)
+        batch.hold = partial(self._thread_given_up, service)
         batch.since = context.time()
         batch.waited = max(0.0, batch.since - batch.taken[0].start_time / 1000)
         batch.stopping = context.stopping
-        began = time.monotonic()
-        if timeout is not None:
-            # Jobs that run one after the other in a thread or process have the timeout each.
-            allowed = timeout * (1 if service.runs_together else size)
-            batch.leases_end_at = began + allowed
-            batch.deadline = round((batch.since + allowed) * 1000)
+        batch.began = time.monotonic()
+        if batch.timeout is not None:
+            batch.leases_end_at = batch.began + batch.timeout
+            batch.deadline = round((batch.since + batch.timeout) * 1000)
         if context.monitors:
             tell(context.monitors, "batch_started", service.queue, service.number, size)
+        if context.aborted:
+            batch.finish(WorkerStopped("the worker stopped"))
+            batch.ended = True
+            self._job_ended(batch)
+            return
+        service.access.began(batch)
+        batch.task = asyncio.get_running_loop().create_task(batch.run())
+        batch.task.add_done_callback(partial(self._run_ended, batch))
+
+    def _job_ended(self, batch: BatchRun) -> None:
+        self._ended[batch] = None
+        self._wake()
+
+    def _run_ended(self, batch: BatchRun, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("the run of %r failed", batch, exc_info=error)
+            batch.finish(error)
+        elif task.cancelled():
+            batch.finish(WorkerStopped("the worker stopped"))
+        batch.task = None
+        batch.ended = True
+        self._job_ended(batch)
+
+    def _thread_given_up(self, service: QueueService, ended: asyncio.Future[None]) -> None:
+        """A thread does not end: until it does, it counts as what it ran."""
+        log.error("a handler of %s was stopped but does not end; until it does, it holds its slot", service.queue)
+        if service.whole:
+            self._batch = ended
+        else:
+            self._stuck += 1
+            self._used += 1
+            service.running += 1
+        ended.add_done_callback(partial(self._thread_ended, service))
+
+    def _thread_ended(self, service: QueueService, ended: asyncio.Future[None]) -> None:
+        if service.whole:
+            self._batch = None
+        else:
+            self._stuck -= 1
+            self._used -= 1
+            service.running -= 1
+        log.info("a slot of %s is free again", service.queue)
+        self._wake()
+
+    # -- a job that may be poison
+
+    async def _run_suspects(self, service: QueueService, suspects: list[BatchRun]) -> None:
+        """Run jobs that lost a lease one by one: each a moment after the jobs before it have ended, so that it takes
+        few others down with it if it kills the process."""
+        while suspects:
+            await self._drain(A_MOMENT)
+            if self.context.stopping:
+                await self._give_back(service, suspects, STOPPED)
+            elif runs_alone(suspects[0].taken[0], suspects[0].owner.limits):
+                await self._run_alone(service, suspects)
+            else:
+                self._start(service, suspects.pop(0))
+                continue
+            return
+        await self._drain(A_MOMENT)
+
+    async def _run_alone(self, service: QueueService, batches: list[BatchRun]) -> None:
+        """Run the first job, which may kill the process, while nothing else is in hand; the others go back."""
+        suspect, *others = batches
+        service.one_by_one = True
+        if others:
+            await self._give_back(service, others, ALONE)
+        isolation = self.context.isolation
+        await self._drain(service.lease)
+        if not await isolation.begin(self, service.lease):
+            await self._give_back(service, [suspect], ALONE)
+            return
         try:
-            if len(batch.results) < size:
-                service.access.began(batch)
-                await batch.run()
+            self._start(service, suspect)
+            # Not for longer than a lease: a job that takes hours must not stop the whole process for hours.
+            await self._drain(service.lease)
         finally:
-            batch.duration = time.monotonic() - began
-            if len(batch.results) < size:
-                batch.finish(WorkerStopped("the worker stopped"))
-            self._running, self._ran = None, (service, batch)
-            if batch.held_by is not None and not batch.held_by.is_set():
-                self._held_by = batch.held_by
-                log.error("processor %d starts nothing until a handler of %s ends", self.number, service.queue)
+            isolation.end(self)
+
+    async def _give_back(self, service: QueueService, batches: list[BatchRun], reason: str) -> None:
+        jobs = [job for batch in batches for job in batch.taken]
+        for batch in batches:
+            batch.settling = batch.ids()
+        await service.access.settle([Retry(job.lease, reason=reason, counts=False) for job in jobs])
+        self.context.batches.difference_update(batches)
 
     # -- settle
 
-    async def _settle_last(self) -> None:
-        """Settle the batch that was run last."""
-        if self._ran is None:
-            return
-        (service, batch), self._ran = self._ran, None
-        try:
-            if batch.flushed is not None:
-                # Until the store has answered it is not known which of its jobs are settled, and all leases are kept.
-                await batch.flushed.wait()
-            batch.settling = True
+    def _collect(self) -> list[Ended]:
+        """What has ended since the last look. Its slots are free from now on."""
+        if not self._ended:
+            return []
+        batches, self._ended = self._ended, {}
+        found: list[Ended] = []
+        now = time.monotonic()
+        for batch in batches:
+            service = self._runs.get(batch)
+            if service is None or (batch.owner.takes_batch and not batch.ended):
+                continue
             outcomes = batch.outcomes()
-            # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
-            if batch.loose and not await self._enqueue_loose(service, batch, outcomes):
-                refused = all_lost(outcomes)
+            left = batch.left() if batch.ended and batch.owner.explicit else ()
+            last = batch.ended and len(outcomes) + len(batch.settled) + len(left) >= len(batch.taken)
+            if not outcomes and not last:
+                continue
+            if not service.whole:
+                self._used -= len(outcomes) + len(left)
+                service.running -= len(outcomes) + len(left)
+            elif last and self._batch is batch:
+                self._batch = None
+            found.append(Ended(service, batch, outcomes, now - batch.began, last))
+        return found
+
+    async def _settle(self, ended: list[Ended]) -> None:
+        """Settle the outcomes of jobs that have ended, those of each queue together."""
+        queues: dict[QueueService, list[Ended]] = {}
+        for one in ended:
+            queues.setdefault(one.service, []).append(one)
+        try:
+            if len(queues) == 1:
+                await self._settle_queue(ended)
             else:
-                refused = await service.access.settle(outcomes)
+                await asyncio.gather(*(self._settle_queue(part) for part in queues.values()))
         finally:
-            self.context.batches.discard(batch)
-        self._report(service, batch, outcomes, refused, whole=True)
-        batch.forget()
+            for one in ended:
+                one.batch.settled.update([outcome.lease.id for outcome in one.outcomes])
+                one.batch.settling = ()
+                if one.last:
+                    self._finish(one)
+        for one in ended:
+            self._report(one)
 
-    async def _enqueue_loose(self, service: QueueService, batch: BatchRun, outcomes: list[Outcome]) -> bool:
-        """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
-        return with_follow_ups(outcomes, batch.loose) or await service.access.enqueue(batch.loose)
-
-    def _report(
-        self,
-        service: QueueService,
-        batch: BatchRun,
-        outcomes: list[Outcome],
-        refused: list[Refused],
-        *,
-        whole: bool = False,
-    ) -> None:
-        context, kept = self.context, outcomes
+    async def _settle_queue(self, ended: list[Ended]) -> None:
+        access = ended[0].service.access
+        outcomes: list[Outcome] = []
+        for one in ended:
+            one.batch.settling = [outcome.lease.id for outcome in one.outcomes]
+            # First the follow-ups: if they cannot be enqueued, nothing is settled, and the jobs ask for them again.
+            if one.batch.loose and not await self._add_loose(one):
+                one.refused = all_lost(one.outcomes)
+            else:
+                outcomes += one.outcomes
+        refused = await access.settle(outcomes)
         if refused:
-            lost = {refusal.lease.id for refusal in refused}
-            kept = [outcome for outcome in outcomes if outcome.lease.id not in lost]
-            batch.lost |= lost
+            by_lease = {refusal.lease: refusal for refusal in refused}
+            for one in ended:
+                one.refused = one.refused or [
+                    by_lease[outcome.lease] for outcome in one.outcomes if outcome.lease in by_lease
+                ]
+
+    async def _add_loose(self, one: Ended) -> bool:
+        """See to the follow-ups of the batch as a whole: with the first job that is done, or apart if none is."""
+        loose, one.batch.loose = one.batch.loose, []
+        if with_follow_ups(one.outcomes, loose):
+            return True
+        if not one.last:  # one of the jobs that still run may be done
+            one.batch.loose = loose
+            return True
+        return await one.service.access.enqueue(loose)
+
+    def _finish(self, one: Ended) -> None:
+        """Nothing of a run is left."""
+        batch = one.batch
+        self._runs.pop(batch, None)
+        self.context.batches.discard(batch)
+        self._release(one.service.queue)
+        if batch.owner.explicit and (left := batch.left()):
+            self.context.false_crashes.left_to_end([job.lease for job in left], one.service.lease)
+
+    def _report(self, one: Ended) -> None:
+        context, service, batch, outcomes = self.context, one.service, one.batch, one.outcomes
+        kept, stats = outcomes, None
+        if one.refused:
+            kept = context.settled_by_handlers.kept(outcomes, one.refused)
+            batch.lost |= {refusal.lease.id for refusal in one.refused}
         failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
-        duration, done = batch.duration if whole else 0.0, len(kept) - len(failed)
         context.jobs_run += len(outcomes)
-        _count(service, len(outcomes), duration, batch.waited)
+        self._count(service, len(outcomes), one.ran, batch.waited)
         if failed:
             context.attempts.note(batch, failed, round(context.time() * 1000))
         if context.monitors:
+            cancelled = sum(refusal.why == "cancelled" for refusal in one.refused)
+            lost = len(outcomes) - len(kept) - cancelled
+            stats = batch.stats or summary(batch, len(kept) - len(failed), failed, one.ran)
             report = BatchReport(
                 service.queue,
                 service.number,
                 len(outcomes),
-                summary(batch, done, failed, len(outcomes) - len(kept), duration),
-                time.monotonic() - batch.started if whole else 0.0,
+                replace(stats, lost=lost, cancelled=cancelled) if lost or cancelled else stats,
+                time.monotonic() - batch.started if one.last else 0.0,
                 batch.waited,
                 failed,
+                partial(explain, batch),
+                batch.owner.type,
             )
             tell(context.monitors, "batch_ended", report)
+        if one.last:
+            batch.forget()
+
+    def _count(self, service: QueueService, jobs: int, ran: float, waited: float) -> None:
+        """Jobs ended: each ran for `ran` seconds in its slot, and had waited that long before."""
+        rate, sums = service.rate, service.sums
+        busy = ran if service.whole else ran * jobs / min(self.slots, service.concurrency)
+        service.rate = QueueRate(rate.jobs * DECAY + jobs, rate.busy * DECAY + busy)
+        service.sums = QueueSums(sums.jobs + jobs, sums.ran + ran * jobs, sums.waited + waited * jobs)
 
 
 class StoreAccess:
@@ -439,15 +620,6 @@ def all_lost(outcomes: Sequence[Outcome]) -> list[Refused]:
     return [Refused(outcome.lease, "lost") for outcome in outcomes]
 
 
-def _count(service: QueueService, jobs: int, duration: float, waited: float) -> None:
-    """Jobs were settled: their batch ran for `duration` seconds, and they had waited that long before."""
-    rate, sums = service.rate, service.sums
-    service.rate = QueueRate(rate.jobs * DECAY + jobs, rate.busy * DECAY + duration)
-    # Jobs that ran at the same time ran for as long as their batch, each of them.
-    ran = duration * (jobs if service.runs_together else 1)
-    service.sums = QueueSums(sums.jobs + jobs, sums.ran + ran, sums.waited + waited * jobs)
-
-
 def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bool:
     """Let the first `Done` carry a batch's follow-ups; False: there is none that could."""
     for index, outcome in enumerate(outcomes):
@@ -457,20 +629,23 @@ def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bo
     return False
 
 
-def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], lost: int, duration: float) -> HandlerStats:
-    """Settled jobs of a batch in numbers. A retry that the handler asked for is no error."""
+def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], duration: float) -> HandlerStats:
+    """Settled jobs of a batch in numbers. A retry that the handler asked for is no error, unless it named one."""
     results = {outcome.lease.id: batch.results.get(outcome.lease.id) for outcome in failed}
     errors = {id: result.error for id, result in results.items() if isinstance(result, Failed)}
-    errors = {id: error for id, error in errors.items() if not isinstance(error, (RetryLater, WorkerStopped))}
+    errors = {id: error for id, error in errors.items() if _is_error(error)}
     return HandlerStats(
         processed=done,
         errors=len(errors),
         retried=sum(isinstance(outcome, Retry) for outcome in failed),
         buried=sum(isinstance(outcome, Bury) for outcome in failed),
-        lost=lost,
         duration=duration,
         last_error=_last_error(batch, errors),
     )
+
+
+def _is_error(error: BaseException) -> bool:
+    return not isinstance(error, WorkerStopped) and (not isinstance(error, RetryLater) or error.__cause__ is not None)
 
 
 def _last_error(batch: BatchRun, errors: dict[int, BaseException]) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from accoda.connections import Connections
-from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
+from accoda.errors import InvalidInput, JobCancelled, JobFailed, JobNotFound, ResultTimeout
 from accoda.model import ById, JobInfo, clean
 from accoda.payload import Codec, UnreadablePayload, read_json
 from accoda.runtime.batch import Running
@@ -41,6 +41,8 @@ async def wait_for_result(store: Store, id: int, timeout: float | None, type: An
             return _read(job, type)
         if job.state == "dead":
             raise JobFailed(id, job.reason or "no reason given")
+        if job.state == "cancelled":
+            raise JobCancelled(id)
         if deadline is not None and time.monotonic() >= deadline:
             raise ResultTimeout(id, timeout or 0.0, job.state)
         if job.state == "taken" or job.state == "ready":

@@ -19,8 +19,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from enum import Enum
 
 from accoda.clock import Cancel, Clock
@@ -99,49 +98,47 @@ class Rotation:
             group.queues = {queue: _QueueTurns(group) for queue in self._order[first : first + GROUP]}
             self._queues |= group.queues
         self._next = 0
-        self._resting: deque[asyncio.Future[None]] = deque()
+        self.resting: dict[asyncio.Future[None], None] = {}
+        """Those of processors that have nothing to do, in the order of their coming: `call_all` ends them."""
         self.quiet = asyncio.Event()
         self.last_take = time.monotonic()
         self.only: str | None = None
         """The queue that has jobs while no other may have any: its processors stay with it, and need not ask. Whatever
         lets another queue have a turn sets it to None."""
 
-    def pick(self, last: str | None = None, *, returns: bool = False) -> str | None:
-        """The next queue in turn, for a processor that served `last` and is free now; None: all sleep.
+    def pick(self, mine: Container[str] = (), has_room: Callable[[str], bool] = lambda queue: True) -> str | None:
+        """The next queue in turn for a processor that serves `mine` already; None: there is none that may have jobs and
+        for which it has room."""
+        return self._turn(mine, has_room, lend=False) or self._turn(mine, has_room, lend=True)
 
-        A processor that `returns` with outcomes goes to the store in any case: if nothing is awake, it looks into
-        `last` again, which costs no round trip of its own.
-        """
-        if last is not None:
-            self.leave(last)
-        queue = self._turn(lend=False) or self._turn(lend=True)
-        if queue is not None:
-            return queue
-        if last is not None and returns:
-            self._queues[last].busy += 1
-            return last
-        if self.idle:
-            self.quiet.set()
-        return None
-
-    def _turn(self, *, lend: bool) -> str | None:
+    def _turn(self, mine: Container[str], has_room: Callable[[str], bool], *, lend: bool) -> str | None:
         """The next open queue within its share; with `lend`, within its cap: no processor is idle beside jobs."""
         count = len(self._order)
         for step in range(count):
             index = (self._next + step) % count
-            queue = self._queues[self._order[index]]
+            name = self._order[index]
+            queue = self._queues[name]
             most = queue.cap if lend else queue.share
-            if queue.state in _OPEN and (most is None or queue.busy < most):
+            if (
+                queue.state in _OPEN
+                and (most is None or queue.busy < most or (name in mine and queue.busy <= most))
+                and has_room(name)
+            ):
                 self._next = (index + 1) % count
                 if queue.state is _State.WOKEN:
                     queue.state = _State.PROBED
-                queue.busy += 1
-                return self._order[index]
+                return name
         return None
+
+    def enter(self, queue: str) -> None:
+        """One more processor serves this queue."""
+        self._queues[queue].busy += 1
 
     def leave(self, queue: str) -> None:
         """A processor serves this queue no longer."""
         self._queues[queue].busy -= 1
+        if self.idle:
+            self.quiet.set()
 
     def report(self, name: str, *, more: bool, found: bool) -> None:
         """A take `found` jobs, and there may be `more` at once."""
@@ -187,15 +184,13 @@ class Rotation:
         return [name for name, queue in self._queues.items() if queue.state is _State.BLOCKED]
 
     def wake(self, names: Iterable[str]) -> None:
-        """These queues may have jobs. Each is probed by one processor, so one is called for each."""
-        woken = 0
+        """These queues may have jobs. Each is probed by one processor, by the first that has room."""
         for name in names:
             queue = self._queues[name]
             if queue.state is _State.ASLEEP:
                 queue.state = _State.WOKEN
                 self.only = None
-                woken += 1
-        self._call(woken)
+        self.call_all()
 
     def asleep(self) -> list[str]:
         """The queues that wait for jobs."""
@@ -222,28 +217,12 @@ class Rotation:
         """Whether every queue sleeps or is blocked, and no processor is at work: nothing is left to start."""
         return all(queue.state in _CLOSED and not queue.busy for queue in self._queues.values())
 
-    async def rest(self) -> None:
-        """Until there may be something to pick."""
-        called = asyncio.get_running_loop().create_future()
-        self._resting.append(called)
-        try:
-            await called
-        except asyncio.CancelledError:
-            if called.done() and not called.cancelled():
-                self._call(1)  # called, but ended before it could come: call another one
-            raise
-
-    def _call(self, processors: int) -> None:
-        """Call so many of those that rest. Those that do not will pick by themselves before they rest."""
-        while processors > 0 and self._resting:
-            called = self._resting.popleft()
+    def call_all(self) -> None:
+        """Call every processor that rests, to look around. Those that do not will pick before they rest."""
+        resting, self.resting = self.resting, {}
+        for called in resting:
             if not called.done():
                 called.set_result(None)
-                processors -= 1
-
-    def call_all(self) -> None:
-        """Call every processor that rests, to look around."""
-        self._call(len(self._resting))
 
     def close(self) -> None:
         """The worker leaves: end the timers."""

@@ -36,11 +36,12 @@ from accoda.runtime.middleware import check_middleware
 from accoda.runtime.options import WorkerOptions, served
 from accoda.runtime.pool_access import PoolAccess
 from accoda.runtime.processor import Processor, StoreAccess
-from accoda.runtime.queue_service import QueueService
+from accoda.runtime.queue_service import HandlerService, QueueService
 from accoda.runtime.retention import EVERY, forget_dead
 from accoda.runtime.runners import make_runner
 from accoda.runtime.sleeper import Sleeper
 from accoda.runtime.system_jobs import SystemJobs
+from accoda.runtime.unhandled_types import start_given_back
 from accoda.runtime.upkeep import Upkeep
 from accoda.runtime.watchdog import stalled
 from accoda.runtime.worker_context import WorkerContext
@@ -90,14 +91,13 @@ class Worker:
     @property
     def problem(self) -> str:
         """What keeps it from running jobs: the store is away, it stalls, no child or thread can be had. Empty: none."""
-        troubles = [one.runner.problem for one in self._services.values()]
+        troubles = [one.problem for one in self._services.values()]
         return self._all_held() or self._problem or "; ".join(filter(None, troubles))
 
     def _all_held(self) -> str:
-        held = sum(processor.held for processor in self._processors)
-        if not held or held < len(self._processors):
+        if not self._processors or not all(processor.held for processor in self._processors):
             return ""
-        return f"all {held} processors are held by threads whose handlers were stopped but do not end"
+        return "all slots are held by threads whose handlers were stopped but do not end"
 
     @property
     def jobs_run(self) -> int:
@@ -114,7 +114,7 @@ class Worker:
         context.monitors = self.options.monitors
         self._services = {queue: self._serve(queue, context) for queue in self.queues}
         try:
-            await asyncio.gather(*(service.runner.start() for service in self._services.values()))
+            await asyncio.gather(*(each.runner.start() for each in self._handlers()))
         except BaseException:
             await self._close_runners()
             raise
@@ -128,25 +128,39 @@ class Worker:
         self._heartbeat.start()
         self._context = context
         self._sleeper = Sleeper(context.rotation, context.store)
+        connections.on_settled.add(context.settled_by_handlers.note)
         if self.options.managed and len(self.queues) > 1:
             self._manager = Manager(self.app.storage, self.id, context.clock)
         self._apply_settings()
 
     def _serve(self, queue: str, context: WorkerContext) -> QueueService:
         """The service of a queue, with what stands between it and the store."""
-        handler = self.app.handlers[queue]
-        service = QueueService(handler, make_runner(handler, self.app.middleware), self.settings)
+        handlers, middleware = self.app.handlers[queue], self.app.middleware
+        each = [
+            # A middleware runs around each single job; a child process has one at a time.
+            HandlerService(one, make_runner(one, middleware), bool(middleware) or one.options.run_in == "process")
+            for one in handlers.by_type.values()
+        ]
+        service = QueueService(handlers, each, self.settings)
         service.access = plain = StoreAccess(service, context)
-        if handler.hooks is not None:
-            service.access = HookedAccess(handler.hooks, plain, lambda: context.store)
+        hooks = each[0].handler.hooks
+        if hooks is not None:
+            service.access = HookedAccess(hooks, plain, lambda: context.store)
         if service.budgets:
             if self._wallet is None:
                 books, clock = self.app.budget_registry.books, self.app.connections.clock
                 self._wallet = Wallet(books, self.id, context.rotation.unblock, clock)
             service.access = self._wallet.access(service, service.access, lambda: context.store)
-        if handler.options.run_in == "process":  # outermost: nothing is reserved while nothing can run
+        if any(one.handler.options.run_in == "process" for one in each):
+            # Outermost: nothing is reserved while nothing can run.
             service.access = PoolAccess(service, service.access, context.rotation.unblock)
         return service
+
+    def _handlers(self) -> list[HandlerService]:
+        return [each for service in self._services.values() for each in service.handlers]
+
+    def _handles(self, queue: str, data: bytes) -> bool:
+        return self._services[queue].owner_of(data) is not None
 
     def _shortest_lease(self) -> float:
         return min(service.lease for service in self._services.values())
@@ -211,6 +225,8 @@ class Worker:
     def heartbeat(self) -> Heartbeat:
         """What it says of itself."""
         caps = {queue: cap for queue in self.queues if (cap := self._cap(queue)) is not None}
+        single = [one for one in self._services.values() if not one.whole]
+        slots = self._slots() if single else 0
         return Heartbeat(
             id=self.id,
             name=self.options.name,
@@ -220,20 +236,24 @@ class Worker:
             beat_at=self._clock.now(),
             queues=tuple(self.queues),
             max_processors=self.settings.worker("max_processors").value,
-            processors=tuple(processor.state for processor in self._processors),
+            slots=slots,
+            free=min(slots, sum(processor.free for processor in self._processors)),
+            concurrency={one.queue: one.concurrency for one in single if one.concurrency < slots},
+            batches={one.queue: one.batch_size for one in self._services.values() if one.whole},
+            processors=tuple(state for processor in self._processors for state in processor.states),
             rates={queue: service.rate for queue, service in self._services.items() if service.sums.jobs},
             caps=caps,
             ready=self.ready,
             problem=self.problem,
             sums={queue: service.sums for queue, service in self._services.items() if service.sums.jobs},
             draining=self._context is not None and self._context.draining,
+            types={queue: types for queue, service in self._services.items() if (types := service.types) != (None,)},
         )
 
     def _plan(self, upkeep: Upkeep) -> None:
         every = self.settings.worker("heartbeat").value
         context = self._ready_context()
         upkeep.add(context.false_crashes.run(lambda: context.store))
-        upkeep.every(1.0, self._flush)
         upkeep.every(1.0, self._note_attempts)
         if self._wallet is not None:
             leases = [service.lease for service in self._services.values() if service.budgets]
@@ -242,6 +262,7 @@ class Worker:
             upkeep.add(self._stop_when_idle())
             return
         upkeep.add(self._sleeper.run())
+        upkeep.add(self._start_given_back())
         if self.options.system_jobs:
             upkeep.add(SystemJobs(self.app.storage, self.app.system_jobs()).run())
         upkeep.every(every, self._beat, at_once=True)
@@ -254,10 +275,6 @@ class Worker:
             upkeep.every(demand.upkeep, partial(self._keep_up, demand), at_once=True)
             if demand.prefetch is not None:
                 upkeep.every(demand.prefetch.every, partial(self._prefetch, demand), at_once=True)
-
-    async def _flush(self) -> None:
-        for processor in list(self._processors):
-            await processor.flush()
 
     async def _beat(self) -> None:
         """Say that we live; look whether we really work."""
@@ -287,6 +304,10 @@ class Worker:
             log.info("worker %s %s", self.id, "drains: it takes nothing more" if asked else "takes jobs again")
             context.rotation.call_all()
 
+    async def _start_given_back(self) -> None:
+        context = self._ready_context()
+        await start_given_back(context.store, self.queues, self._handles, context.clock.now())
+
     async def _note_attempts(self) -> None:
         context = self._ready_context()
         await context.attempts.write(context.store)
@@ -299,7 +320,7 @@ class Worker:
 
     def _look_for_a_stall(self, stats: Stats) -> None:
         context = self._ready_context()
-        free = sum(processor.state.queue is None and not processor.held for processor in self._processors)
+        free = sum(processor.idle for processor in self._processors)
         silent = time.monotonic() - context.rotation.last_take
         after = self.settings.worker("stall_after").value
         # A queue that waits for tokens is not stalled.
@@ -380,8 +401,7 @@ class Worker:
         context.rotation.limit(caps, shares)
 
     def _cap(self, queue: str) -> int | None:
-        number = self.app.handlers[queue].options.number
-        return self.settings.queue(queue, "max_processors", None, number).value  # type: ignore[no-any-return]
+        return self.settings.queue(queue, "max_processors", None, self._services[queue].number).value  # type: ignore[no-any-return]
 
     def _adapt(self) -> None:
         """Start or retire processors until there are `max_processors`; none before the worker runs."""
@@ -389,18 +409,26 @@ class Worker:
         if not self._started:
             return
         wanted = self.settings.worker("max_processors").value
-        # One that is held counts even if it is retired: the thread that holds it still runs.
-        active = [processor for processor in self._processors if processor.held or not processor.retired]
+        slots = -(-self._slots() // wanted)
+        # One whose threads do not end counts even if it is retired: they still run.
+        active = [processor for processor in self._processors if processor.holds_threads or not processor.retired]
+        for processor in active[:wanted]:
+            processor.slots = slots
         for processor in active[wanted:]:
             processor.retired = True
         for number in range(len(active), wanted):
             if not context.stopping:
-                processor = Processor(number, context, self._services)
+                processor = Processor(number, context, self._services, slots)
                 task = asyncio.create_task(processor.run(), name=f"accoda-processor-{number}")
                 self._processors[processor] = task
                 task.add_done_callback(partial(self._ended, processor))
         context.rotation.call_all()
         tell(context.monitors, "processors_changed", len(self._processors))
+
+    def _slots(self) -> int:
+        """How many single jobs run at once: what the settings say, or as many as one of the queues may."""
+        said: int | None = self.settings.worker("concurrency").value
+        return said or max((one.concurrency for one in self._services.values() if not one.whole), default=1)
 
     def _ended(self, processor: Processor, task: asyncio.Task[None]) -> None:
         self._processors.pop(processor, None)
@@ -429,6 +457,7 @@ class Worker:
                     await self._manager.close()
                 await context.store.write(heartbeat.PREFIX + self.id, b"", ttl=0)
         context.rotation.close()
+        self.app.connections.on_settled.discard(context.settled_by_handlers.note)
         if self._wallet is not None:
             await self._wallet.close()
         await self._close_runners()
@@ -436,7 +465,7 @@ class Worker:
         log.info("worker %s has left; it ran %d jobs", self.id, context.jobs_run)
 
     async def _close_runners(self) -> None:
-        await asyncio.gather(*(service.runner.close() for service in self._services.values()))
+        await asyncio.gather(*(each.runner.close() for each in self._handlers()))
 
     def _ready_context(self) -> WorkerContext:
         if self._context is None:

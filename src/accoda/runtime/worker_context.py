@@ -12,6 +12,8 @@ from accoda.runtime.events import Monitor
 from accoda.runtime.false_crashes import FalseCrashes
 from accoda.runtime.poison_isolation import PoisonIsolation
 from accoda.runtime.rotation import Rotation
+from accoda.runtime.settled_by_handlers import SettledByHandlers
+from accoda.runtime.unhandled_types import UnhandledTypes
 from accoda.storage.protocol import Store
 
 
@@ -25,8 +27,10 @@ class WorkerContext:
         self.time: Callable[[], float] = time.time if clock is None else lambda: clock.now() / 1000
         """The present moment in seconds, by this process's clock."""
         self.rotation = Rotation(queues)
-        self.isolation = PoisonIsolation()
+        self.isolation = PoisonIsolation(self.rotation.call_all)
         self.false_crashes = FalseCrashes()
+        self.unhandled = UnhandledTypes()
+        self.settled_by_handlers = SettledByHandlers()
         self.monitors: Sequence[Monitor] = ()
         self.attempts = AttemptLog(worker)
         self.batches: set[BatchRun] = set()

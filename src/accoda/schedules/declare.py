@@ -32,7 +32,8 @@ log = logging.getLogger("accoda.schedules")
 class ScheduledOptions(HandlerOptions, total=False):
     """The options of `@app.every` and `@app.cron` besides when: those of the schedule, and those of `@app.handler`.
 
-    `queue` is the function's name unless it is given, and `name`, the schedule's, is the queue.
+    `queue` is the function's name unless it is given, and `name`, the schedule's, is the queue (and the type, if it has
+    one: `work.report`).
     """
 
     name: str
@@ -57,7 +58,8 @@ def declare(app: Host, when: dict[str, Any], options: ScheduledOptions) -> Calla
     handlers = {name: value for name, value in options.items() if name not in _OURS}
 
     def decorate(function: Any) -> Any:
-        if app.handlers.get(getattr(function, "queue", "")) is function:
+        known = app.handlers.get(getattr(function, "queue", ""))
+        if known is not None and known.by_type.get(getattr(function, "type", None)) is function:
             if extra := sorted({*handlers, *({"queue"} & ours.keys())}):
                 raise InvalidInput(extra[0], f"{function!r} is a handler already; say it in @app.handler(…)")
             return _add(app, function, when, ours)
@@ -66,14 +68,15 @@ def declare(app: Host, when: dict[str, Any], options: ScheduledOptions) -> Calla
         try:
             return _add(app, handler, when, ours)
         except BaseException:
-            del app.handlers[handler.queue]  # either both are declared or neither
+            app.remove_handler(handler)  # either both are declared or neither
             raise
 
     return decorate
 
 
 def _add(app: Host, handler: Any, when: dict[str, Any], ours: dict[str, Any]) -> Any:
-    given = {"name": handler.queue, **ours, **when, "queue": handler.queue, "source": "code"}
+    name = handler.queue if handler.type is None else f"{handler.queue}.{handler.type}"
+    given = {"name": name, **ours, **when, "queue": handler.queue, "type": handler.type, "source": "code"}
     if isinstance(given.get("priority"), Priority):
         given["priority"] = given["priority"].name
     for name in ("every", "grace"):
@@ -112,8 +115,10 @@ async def store_declared(app: Host, store: Store) -> None:
 async def refresh(app: Host, store: Store, name: str) -> bool:
     """Give a schedule that no code declares what the app's handler says of its queue now; whether that is new."""
     record = (await look(store, name)).record
-    spec = None if record is None or record.declared is not None else spec_of(app, record.schedule.queue)
-    if record is None or spec is None:
+    if record is None or record.declared is not None:
+        return False
+    spec = spec_of(app, record.schedule.queue, record.schedule.type)
+    if spec is None:
         return False
 
     def unchanged(current: Current) -> Schedule:
@@ -137,7 +142,7 @@ async def refresh(app: Host, store: Store, name: str) -> bool:
 
 
 async def _store(app: Host, store: Store, schedule: Schedule) -> None:
-    spec = spec_of(app, schedule.queue)
+    spec = spec_of(app, schedule.queue, schedule.type)
     said = () if spec is None else (stored_spec(spec, schedule), spec.secret)
     declared = fingerprint(schedule, *said)
     current = await look(store, schedule.name)

@@ -77,7 +77,7 @@ async def apply(
         what = _difference(schedule, view)
         if what != "unchanged":
             wanted = partial(as_paused, schedule)
-            await change(store, schedule.name, wanted, Origin(spec_of(app, schedule.queue)))
+            await change(store, schedule.name, wanted, Origin(spec_of(app, schedule.queue, schedule.type)))
         elif app is not None and await refresh(app, store, schedule.name):
             what = "changed"
         done[what].append(schedule.name)

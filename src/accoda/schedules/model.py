@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from accoda.envelope import Event, Hook, JobMetadata, check_metadata
+from accoda.envelope import Event, Hook, JobMetadata, check_metadata, check_type
 from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import check_name
@@ -71,6 +71,7 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     webhook_on: tuple[Event, ...] = ("done", "dead")
     cost: int | None = None
     keep_for: float | str | None = None
+    type: str | None = None
     source: Source = "api"
 
     def __post_init__(self) -> None:
@@ -96,7 +97,7 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
         """What its jobs carry beside their payload, except for the tick."""
         hook = None if self.webhook_url is None else Hook(self.webhook_url, self.webhook_on)
         most = None if self.max_retries is None else self.max_retries + 1
-        return JobMetadata(name=self.job_name, max_attempts=most, hook=hook, schedule=self.name)
+        return JobMetadata(type=self.type, name=self.job_name, max_attempts=most, hook=hook, schedule=self.name)
 
 
 class ScheduleView(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -214,6 +215,8 @@ def _check_job(schedule: Schedule) -> None:
         _check_number(schedule.max_retries, "maxRetries", 0, COST)
     if schedule.cost is not None:
         _check_number(schedule.cost, "cost", 0, COST)
+    if schedule.type is not None:
+        check_type(schedule.type)
     try:
         check_metadata(JobMetadata(name=schedule.job_name))
     except InvalidInput as error:

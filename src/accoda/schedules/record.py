@@ -92,6 +92,8 @@ def tick_job(record: Record, tick: int | None, now: int, make_job: MakeJob) -> N
     """
     schedule = record.schedule
     options: EnqueueOptions = {"priority": Priority[schedule.priority]}
+    if schedule.type is not None:
+        options["type"] = schedule.type
     if schedule.cost is not None:
         options["cost"] = schedule.cost
     if schedule.keep_for is not None:

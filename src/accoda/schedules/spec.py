@@ -6,18 +6,17 @@ its cost, how long it is kept and the bytes of its payload are those of the app 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
-import msgspec
 from msgspec import Struct
 
 from accoda.enqueue import EnqueueOptions, QueueSpec, cost_of
 from accoda.errors import InvalidInput
 from accoda.handler_options import HandlerOptions
 from accoda.model import NewJob
-from accoda.payload import Codec, UnreadablePayload, decode, encode, name_of
+from accoda.payload import Codec, UnreadablePayload, converted, decode, encode
 from accoda.priority import POLICIES, policy
 from accoda.schedules.model import Schedule
 
@@ -38,11 +37,12 @@ class Host(JobHost, Protocol):
     schedules: dict[str, Schedule]
 
     @property
-    def handlers(self) -> MutableMapping[str, Any]: ...
+    def handlers(self) -> Mapping[str, Any]: ...
     @property
-    def specs(self) -> Mapping[str, QueueSpec]: ...
-    def queue_spec(self, queue: str) -> QueueSpec: ...
+    def specs(self) -> Mapping[tuple[str, str | None], QueueSpec]: ...
+    def queue_spec(self, queue: str, type: str | None = None) -> QueueSpec: ...
     def add_handler(self, queue: str | None, function: Callable[..., Any], options: HandlerOptions) -> Any: ...
+    def remove_handler(self, handler: Any) -> None: ...
 
 
 class StoredSpec(Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -80,11 +80,15 @@ def maker_of(app: JobHost) -> MakeJob:
     return make
 
 
-def spec_of(app: Host | None, queue: str) -> QueueSpec | None:
-    """An app's spec of a queue. None: it has no handler of it, or its policy has no name to be stored under."""
-    if app is None or (queue not in app.handlers and queue not in app.specs):
+def spec_of(app: Host | None, queue: str, type: str | None) -> QueueSpec | None:
+    """An app's spec of a type of jobs. None: it has no handler of it, or its policy has no name to be stored under."""
+    if app is None:
         return None
-    spec = app.queue_spec(queue)
+    handlers = app.handlers.get(queue)
+    declared = (queue, type) in app.specs or (queue, None) in app.specs
+    if not declared if handlers is None else handlers.find(type) is None:
+        return None
+    spec = app.queue_spec(queue, type)
     return spec if spec.policy in POLICIES.values() else None
 
 
@@ -123,10 +127,10 @@ def _converted(spec: QueueSpec, payload: Any, wanted: Any) -> Any:
     if wanted is Any:
         return payload
     try:
-        return msgspec.convert(payload, wanted)
-    except Exception as error:  # a user's record may raise anything
+        return converted(payload, wanted)
+    except InvalidInput as error:
         try:
             spec.encode(payload)  # the handler may be able to read an object of another class
         except InvalidInput:
-            raise InvalidInput("payload", f"does not fit {name_of(wanted)}: {error}") from error
+            raise error from error.__cause__
         return payload

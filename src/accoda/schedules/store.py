@@ -273,7 +273,7 @@ async def _browse(store: Store, *states: State) -> AsyncIterator[JobInfo]:
 
 def _origin(app: Host | None, schedule: Schedule) -> Origin:
     check_no_demand(app, schedule.queue)
-    return Origin(spec_of(app, schedule.queue))
+    return Origin(spec_of(app, schedule.queue, schedule.type))
 
 
 def _record(current: Current, name: str) -> Record:

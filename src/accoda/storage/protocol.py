@@ -2,7 +2,7 @@
 
 A storage decides nothing: it applies what it is told, atomically. `accoda.testing.conformance` proves the promises.
 
-What is due (a delayed job's start time, the end of a lease, the end of a kept result) is applied by the calls
+What is due (a delayed job's start time, the end of a lease, the end of keeping a finished job) is applied by the calls
 themselves, at the storage's clock, before they answer, so no background process is needed. A moment has come when
 `now >= moment`. A lease that ends gives the job `attempts + 1` and `crashes + 1`; its `start_time` is the moment at
 which that is applied.
@@ -81,7 +81,7 @@ class Storage(Protocol):
         ...
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
-        """Make each current lease end `lease` seconds from now; report those that are lost."""
+        """Make each current lease end `lease` seconds from now; report those that are lost or cancelled."""
         ...
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -146,9 +146,9 @@ class Inspector(Protocol):
         """A page of the jobs in a state, beginning after the cursor of the last job of the page before.
 
         In the order "line": ready jobs as `take` would hand them out; delayed and taken ones by the moment at which
-        they come back to the line (start time, end of the lease), then by id; dead and done ones by their end, latest
-        first, and of those that ended together the highest id first. In the order "id": by id, for walks over all jobs
-        of a state.
+        they come back to the line (start time, end of the lease), then by id; dead, done and cancelled ones by their
+        end, latest first, and of those that ended together the highest id first. In the order "id": by id, for walks
+        over all jobs of a state.
         """
         ...
 
@@ -162,8 +162,8 @@ class Inspector(Protocol):
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         """Delete jobs of the queue in that state and count them: all, or those since before the moment `before`.
 
-        A dead or done job counts from `ended_at`, any other from `created_at`. With `limit`, at most so many: dead and
-        done jobs by `ended_at`, then id; others by id. The cost is then bounded by the limit, however many there are.
+        A job that has ended counts from `ended_at`, any other from `created_at`. With `limit`, at most so many: ended
+        jobs by `ended_at`, then id; others by id. The cost is then bounded by the limit, however many there are.
         """
         ...
 

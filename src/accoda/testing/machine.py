@@ -21,6 +21,7 @@ from accoda.model import (
     Bury,
     ById,
     ByKey,
+    Cancel,
     Change,
     Done,
     Head,
@@ -180,6 +181,26 @@ class StoreMachine(RuleBasedStateMachine):
             elif end == "remove":
                 self.pair.change([Remove(lease.id, waiters=0)])
 
+    @rule(
+        jobs=st.lists(commands.jobs, min_size=1, max_size=2),
+        more=st.sampled_from((-1, 0, 0, 1)),
+        wait=st.sampled_from((0, 500, 59_999, 60_000)),
+        then=commands.jobs,
+    )
+    def take_and_cancel(self, jobs: list[commands.DraftJob], more: int, wait: int, then: commands.DraftJob) -> None:
+        """Running jobs are cancelled, their keys are used again, and then their workers come back."""
+        queue = jobs[0].queue
+        self.pair.enqueue([job._replace(queue=queue).at(self.model.now) for job in jobs])
+        leases = [job.lease for job in self.pair.take(queue, 4, 5.0, None, "")]
+        self.leases += leases
+        running = [self.model.jobs[lease.id] for lease in leases]
+        self.pair.change([Cancel(job.id, max(0, len(job.waiters) + more)) for job in running])
+        again = [then._replace(queue=queue, key=job.new.key) for job in running]
+        self.pair.enqueue([draft.at(self.model.now) for draft in again])
+        self.pair.advance(wait)
+        self.pair.extend(leases, 60.0)
+        self.pair.settle([Done(lease, [then.at(self.model.now)]) for lease in leases])
+
     @rule(job=commands.jobs, trick=commands.tricks, extend=st.booleans())
     def take_and_mistake(self, job: commands.DraftJob, trick: commands.Trick, extend: bool) -> None:
         """Use a lease that is almost the one that was given."""
@@ -255,11 +276,11 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.change([self.change_of(draft) for draft in changes])
 
     @precondition(lambda self: self.model.jobs)
-    @rule(pick=commands.picks, more=st.sampled_from((-1, 0, 0, 1)))
-    def remove(self, pick: int, more: int) -> None:
-        """A job that is there, seen with as many waiters as it has, or with fewer or more."""
+    @rule(pick=commands.picks, more=st.sampled_from((-1, 0, 0, 1)), kind=st.sampled_from((Remove, Cancel)))
+    def remove(self, pick: int, more: int, kind: type[Remove | Cancel]) -> None:
+        """Or cancel: a job that is there, seen with as many waiters as it has, or with fewer or more."""
         job = list(self.model.jobs.values())[-1 - pick % len(self.model.jobs)]
-        self.pair.change([Remove(job.id, max(0, len(job.waiters) + more))])
+        self.pair.change([kind(job.id, max(0, len(job.waiters) + more))])
 
     @rule(
         queue=commands.queues,

@@ -12,11 +12,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from accoda.errors import VersionConflict
 from accoda.model import (
+    CANCELLED_FOR,
+    ENDED,
     Bury,
     ById,
     ByKey,
+    Cancel,
     Change,
     Cursor,
     Document,
@@ -40,6 +45,7 @@ from accoda.model import (
     State,
     Stats,
     Target,
+    Why,
     clean,
 )
 
@@ -68,6 +74,7 @@ class Record:
     result: bytes | None = None
     tries: int = 0
     crashes: int = 0
+    cancelled: Lease | None = None  # the lease under which it was cancelled
 
     @property
     def lease(self) -> Lease:
@@ -124,7 +131,7 @@ class Reference:
                 job.come_back(self.now, self.now)
                 job.crashes += 1
                 self.counts[job.new.queue]["expired"] += 1
-            elif job.state == "done" and job.ended_at is not None and job.ended_at + ms(job.new.keep_for) <= self.now:
+            elif job.state in ("done", "cancelled") and (job.ended_at or 0) + ms(job.new.keep_for) <= self.now:
                 del self.jobs[job.id]
         self.pauses = {q: until for q, until in self.pauses.items() if until is None or until > self.now}
 
@@ -197,7 +204,7 @@ class Reference:
         for outcome in outcomes:
             job = self._held(outcome.lease)
             if job is None:
-                refused.append(Refused(outcome.lease, "lost"))
+                refused.append(self._lost(outcome.lease))
             elif isinstance(outcome, Done) and outcome.waiters is not None and len(job.waiters) > outcome.waiters:
                 refused.append(Refused(outcome.lease, "grown"))
             else:
@@ -211,10 +218,8 @@ class Reference:
         match outcome:
             case Done():
                 counts["done"] += 1
-                self._end(job, "done")
+                self._finish(job, "done")
                 job.result = outcome.result
-                if ms(job.new.keep_for) == 0:
-                    del self.jobs[job.id]
             case Retry():
                 counts["retried"] += 1
                 job.reason = clean(outcome.reason)
@@ -225,6 +230,16 @@ class Reference:
                 counts["buried"] += 1
                 job.reason = clean(outcome.reason)
                 self._end(job, "dead")
+
+    def _lost(self, lease: Lease) -> Refused:
+        job = self.jobs.get(lease.id)
+        why: Why = "cancelled" if job is not None and job.cancelled == lease else "lost"
+        return Refused(lease, why)
+
+    def _finish(self, job: Record, state: State) -> None:
+        self._end(job, state)
+        if ms(job.new.keep_for) == 0:
+            del self.jobs[job.id]
 
     def _end(self, job: Record, state: State) -> None:
         job.state, job.ended_at = state, self.now
@@ -239,7 +254,7 @@ class Reference:
         for each in leases:
             job = self._held(each)
             if job is None:
-                refused.append(Refused(each, "lost"))
+                refused.append(self._lost(each))
             else:
                 job.lease_until = self.now + ms(lease)
         return refused
@@ -321,6 +336,12 @@ class Reference:
         match change:
             case Remove() if change.waiters is None or job.state in HOLDS_KEY:
                 del self.jobs[job.id]
+            case Cancel() if job.state in HOLDS_KEY:
+                if job.state == "taken":
+                    job.cancelled = job.lease
+                    job.new = replace(job.new, keep_for=max(job.new.keep_for, CANCELLED_FOR))
+                self.counts[job.new.queue]["cancelled"] += 1
+                self._finish(job, "cancelled")
             case Revive() if job.state == "dead" and self._holder(job.new.queue, job.new.key) is None:
                 job.ended_at = None
                 job.come_back(self.now, self.now)
@@ -338,7 +359,7 @@ class Reference:
     def browse(
         self, queue: str, state: State, *, order: Order = "line", after: Cursor | None = None, limit: int | None = None
     ) -> list[JobInfo]:
-        latest_first = order == "line" and state in ("dead", "done")
+        latest_first = order == "line" and state in ENDED
         line = [(info.cursor(order).sort, info.id, info) for info in map(_as_info, self._of(queue, state))]
         line.sort(key=lambda each: each[:2], reverse=latest_first)
         if after is not None:
@@ -352,7 +373,7 @@ class Reference:
 
     def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         old = [(_since(job), job.id) for job in self._of(queue, state) if before is None or _since(job) < before]
-        old.sort(key=lambda each: each if state in ("dead", "done") else each[1:])
+        old.sort(key=lambda each: each if state in ENDED else each[1:])
         return self.change([Remove(id) for _, id in old[:limit]])
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.errors import Conflict, InvalidInput, NotFound
-from accoda.model import STATES, ById, Cursor, JobInfo, NewJob, Revive, State, check_state
+from accoda.model import ENDED, STATES, ById, Cursor, JobInfo, NewJob, Revive, State, check_state
 from accoda.storage.protocol import Store
 from accoda.times import rfc3339
 from accoda.webhooks.call import KEEP_FOR, QUEUE, Delivered, body, read_call
@@ -94,7 +94,7 @@ def delivery(info: JobInfo) -> Delivery:
     """What the log says of a call."""
     call = read_call(info.data)
     done = _delivered(info.result)
-    ended = info.state in ("dead", "done")
+    ended = info.state in ENDED
     return Delivery(
         id=info.id,
         state=info.state,

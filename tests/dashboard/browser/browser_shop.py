@@ -49,7 +49,7 @@ async def gated(_: Any) -> str:
     return "through"
 
 
-@app.handler("slow", batch=1)
+@app.handler("slow")
 async def slow(_: Any) -> None:
     id = app.current.id
     try:

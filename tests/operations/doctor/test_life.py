@@ -44,6 +44,14 @@ async def test_ready_jobs_that_no_worker_serves_are_told(app: App, clock: Manual
     assert len(await look(app)) == 2
 
 
+async def test_a_system_job_is_told_only_when_nobody_has_run_it_for_long(app: App, clock: ManualClock) -> None:
+    await app.storage.enqueue([NewJob("accoda.bulk"), NewJob("accoda.history")])
+    assert await look(app) == [], "an HTTP service runs it too, and has no heartbeat"
+    clock.advance(61)
+    [told] = await look(app)
+    assert told[2].startswith("'accoda.bulk' has 1 ready job, the oldest for 1 min 1 s")
+
+
 async def test_an_app_without_a_handler_is_reported(app: App, clock: ManualClock) -> None:
     await app.storage.enqueue([NewJob("emails")])
     await beat(app, clock, "other")

@@ -159,7 +159,8 @@ async def test_a_file_that_everybody_may_read_is_a_note(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     url = await made(path)
     path.chmod(0o644)
-    assert "chmod o-rwx" in one(await examine(url), "permissions").advice
+    found = one(await examine(url), "permissions")
+    assert found.found == "every user of this machine may read jobs.db" and "chmod o-rwx" in found.advice
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")

@@ -12,8 +12,8 @@ from accoda.operations.history.reading import ServiceRate
 from accoda.operations.why import Estimate, Snapshot, explain
 from accoda.operations.why.estimate import start_of
 from accoda.operations.why.fleet import fleet_of
-from accoda.operations.why.snapshot import Declared, QueueBudget
-from accoda.runtime.heartbeat import Heartbeat, ProcessorState, QueueRate, QueueSums
+from accoda.operations.why.snapshot import QueueBudget
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, QueueRate
 from accoda.runtime.manager.rule import Assignment
 
 NOW = 1_893_488_400_000
@@ -28,6 +28,8 @@ def worker(**facts: Any) -> Heartbeat:
     busy = (ProcessorState("emails", 1, 1, NOW - 500), ProcessorState("emails", 1, 2, NOW - 1500))
     told = {"max_processors": 2, "processors": busy, "rates": {"emails": QueueRate(100.0, 200.0)}, **facts}
     queues = told.pop("queues", ("emails",))
+    told.setdefault("slots", told["max_processors"])
+    told.setdefault("free", told["slots"] - sum(state.jobs for state in told["processors"]))
     return Heartbeat("w1", "w1", "host", 1, NOW - 600_000, NOW, queues, **told)
 
 
@@ -62,20 +64,26 @@ def test_more_processors_make_it_sooner_and_a_cap_does_not() -> None:
     assert start(capped).likely == pytest.approx(one.likely, rel=0.3)
 
 
-def test_jobs_of_a_batch_that_run_together_take_as_long_as_one() -> None:
-    batch = (ProcessorState("emails", 10, 1, NOW), ProcessorState("emails", 10, 11, NOW))
-    told = {"processors": batch, "rates": {"emails": QueueRate(100.0, 20.0)}}
-    together = worker(**told, sums={"emails": QueueSums(1000, 2000.0, 0.0)})
-    in_turn = worker(**told, sums={"emails": QueueSums(1000, 200.0, 0.0)})
-    declared = Declared(batch=10)
-    few = snapshot(100, workers=(together,), declared=declared)
-    slower = start(snapshot(100, workers=(in_turn,), declared=declared))
-    assert start(few).likely == pytest.approx(slower.likely, rel=0.3)
-    # With smaller batches so far the difference shows: ten at once take no longer than two did.
-    told["rates"] = {"emails": QueueRate(100.0, 100.0)}
-    together, in_turn = worker(**told, sums=together.sums), worker(**told, sums={"emails": QueueSums(1000, 1000.0)})
-    slow = start(snapshot(100, workers=(in_turn,), declared=declared))
-    assert start(snapshot(100, workers=(together,), declared=declared)).likely < slow.likely / 3
+def test_ten_slots_take_ten_jobs_of_two_seconds_at_once() -> None:
+    running = (ProcessorState("emails", 10, 1, NOW - 1000, 10),)
+    rates = {"emails": QueueRate(100.0, 20.0)}  # a job of two seconds keeps a tenth of the processor busy
+    slots = worker(max_processors=1, slots=10, processors=running, rates=rates)
+    assert 0.9 < start(snapshot(0, workers=(slots,))).likely < 1.3  # the oldest has another second to go
+    assert 20 < start(snapshot(100, workers=(slots,))).likely < 25
+
+
+def test_jobs_of_batches_come_ten_at_a_time() -> None:
+    running = (ProcessorState("emails", 10, 1, NOW, 10),)
+    rates = {"emails": QueueRate(100.0, 20.0)}
+    batches = worker(max_processors=1, slots=0, batches={"emails": 10}, processors=running, rates=rates)
+    first, ninth, tenth = (start(snapshot(ahead, workers=(batches,))).likely for ahead in (0, 9, 10))
+    assert first == ninth and 1.9 < first < 2.3 and 3.9 < tenth < 4.6
+
+
+def test_a_batch_runs_beside_the_slots() -> None:
+    slots = worker(queues=("emails", "reports"), slots=2, batches={"reports": 100}, max_processors=1)
+    queues = {"emails": QueueStats(ready=11), "reports": QueueStats(ready=5000)}
+    assert fleet_of(snapshot(10, workers=(slots,), queues=queues)).share == 1
 
 
 def test_the_rate_of_late_counts_as_far_as_the_queue_had_work() -> None:

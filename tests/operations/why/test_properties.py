@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from accoda.budget import Budget
 from accoda.budget.model import Account, Claim, Counts, Hold
 from accoda.limits import MOMENT
-from accoda.model import AHEAD_AT_MOST, JobInfo, Look, QueueStats, State
+from accoda.model import AHEAD_AT_MOST, STATES, JobInfo, Look, QueueStats, State
 from accoda.operations.history.reading import ServiceRate
 from accoda.operations.queues import PauseNote
 from accoda.operations.why import Explanation, Snapshot, explain
@@ -21,7 +21,7 @@ from accoda.runtime.manager.rule import Assignment
 NOW = 1_893_488_400_000
 COUNTED: tuple[Counts, ...] = ("cost", "jobs")
 NAMES = ("emails", "reports", "accoda.webhooks")
-ORDER = ("delayed", "paused", "key", "budget", "workers", "line", "taken", "tries", "dead", "done")
+ORDER = ("delayed", "paused", "key", "budget", "workers", "line", "taken", "tries", "dead", "done", "cancelled")
 moments = st.one_of(st.integers(NOW - 10**9, NOW + 10**9), st.integers(0, MOMENT))
 counts = st.integers(0, 10**7)
 texts = st.text(max_size=20) | st.just("long\n" * 80)
@@ -33,7 +33,7 @@ def jobs(draw: st.DrawFn, state: State | None = None, id: int | None = None) -> 
     return JobInfo(
         id=draw(st.integers(1, 1 << 62)) if id is None else id,
         queue=draw(queues),
-        state=draw(st.sampled_from(("ready", "delayed", "taken", "dead", "done"))) if state is None else state,
+        state=draw(st.sampled_from(STATES)) if state is None else state,
         data=b"",
         rank=draw(st.one_of(st.sampled_from((0.0, 1.0, 2.0, 3.0, -7.5)), st.floats(1e12, 2e12))),
         cost=draw(st.integers(0, 50)),
@@ -71,6 +71,10 @@ def beats(draw: st.DrawFn, id: str) -> Heartbeat:
         ready=draw(st.booleans()),
         problem=draw(texts),
         draining=draw(st.booleans()),
+        slots=draw(st.integers(0, 50)),
+        free=draw(st.integers(0, 50)),
+        concurrency=draw(st.dictionaries(queues, st.integers(0, 50))),
+        batches=draw(st.dictionaries(queues, st.integers(0, 1000))),
     )
 
 
@@ -114,7 +118,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(
         look=Look(NOW, job, ahead=ahead, newer=draw(st.integers(0, min(ahead or 0, AHEAD_AT_MOST)))),
         reason=draw(texts),
-        declared=Declared(draw(st.booleans()), draw(st.none() | st.integers(1, 1000))),
+        declared=Declared(draw(st.booleans())),
         queues=draw(st.dictionaries(queues, stats)),
         workers=tuple(draw(beats(id)) for id in ("w1", "w2")[: draw(st.integers(0, 2))]),
         assignment=draw(st.none() | st.builds(Assignment, st.dictionaries(st.sampled_from(("w1", "w2")), row))),

@@ -60,7 +60,7 @@ async def test_next_in_line(stage: Stage) -> None:
     await stage.worker(processors=(ProcessorState(),))
     answer = await stage.why(job)
     assert (answer.id, answer.queue, answer.state, answer.position) == (job, stage.queue, "ready", 1)
-    assert answer.line == "it is next in line; starts at once"
+    assert answer.line == "it is next in line; starts within a second"
     assert verdicts(answer) == {"delayed": "open", "paused": "open", "workers": "open", "line": "open"}
     assert answer.sooner == ()
 
@@ -147,6 +147,25 @@ async def test_workers_but_none_for_this_queue(stage: Stage) -> None:
     assert answer.sooner == (f"start a worker for the queue: accoda worker MODULE:APP --queues {stage.queue}",)
 
 
+async def test_workers_of_the_queue_but_none_for_this_type(stage: Stage) -> None:
+    job = await stage.enqueue(type="report.genrate")
+    await stage.worker(types={stage.queue: ["mail", "report.generate"]})
+    answer = await stage.why(job)
+    known = "its workers handle mail, report.generate"
+    assert answer.line == f"no running worker handles type report.genrate of queue {stage.queue}; {known}"
+    assert answer.start is None
+    assert answer.sooner == (f"start a worker whose app has @app.handler('{stage.queue}', type='report.genrate')",)
+    # A worker gives it back for a while, with the reason: that it is delayed is not the answer.
+    [taken] = await stage.take()
+    await stage.app.storage.settle([Retry(taken.lease, delay=30, reason="no handler for its type", counts=False)])
+    waiting = await stage.why(job)
+    assert waiting.line == answer.line
+    assert "it was given back (no handler for its type)" in waiting.gates[0].text
+    # One that knows the type has come: now the pause is what it waits for.
+    await stage.worker(id="w2", types={stage.queue: ["report.genrate"]})
+    assert (await stage.why(job)).line.startswith("it was given back (no handler for its type), and is ready again at")
+
+
 async def test_a_worker_that_cannot_take_jobs(stage: Stage) -> None:
     job = await stage.enqueue()
     await stage.worker(ready=False, problem="stalled: no take for 40 s")
@@ -156,34 +175,51 @@ async def test_a_worker_that_cannot_take_jobs(stage: Stage) -> None:
     assert "name-w1 (draining)" in (await stage.why(job)).line
 
 
-async def test_all_processors_are_busy_with_something(stage: Stage) -> None:
+async def test_all_slots_are_in_use(stage: Stage) -> None:
     job = await stage.enqueue()
-    busy = (stage.runs("reports", 3, 180), stage.runs("emails", 10, 4))
-    await stage.worker(stage.queue, "reports", "emails", max_processors=2, processors=busy)
+    busy = (stage.runs("reports", 3, 180), stage.runs("emails", 7, 4))
+    await stage.worker(stage.queue, "reports", "emails", processors=busy)
     answer = await stage.why(job)
-    doings = "reports (3 jobs, up to 3 min), emails (10 jobs, up to 4 s)"
-    assert answer.line.startswith(f"all 2 processors are busy: {doings}; starts in about ")
-    assert shut(answer) == ["workers"] and facts(answer, "workers")["busy"] == 2
+    doings = "reports (3 jobs, up to 3 min), emails (7 jobs, up to 4 s)"
+    assert answer.line == f"all 10 slots are in use: {doings}; starts within a second"
+    assert shut(answer) == ["workers"]
+    told = facts(answer, "workers")
+    assert (told["slots"], told["busy"], told["own"], told["cap"]) == (10, 10, 0, 10)
+    assert answer.sooner[0].startswith("more slots: accoda worker ")
+
+
+async def test_all_processors_run_batches(stage: Stage) -> None:
+    job = await stage.enqueue()
+    busy = (stage.runs("reports", 3, 180), stage.runs("emails", 7, 4))
+    batches = {stage.queue: 100, "reports": 10}
+    await stage.worker(stage.queue, "reports", "emails", processors=busy, batches=batches)
+    answer = await stage.why(job)
+    assert answer.line.startswith("the only processor is in use: reports (3 jobs, up to 3 min); starts in about ")
+    told = facts(answer, "workers")
+    assert (told["processors"], told["busy"]) == (1, 1)
+    assert answer.sooner[0].endswith("or a higher --processors")
 
 
 async def test_capped_by_its_setting(stage: Stage) -> None:
     job = await stage.enqueue()
-    busy = (stage.runs(), ProcessorState(), ProcessorState())
-    await stage.worker(max_processors=3, caps={stage.queue: 1}, processors=busy, rates=stage.rates())
+    await stage.worker(concurrency={stage.queue: 3}, processors=(stage.runs(jobs=3),), rates=stage.rates())
     answer = await stage.why(job)
-    assert answer.line.startswith(f"{stage.queue} may have 1 processor by its setting max_processors, and all of them")
+    assert answer.line.startswith(f"{stage.queue} may have 3 slots by its setting concurrency, and all are in use")
+    assert answer.sooner == (f"raise the setting concurrency of queue {stage.queue}, now 3",)
+    of_batches = {"max_processors": 3, "caps": {stage.queue: 1}, "batches": {stage.queue: 10}}
+    await stage.worker(**of_batches, processors=(stage.runs(), ProcessorState(), ProcessorState()))
+    answer = await stage.why(job)
+    assert answer.line.startswith(f"{stage.queue} may have 1 processor by its setting max_processors, and it is in use")
     assert answer.sooner == (f"raise the setting max_processors of queue {stage.queue}, now 1",)
 
 
 async def test_given_no_processor_by_the_manager(stage: Stage) -> None:
     job = await stage.enqueue()
-    busy = (stage.runs("emails"), stage.runs("emails"))
+    busy = (stage.runs("emails", 5), stage.runs("emails", 5))
     await stage.worker(stage.queue, "emails", max_processors=2, processors=busy)
     await stage.assign({"w1": {"emails": 2}})
     answer = await stage.why(job)
-    assert answer.line.startswith(
-        f"the manager gives {stage.queue} no processor, and all 2 processors are busy: emails"
-    )
+    assert answer.line.startswith(f"the manager gives {stage.queue} no processor, and all 10 slots are in use: emails")
     assert facts(answer, "workers")["given"] == 0 and answer.start is not None
 
 
@@ -264,7 +300,7 @@ async def test_a_job_whose_workers_died_twice_is_quarantined(stage: Stage) -> No
     await stage.worker(processors=(ProcessorState(),))
     (told,) = [gate.text for gate in (await stage.why(job)).gates if gate.name == "tries"]
     alone = f"attempt 1; {LOST.format('2 times')}; quarantined: it runs alone, "
-    assert told == f"{alone}as soon as a processor is free for it"
+    assert told == f"{alone}as soon as nothing else runs"
     (taken,) = await stage.take()
     await stage.app.storage.settle([Retry(taken.lease, delay=600, counts=False)])
     answer = await stage.why(job)
@@ -337,6 +373,15 @@ async def test_done_and_kept(stage: Stage) -> None:
     assert answer.line.startswith("done at ") and "1 min ago; its result is kept until " in answer.line
     told = facts(answer, "done")
     assert read("", told["keptUntil"]) - read("", told["endedAt"]) == 3_600_000
+
+
+async def test_cancelled_and_kept(stage: Stage) -> None:
+    job = await stage.enqueue(keep_for=3600)
+    assert await stage.app.cancel(job)
+    stage.clock.advance(60)
+    answer = await stage.why(job)
+    assert (answer.state, shut(answer), answer.sooner) == ("cancelled", [], ())
+    assert answer.line.startswith("cancelled at ") and "1 min ago, so it will not run; it is kept until" in answer.line
 
 
 async def test_a_demand_with_waiters(stage: Stage) -> None:

@@ -36,12 +36,13 @@ class Stage:
     async def worker(self, *queues: str, id: str = "w1", **said: Any) -> None:
         """A worker that serves these queues (none: the stage's), and says so now."""
         served = queues or (self.queue,)
-        told = {"max_processors": 1, "processors": (), **said}
+        told = {"max_processors": 1, "processors": (), "slots": 10, **said}
+        told.setdefault("free", told["slots"] - sum(state.jobs for state in told["processors"]))
         beat = Heartbeat(id, f"name-{id}", "host-1", 7, self.now - 60_000, self.now, served, **told)
         await self.write(PREFIX + id, encode(beat), ttl=600.0)
 
     def runs(self, queue: str | None = None, jobs: int = 1, seconds: float = 12.0) -> ProcessorState:
-        return ProcessorState(queue or self.queue, jobs, 1, self.now - round(seconds * 1000))
+        return ProcessorState(queue or self.queue, jobs, 1, self.now - round(seconds * 1000), 10)
 
     def rates(self, seconds: float = 2.0) -> dict[str, QueueRate]:
         return {self.queue: QueueRate(10.0, 10 * seconds)}

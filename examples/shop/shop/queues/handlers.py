@@ -15,7 +15,7 @@ class EmailsHandler(Protocol):
     """Handles the jobs of the queue emails."""
 
     async def handle_emails(self, batch: Batch[EmailsJob]) -> None:
-        """Say `batch.done`, `.retry` or `.bury` of each job; the rest are done when it returns."""
+        """Say `batch.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends."""
         ...
 
 
@@ -23,7 +23,7 @@ class NewOrdersHandler(Protocol):
     """Handles the jobs of the queue new_orders."""
 
     async def handle_new_orders(self, batch: Batch[NewOrdersJob]) -> None:
-        """Say `batch.done`, `.retry` or `.bury` of each job; the rest are done when it returns."""
+        """Say `batch.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends."""
         ...
 
 
@@ -31,7 +31,7 @@ class InvoicesHandler(Protocol):
     """Handles the jobs of the queue invoices."""
 
     async def handle_invoices(self, batch: Batch[InvoicesJob]) -> None:
-        """Say `batch.done`, `.retry` or `.bury` of each job; the rest are done when it returns."""
+        """Say `batch.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends."""
         ...
 
 
@@ -47,15 +47,15 @@ def dispatcher(handlers: Handlers, app: App | None = None) -> App:
     """Give each queue its handler, in `app` or in a new one, for `accoda worker module:app`."""
     app = App() if app is None else app
 
-    @app.handler("emails", number=1, max_attempts=5)
+    @app.handler("emails", number=1, max_attempts=5, settle="explicit")
     async def emails(batch: Batch[EmailsJob]) -> None:
         await handlers.emails.handle_emails(batch)
 
-    @app.handler("new_orders", number=2, lease=30.0, policy="aging")
+    @app.handler("new_orders", number=2, lease=30.0, policy="aging", settle="explicit")
     async def new_orders(batch: Batch[NewOrdersJob]) -> None:
         await handlers.new_orders.handle_new_orders(batch)
 
-    @app.handler("invoices", number=3, batch=50)
+    @app.handler("invoices", number=3, batch=50, settle="explicit")
     async def invoices(batch: Batch[InvoicesJob]) -> None:
         await handlers.invoices.handle_invoices(batch)
 

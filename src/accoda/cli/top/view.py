@@ -137,7 +137,7 @@ def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
         table.add_row(
             worker.name,
             f"{rough(worker.beat_age)} ago",
-            f"{worker.busy}/{worker.max_processors}",
+            f"{worker.running}/{worker.slots}",
             Text(worker.problem, "red") if worker.problem else what,
         )
     if len(workers) > rows:
@@ -147,7 +147,7 @@ def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:
 
 def _job(shown: JobNow) -> RenderableType:
     job, state = shown.job, state_word(shown.job.state)
-    named = f", {printable(job.name)}" if job.name else ""
+    named = "".join(f", {printable(text)}" for text in (job.type, job.name) if text)
     head = Text.assemble((f"job {job.id}  ", "bold"), (state, STATES[state]))
     head.append(f"  in {job.queue}{named}, {job.attempt_text}\n")
     parts: list[RenderableType] = [head]

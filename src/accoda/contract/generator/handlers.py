@@ -30,7 +30,7 @@ def _protocol(queue: Queue) -> list[str]:
         *docstring(f"Handles the jobs of the queue {queue.name}.", 4),
         "",
         *signature(f"async def handle_{queue.name}", parameters, "None", indent=4),
-        '        """Say `batch.done`, `.retry` or `.bury` of each job; the rest are done when it returns."""',
+        '        """Say `batch.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends."""',
         "        ...",
     ]
 
@@ -44,7 +44,12 @@ def _dispatcher(contract: Contract) -> list[str]:
     for queue in contract.queues:
         settings = queue.settings.given().items()
         options = [f"{_OPTIONS.get(name, name)}={literal(value)}" for name, value in settings]
-        lines += ["", *call("@app.handler", [literal(queue.name), f"number={queue.id}", *options], indent=4)]
+        if queue.type_name is not None:
+            options.insert(0, f"type={literal(queue.type_name)}")
+        if contract.sharing(queue.queue_name)[0] is queue:  # a queue has one number: that of its first kind of job
+            options.insert(0, f"number={queue.id}")
+        options.append('settle="explicit"')
+        lines += ["", *call("@app.handler", [literal(queue.queue_name), *options], indent=4)]
         batch = f"batch: Batch[{queue.class_name}Job]"
         lines += signature(f"async def {queue.name}", [batch], "None", indent=4)
         lines += [f"        await handlers.{queue.name}.handle_{queue.name}(batch)"]

@@ -17,7 +17,7 @@ def producers(contract: Contract, source: str) -> str:
     every += ["    def __init__(self, app: App) -> None:"]
     every += [f"        self.{queue.name} = {queue.class_name}Queue(app)" for queue in contract.queues]
     defaults = _Defaults()
-    blocks = [_producer(queue, defaults) for queue in contract.queues]
+    blocks = [_producer(contract, queue, defaults) for queue in contract.queues]
     if defaults.lines:
         head += ["", *defaults.lines]
     return module("Typed ways to enqueue to each queue.", source, head, *blocks, every)
@@ -39,17 +39,20 @@ class _Defaults:
         return f" = {name}"
 
 
-def _producer(queue: Queue, defaults: _Defaults) -> list[str]:
+def _producer(contract: Contract, queue: Queue, defaults: _Defaults) -> list[str]:
     name = queue.class_name
     settings = queue.settings.given()
-    extra = [f"{key}={literal(settings[key])}" for key in ("policy", "cost") if key in settings]
+    policies = [one.settings.policy for one in contract.sharing(queue.queue_name) if one.settings.policy is not None]
+    extra = [] if queue.type_name is None else [f"type={literal(queue.type_name)}"]
+    extra += [f"policy={literal(policies[0])}"] if policies else []
+    extra += [f"cost={literal(settings['cost'])}"] if "cost" in settings else []
     record = [f"{field.name}={field.name}" for field in queue.fields]
     return [
         f"class {name}Queue(Producer[{name}Job]):",
         *docstring(f"Enqueues to {queue.name}.", 4),
         "",
         "    def __init__(self, app: App) -> None:",
-        *call("super().__init__", ["app", literal(queue.name), f"codec_of_{queue.name}", *extra], indent=8),
+        *call("super().__init__", ["app", literal(queue.queue_name), f"codec_of_{queue.name}", *extra], indent=8),
         "",
         "    async def enqueue(",
         "        self,",

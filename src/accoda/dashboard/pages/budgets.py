@@ -29,4 +29,4 @@ async def budgets(call: PageCall) -> dict[str, Any]:
 
 def spenders(app: App, name: str) -> list[str]:
     """The queues whose jobs are paid from a budget, as far as this app knows."""
-    return sorted(queue for queue, handler in app.handlers.items() if name in handler.options.budgets)
+    return sorted(queue for queue, handlers in app.handlers.items() if name in handlers.options.budgets)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MEANS: dict[Action, tuple[str, str]] = {
     "retry": ("Retry", "Dead jobs become ready again, delayed ones start now. Others are left alone."),
-    "cancel": ("Cancel", "Waiting and running jobs are stopped and deleted. Finished and dead ones are left alone."),
+    "cancel": ("Cancel", "Waiting jobs will not run, and running ones are stopped. Others are left alone."),
     "delete": ("Delete", "Jobs are deleted in any state, with their results. This cannot be undone."),
     "priority": ("Set the priority of", "Waiting jobs get a new place in the queue. Others are left alone."),
 }

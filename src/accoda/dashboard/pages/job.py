@@ -11,9 +11,11 @@ from accoda.dashboard.pages.parameters import Text, id_of, level_of, pretty
 from accoda.dashboard.pages.timeline import timeline
 from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
 from accoda.errors import JobNotFound
+from accoda.model import ENDED, ById
 from accoda.names import is_system
 from accoda.operations import budgets, demands, jobs, webhooks
 from accoda.operations.budgets import BudgetView
+from accoda.operations.handlers import options_of
 from accoda.operations.jobs import SCHEDULES
 from accoda.operations.levels import LEVELS
 from accoda.operations.views import JobView
@@ -29,7 +31,7 @@ async def job(call: PageCall) -> dict[str, Any]:
     """All about one job."""
     app, id = call.app, id_of(call.params["id"])
     view = await jobs.get(app, id)
-    ended = view.state in ("dead", "done")
+    ended = view.state in ENDED
     notes = await jobs.failed_runs(app, id)
     shares_key = view.key is not None and view.waiters and not ended
     return {
@@ -82,8 +84,8 @@ async def _why(app: App, id: int) -> Any:
 
 
 async def _budgets(app: App, view: JobView) -> list[BudgetView]:
-    handler = app.handlers.get(view.queue)
-    names = () if handler is None else handler.options.budgets
+    options = options_of(app, view.queue)
+    names = () if options is None else options.budgets
     return [each for each in await budgets.list(app) if each.name in names] if names else []
 
 
@@ -125,8 +127,11 @@ async def _gone(call: ActionCall, act: Callable[[App, int], Awaitable[None]], di
     id = id_of(call.params["id"])
     view = await jobs.get(call.app, id)
     await act(call.app, id)
-    # The job's own page is gone: its queue's jobs are the next best.
-    to = f"/jobs?queue={quote(view.queue)}" if call.back in ("/", f"/jobs/{id}") else call.back
+    to = call.back
+    if to in ("/", f"/jobs/{id}"):
+        # If the job's own page is gone, its queue's jobs are the next best.
+        is_kept = (await call.app.storage.look(ById(id))).job is not None
+        to = f"/jobs/{id}" if is_kept else f"/jobs?queue={quote(view.queue)}"
     return ActionResult(to, f"Job {id} {did}.")
 
 

@@ -9,15 +9,16 @@ from accoda.dashboard.routes import PageCall, page
 from accoda.errors import InvalidInput
 from accoda.model import STATES
 from accoda.operations import jobs as operations
-from accoda.operations import queues
+from accoda.operations import queues, workers
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.levels import LEVELS
 from accoda.operations.search import EXAMINED
 from accoda.operations.views import JobView, Page
+from accoda.operations.workers import WorkerView
 
 LIMIT = 50
 MOST_NAMES = 500
-"""Queues whose names are suggested."""
+"""Queues and types that are suggested."""
 SHOWN = 120
 """Characters of a payload or error in a row."""
 
@@ -40,6 +41,8 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "problem": problem,
         "jobs": page.items,
         "brief": {job.id: brief(job) for job in page.items},
+        "typed": any(job.type for job in page.items),
+        "types": await _types(call, wanted, page),
         "words": words,
         "filtered": bool(words),
         "first": address("/jobs", **words) if cursor else None,
@@ -49,6 +52,16 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "examined": EXAMINED,
         "levels": LEVELS,
     }
+
+
+async def _types(call: PageCall, wanted: JobFilter, page: Page[JobView]) -> list[str]:
+    """Types to suggest: those that workers of the queue handle, and those of the jobs on this page."""
+    handled = [type for worker in await workers.list(call.app) for type in _of_queue(worker, wanted.queue)]
+    return sorted({type for type in (*handled, *(job.type for job in page.items)) if type})[:MOST_NAMES]
+
+
+def _of_queue(worker: WorkerView, queue: str | None) -> list[str | None]:
+    return [type for name, types in worker.types.items() if queue in (None, name) for type in types]
 
 
 def brief(job: JobView) -> str:

@@ -61,7 +61,7 @@ async def view(call: PageCall) -> dict[str, Any]:
         "rate": sum(row.rate or 0.0 for row in rows),
         "failed": sum(row.failed for row in rows),
         "troubled": [row for row in rows if row.health.is_trouble][:ANNOUNCED],
-        "alive": sorted(alive, key=lambda worker: (not worker.problem, -worker.busy, worker.name))[:WORKERS],
+        "alive": sorted(alive, key=lambda worker: (not worker.problem, -worker.running, worker.name))[:WORKERS],
         "more_workers": max(0, len(alive) - WORKERS),
     }
 

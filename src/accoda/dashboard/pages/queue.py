@@ -18,7 +18,7 @@ from accoda.operations.workers import WorkerView
 
 LENGTHS = {"": None, "15m": 900.0, "1h": 3600.0, "8h": 8 * 3600.0, "24h": 24 * 3600.0}
 """For how long a queue may be paused from here."""
-PURGED = ("ready", "delayed", "dead", "done")
+PURGED = ("ready", "delayed", "dead", "done", "cancelled")
 
 
 @page("/queues/{queue}", "queue.html", section="overview")
@@ -65,7 +65,7 @@ async def _bands(call: PageCall, name: str, waiting: WaitingSummary) -> list[tup
 
 
 def _running(alive: list[WorkerView], name: str) -> list[tuple[WorkerView, Any]]:
-    """Which processors run jobs of the queue now, the longest first."""
+    """Which workers run jobs of the queue now, the longest first."""
     found = [(worker, each) for worker in alive for each in worker.processors if each.queue == name]
     return sorted(found, key=lambda pair: pair[1].since or "")
 

@@ -11,7 +11,7 @@ from accoda.dashboard.words import sentence
 from accoda.operations.jobs import RunView
 from accoda.operations.views import JobView
 
-Kind = Literal["created", "waits", "failed", "lost", "taken", "done", "dead", "gap"]
+Kind = Literal["created", "waits", "failed", "lost", "taken", "done", "dead", "cancelled", "gap"]
 
 
 class Step(Struct, frozen=True, kw_only=True):
@@ -85,5 +85,7 @@ def _present(job: JobView, known: Sequence[RunView]) -> list[Step]:
             return [Step(kind="taken", title=title, at=job.taken_at, worker=job.worker)]
         case "done":
             return [Step(kind="done", title="Done", at=job.ended_at, worker=job.worker)]
+        case "cancelled":
+            return [Step(kind="cancelled", title="Cancelled", at=job.ended_at)]
     told = any(run.attempt == job.attempts for run in known)
     return [Step(kind="dead", title="Dead", at=job.ended_at, error="" if told else job.reason or "")]

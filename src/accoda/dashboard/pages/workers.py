@@ -20,8 +20,8 @@ async def workers(call: PageCall) -> dict[str, Any]:
         "workers": found[:SHOWN],
         "hidden": max(0, len(found) - SHOWN),
         "silent": SILENT,
-        "processors": sum(each.max_processors for each in found),
-        "busy": sum(each.busy for each in found),
+        "slots": sum(each.slots for each in found),
+        "used": sum(each.running for each in found),
         "troubled": [each for each in found if each.problem or each.beat_age > SILENT],
     }
 

@@ -8,7 +8,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Header, Link, Nothing, Reply, operation
-from accoda.http.resources.common import OWN_PATTERN, TEXT_PATTERN, Items
+from accoda.http.resources.common import OWN_PATTERN, TEXT_PATTERN, Items, present
+from accoda.model import STATES
 from accoda.operations import bulk
 from accoda.operations.bulk import Action, BulkView
 from accoda.operations.bulk import Count as Matching
@@ -59,52 +60,37 @@ STOPPED = BulkView(
 
 _TEXT = {"type": ["string", "null"], "pattern": TEXT_PATTERN}
 
-_SAID = ("queue", "state", "priority", "key", "error", "fingerprint", "field", "name")
+_SAID = ("queue", "type", "state", "priority", "key", "error", "fingerprint", "field", "name")
 
 
-def _only(action: str, *states: str) -> dict[str, object]:
-    """Where it is this action, the filter names one of these states, or none."""
-    return {
-        "anyOf": [
-            {"properties": {"action": {"not": {"const": action}}}},
-            {"properties": {"filter": {"properties": {"state": {"enum": [*states, None]}}}}},
-        ]
-    }
+def _wrong_state(action: Action) -> dict[str, object]:
+    """A filter with a state in which the action can change nothing."""
+    wrong = [state for state in STATES if state not in bulk.ACTION_STATES[action]]
+    filter = {"required": ["state"], "properties": {"state": {"enum": wrong}}}
+    return {"properties": {"action": {"const": action}, "filter": filter}}
 
 
 RULES: dict[str, object] = {
-    "allOf": [
-        {
+    "properties": {
+        "filter": {
             "properties": {
-                "filter": {
-                    "properties": {
-                        "queue": {"type": ["string", "null"], "pattern": OWN_PATTERN},
-                        "key": _TEXT,
-                        "error": _TEXT,
-                        "name": _TEXT,
-                        "field": {
-                            "type": ["string", "null"],
-                            "pattern": FIELD,
-                        },
-                        "system": {"const": False},
-                    },
-                    "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in _SAID],
-                }
-            }
-        },
-        {
-            "anyOf": [
-                {"title": "priority", "required": ["level"], "properties": {"action": {"const": "priority"}}},
-                {
-                    "title": "others",
-                    "properties": {"action": {"enum": ["retry", "cancel", "delete"]}, "level": False},
-                },
-            ]
-        },
-        _only("retry", "delayed", "dead"),
-        _only("cancel", "ready", "delayed", "taken"),
-        _only("priority", "ready", "delayed"),
-    ]
+                "queue": {"type": ["string", "null"], "pattern": OWN_PATTERN},
+                "key": _TEXT,
+                "error": _TEXT,
+                "name": _TEXT,
+                "field": {"type": ["string", "null"], "pattern": FIELD},
+                "system": {"const": False},
+            },
+            "anyOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in _SAID],
+        }
+    },
+    "not": {
+        "anyOf": [
+            {"properties": {"action": {"const": "priority"}}, "not": present("level")},
+            {"properties": {"action": {"not": {"const": "priority"}}, "level": {}}, "required": ["level"]},
+            *(_wrong_state(action) for action in ("retry", "cancel", "priority")),
+        ]
+    },
 }
 
 

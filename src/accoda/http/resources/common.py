@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -16,7 +16,7 @@ NAME_PATTERN = "^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 OWN_PATTERN = "^(?!accoda\\.)[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$"
 """Queues of users: names that begin with `accoda.` are Accoda's own. For schemas; what is refused says it in words."""
 TEXT_PATTERN = "^[^\\x00]+$"
-_HOST = "(\\[[0-9A-Fa-f:.]+\\]|[^/?#@:\\[\\]\\s\\\\]{1,253})(:[0-9]{1,5})?"
+_HOST = "(\\[([0-9A-Fa-f]{0,4}:){2,7}[0-9A-Fa-f.]*\\]|[^/?#@:\\[\\]\\s\\\\]{1,253})(:[0-9]{1,5})?"
 WEBHOOK_URL = {
     "format": "webhook-url",
     "minLength": 1,
@@ -94,6 +94,11 @@ class Count(Struct, frozen=True):
 
 GONE = Reply(description="It is gone.")
 """204, without a body."""
+
+
+def present(*fields: str) -> dict[str, Any]:
+    """As a rule of a schema: these fields are there, and not null."""
+    return {"required": list(fields), "properties": {name: {"not": {"type": "null"}} for name in fields}}
 
 
 def given(value: T | UnsetType) -> T | None:

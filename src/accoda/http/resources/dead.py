@@ -23,6 +23,7 @@ from accoda.http.resources.common import (
     Moment,
     QueueName,
     given,
+    present,
 )
 from accoda.http.resources.jobs import ONE, RETRIED, page_of
 from accoda.model import ById
@@ -30,6 +31,7 @@ from accoda.operations import bulk, failure_groups, jobs, moments
 from accoda.operations.bulk import BulkView
 from accoda.operations.failure_groups import DeadGroup, Groups
 from accoda.operations.job_filter import JobFilter
+from accoda.operations.new_jobs import JobType
 from accoda.operations.views import JobView, Page
 
 
@@ -37,6 +39,7 @@ class DeadQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which dead letters, and how many at once."""
 
     queue: QueueName | UnsetType = UNSET
+    type: JobType | UnsetType = UNSET
     fingerprint: Fingerprint | UnsetType = UNSET
     limit: Limit = 50
     cursor: Cursor | UnsetType = UNSET
@@ -54,6 +57,7 @@ class DeleteQuery(Struct, frozen=True, forbid_unknown_fields=True, rename="camel
     """Which dead letters go. The queue must be said, so that a filter that was forgotten does not cost all of them."""
 
     queue: QueueName
+    type: JobType | UnsetType = UNSET
     fingerprint: Fingerprint | UnsetType = UNSET
     after: Moment | UnsetType = UNSET
     before: Moment | UnsetType = UNSET
@@ -64,6 +68,7 @@ class DeadFilter(Struct, rename="camel", forbid_unknown_fields=True, frozen=True
     """Which dead letters: those that match everything given here. `after` and `before` are moments of their death."""
 
     queue: Annotated[str, Meta(max_length=128)] | None = None
+    type: JobType | None = None
     fingerprint: Annotated[str, Meta(pattern="^[0-9a-f]{12}$")] | None = None
     after: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
     before: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
@@ -140,7 +145,13 @@ FILTER = {"queue": "emails", "fingerprint": "5d2f8e0b1c9a"}
 )
 async def list_dead(call: Call[None, DeadQuery, Nothing]) -> Page[JobView]:
     query = call.query
-    wanted = JobFilter(queue=given(query.queue), state="dead", fingerprint=given(query.fingerprint), system=query.all)
+    wanted = JobFilter(
+        queue=given(query.queue),
+        type=given(query.type),
+        state="dead",
+        fingerprint=given(query.fingerprint),
+        system=query.all,
+    )
     return await page_of(call, wanted, query.limit, given(query.cursor))
 
 
@@ -245,6 +256,7 @@ async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
     call.check_queue(query.queue)
     which = DeadFilter(
         queue=query.queue,
+        type=given(query.type),
         fingerprint=given(query.fingerprint),
         after=given(query.after),
         before=given(query.before),
@@ -266,15 +278,15 @@ async def delete_dead_filtered(call: Call[None, DeleteQuery, Nothing]) -> Count:
     "second, through restarts: 202, and its state is at `Location`. With `dryRun` nothing is changed: 200, with "
     "their number. With `ids` those are revived at once: 200.",
     rules={
-        "allOf": [{"properties": {"filter": {"properties": {"queue": {"pattern": NAME_PATTERN}}}}}],
-        "oneOf": [
-            {"title": "filter", "required": ["filter"], "properties": {"ids": False}},
-            {
-                "title": "ids",
-                "required": ["ids"],
-                "properties": {"filter": False, "rate": False, "dryRun": {"const": False}},
-            },
-        ],
+        "properties": {"filter": {"properties": {"queue": {"pattern": NAME_PATTERN}}}},
+        "not": {
+            "anyOf": [
+                present("filter", "ids"),
+                {"not": {"anyOf": [present("filter"), present("ids")]}},
+                present("ids", "rate"),
+                {"required": ["ids", "dryRun"], "properties": {"ids": {}, "dryRun": {"const": True}}},
+            ]
+        },
     },
     example={"filter": FILTER, "rate": 50, "dryRun": True},
     replies={
@@ -318,6 +330,7 @@ def _filter(which: DeadFilter) -> JobFilter:
     return JobFilter(
         state="dead",
         queue=which.queue,
+        type=which.type,
         fingerprint=which.fingerprint,
         after=which.after,
         before=which.before,

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.errors import InvalidInput, JobFailed, TooLarge
+from accoda.errors import InvalidInput, JobCancelled, JobFailed, TooLarge
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import (
@@ -19,18 +19,19 @@ from accoda.http.resources.common import (
     Cursor,
     Fingerprint,
     Flag,
-    Items,
     JobPath,
     Limit,
     QueueName,
     given,
+    present,
 )
 from accoda.limits import KEY
-from accoda.model import Enqueued, State
+from accoda.model import ENDED, Enqueued, State, What
 from accoda.operations import jobs
 from accoda.operations.job_filter import FIELD, LONGEST, JobFilter
 from accoda.operations.levels import Level
-from accoda.operations.new_jobs import NewJobRequest
+from accoda.operations.new_jobs import JobType, NewJobRequest
+from accoda.operations.served import warning_of
 from accoda.operations.views import JobView, Page
 from accoda.runtime.results import Progress
 
@@ -58,6 +59,7 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """Which jobs, and how many at once."""
 
     queue: QueueName | UnsetType = UNSET
+    type: JobType | UnsetType = UNSET
     state: Annotated[State, Meta(description="only those in this state")] | UnsetType = UNSET
     priority: Annotated[Level, Meta(description="only those of this level")] | UnsetType = UNSET
     fingerprint: Fingerprint | UnsetType = UNSET
@@ -87,6 +89,22 @@ class ResultQuery(Struct, frozen=True, forbid_unknown_fields=True):
     """How long to wait for the end of the job."""
 
     wait: Annotated[float, Meta(ge=0, le=60, description="seconds to wait for the job to end")] = 0.0
+
+
+class Created(Struct, frozen=True):
+    """What became of a job, see `Enqueued`. `warning`: no running worker would take it; it waits for one."""
+
+    id: int
+    what: What
+    waiters: int = 0
+    warning: str | UnsetType = UNSET
+
+
+class CreatedJobs(Struct, frozen=True):
+    """An item for each job. `warning`: no running worker would take some of them; they wait for one."""
+
+    items: list[Enqueued]
+    warning: str | UnsetType = UNSET
 
 
 class JobResult(Struct, frozen=True):
@@ -140,26 +158,20 @@ RETRIED = JobView(
 ONE = {"id": 41}
 
 
-def _present(*fields: str) -> dict[str, Any]:
-    """The fields are there, and not null."""
-    return {"required": list(fields), "properties": {name: {"type": "string"} for name in fields}}
-
-
-def _without(field: str) -> dict[str, Any]:
-    """The field is not there, or null."""
-    return {"properties": {field: {"type": "null"}}}
-
-
 RULES: dict[str, Any] = {
-    "oneOf": [{**_present("queue"), "title": "queue"}, {**_present("type"), "title": "type"}],
-    "allOf": [
-        {"properties": {"queue": {"pattern": OWN_PATTERN}, "type": {"pattern": OWN_PATTERN}}},
-        {"properties": {"key": {"pattern": TEXT_PATTERN}, "name": {"pattern": TEXT_PATTERN}}},
-        {"properties": {"webhookUrl": WEBHOOK_URL}},
-        {"anyOf": [_without("delay"), _without("scheduledAt")]},
-        {"anyOf": [_without("onDuplicate"), _present("key")]},
-        {"anyOf": [_without("webhookOn"), _present("webhookUrl")]},
-    ],
+    "properties": {
+        "queue": {"pattern": OWN_PATTERN},
+        "key": {"pattern": TEXT_PATTERN},
+        "name": {"pattern": TEXT_PATTERN},
+        "webhookUrl": {"anyOf": [{"type": "string", **WEBHOOK_URL}, {"type": "null"}]},
+    },
+    "not": {
+        "anyOf": [
+            present("delay", "scheduledAt"),
+            {**present("onDuplicate"), "not": present("key")},
+            {**present("webhookOn"), "not": present("webhookUrl")},
+        ]
+    },
 }
 
 ONCE = Header(
@@ -186,31 +198,32 @@ AFTER = tuple(
     "Create a job",
     scope="enqueue",
     queues="own",
-    description="Returns once the job is stored. `queue` (or `type`, which is the same) says for which queue it is. "
-    "A `key` makes it one of a kind there: while such a job waits or runs, it is kept or replaced as `onDuplicate` "
-    "says, and the answer is 200 with its id.",
+    description="Returns once the job is stored. `type` names the handler, where the queue has several. A `key` makes "
+    "it one of a kind in its queue: while such a job waits or runs, it is kept or replaced as `onDuplicate` says, and "
+    "the answer is 200 with its id.",
     rules=RULES,
     example=EMAIL,
     headers=(ONCE,),
     replies={
         201: Reply(
             description="It is stored.",
-            type=Enqueued,
-            example=Enqueued(41, "created"),
+            type=Created,
+            example=Created(41, "created"),
             headers=(LOCATION, REPLAYED),
             links=AFTER,
         ),
         200: Reply(
             description="A job with this key was there: `what` says what became of it.",
-            type=Enqueued,
-            example=Enqueued(41, "kept"),
+            type=Created,
+            example=Created(41, "kept", warning="no running worker handles queue emials; did you mean emails?"),
             headers=(LOCATION, REPLAYED),
         ),
     },
     errors=("in-flight", "key-reused"),
 )
 async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
-    (made,), more = await _create(call, [call.body], batch=False)
+    (one,), more = await _create(call, [call.body], batch=False)
+    made = Created(one.id, one.what, one.waiters, await _warning(call, [call.body]))
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"), *more))
 
 
@@ -228,8 +241,8 @@ async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
     replies={
         201: Reply(
             description="They are stored; an item for each, in the order of the request.",
-            type=Items[Enqueued],
-            example=Items([Enqueued(41, "created"), Enqueued(42, "created")]),
+            type=CreatedJobs,
+            example=CreatedJobs([Enqueued(41, "created"), Enqueued(42, "created")]),
             headers=(REPLAYED,),
         )
     },
@@ -240,7 +253,12 @@ async def create_jobs(call: Call[BatchRequest, Nothing, Nothing]) -> Answer:
     if len(asked) > most:
         raise TooLarge("jobs", len(asked), most, "jobs", "send them in several requests")
     made, replayed = await _create(call, asked, batch=True)
-    return Answer(Items(made), None, replayed)
+    return Answer(CreatedJobs(made, await _warning(call, asked)), None, replayed)
+
+
+async def _warning(call: Call[Any, Any, Any], asked: list[NewJobRequest]) -> str | UnsetType:
+    found = await warning_of(call.app, ((each.queue, each.type) for each in asked))
+    return UNSET if found is None else found
 
 
 async def _create(
@@ -257,15 +275,10 @@ async def _create(
 
 
 def check_queues(call: Call[Any, Any, Any], asked: Iterable[NewJobRequest]) -> None:
-    """Refuse new jobs for queues that the caller is not for: so none takes the place of a job there, whatever its key.
-
-    A job that names no queue, or two, is refused later.
-    """
+    """Refuse new jobs for queues that the caller is not for: none takes the place of a job there, whatever its key."""
     if call.identity.queues is not None:
         for request in asked:
-            for queue in (request.queue, request.type):
-                if queue is not None:
-                    call.check_queue(queue)
+            call.check_queue(request.queue)
 
 
 async def page_of(call: Call[Any, Any, Any], wanted: JobFilter, limit: int, cursor: str | None) -> Page[JobView]:
@@ -297,6 +310,7 @@ async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     query = call.query
     wanted = JobFilter(
         queue=given(query.queue),
+        type=given(query.type),
         state=given(query.state),
         priority=given(query.priority),
         key=given(query.key),
@@ -365,7 +379,8 @@ async def change_job(call: Call[ChangeRequest, Nothing, JobPath]) -> JobView:
     scope="admin",
     queues="job",
     description="Takes a job back that waits or runs. One that runs is told within about a second, and its outcome "
-    "is refused. One that has ended is a conflict: delete it.",
+    "is refused. It is `cancelled` for its `keepFor`, a running one for a minute at least, and then gone. One that has "
+    "ended is a conflict: delete it.",
     path_example=ONE,
     replies={204: GONE},
     errors=("not-found", "conflict"),
@@ -382,7 +397,7 @@ async def cancel_job(call: Call[None, Nothing, JobPath]) -> None:
     scope="admin",
     queues="job",
     description="A dead job is ready again. One that waits for its start time or for its next try is ready now. "
-    "One that is ready, runs or is done is a conflict.",
+    "One that is ready, runs, is done or cancelled is a conflict.",
     path_example=ONE,
     replies={200: Reply(description="The job, ready again.", type=JobView, example=RETRIED)},
     errors=("not-found", "conflict"),
@@ -415,22 +430,24 @@ async def set_progress(call: Call[ProgressRequest, Nothing, JobPath]) -> None:
     queues="job",
     description="With `wait` it answers when the job has ended, or after that many seconds. 200: it is done, and "
     "this is its result. 202: it has not ended; ask again. 404: it was never there, or ended and was not kept "
-    "(`keepFor`), or was deleted. 409: it is dead, and `reason` says why; or it will not be kept, so that no one "
-    "could wait for it.",
+    "(`keepFor`), or was deleted. 409: it is dead, and `reason` says why; it was cancelled; or it will not be kept, "
+    "so that no one could wait for it.",
     path_example=ONE,
     query_example={"wait": 0},
     replies={
         200: Reply(description="It is done.", type=JobResult, example=JobResult(41, "done", {"sent": True})),
         202: Reply(description="It has not ended: ask again.", type=JobResult, example=JobResult(41, "taken")),
     },
-    errors=("not-found", "dead", "conflict"),
+    errors=("not-found", "dead", "cancelled", "conflict"),
 )
 async def get_result(call: Call[None, ResultQuery, JobPath]) -> Answer:
     wait = min(call.query.wait, call.options.max_wait)
     # A look first: most callers find the end, or do not wait, and need no race against their own hang-up.
     job = await jobs.wait_result(call.app, call.path.id, 0.0)
-    if job.state not in jobs.ENDED and wait > 0:
+    if job.state not in ENDED and wait > 0:
         job = await call.poll(jobs.wait_result(call.app, call.path.id, wait)) or job
     if job.state == "dead":
         raise JobFailed(job.id, job.reason or "no reason given")
+    if job.state == "cancelled":
+        raise JobCancelled(job.id)
     return Answer(JobResult(job.id, job.state, job.result), 200 if job.state == "done" else 202)

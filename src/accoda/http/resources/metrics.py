@@ -38,7 +38,7 @@ Sample = tuple[str, tuple[str, ...], float]
 )
 async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
     app = call.app
-    numbers = {name: handler.options.number for name, handler in app.handlers.items()}
+    numbers = {name: handlers.options.number for name, handlers in app.handlers.items()}
     stats = (await app.storage.stats()).queues
     shown = {name: each for name, each in stats.items() if call.identity.has(name)}
     budgets = await app.budget_views() if call.identity.has(None) else {}  # queues share them

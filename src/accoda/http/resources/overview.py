@@ -35,9 +35,12 @@ WORKER = WorkerView(
     beat_at="2030-01-01T09:00:00.000Z",
     beat_age=1.2,
     queues=["emails"],
-    max_processors=2,
-    busy=1,
-    processors=[ProcessorView(queue="emails", jobs=10, first_id=41, since="2030-01-01T08:59:59.000Z", busy_for=1.0)],
+    max_processors=1,
+    slots=10,
+    running=7,
+    processors=[
+        ProcessorView(queue="emails", jobs=7, slots=10, first_id=41, since="2030-01-01T08:59:59.000Z", busy_for=1.0)
+    ],
     ready=True,
 )
 
@@ -60,12 +63,12 @@ DEMAND = DemandView(queue="deals", at="2030-01-01T09:00:00.000Z", depth=2, bands
 
 OVERVIEW = Overview(
     at="2030-01-01T09:00:00.000Z",
-    totals=Totals(queues=1, ready=3, total=3, done=120),
+    totals=Totals(queues=1, ready=3, taken=7, total=10, done=120),
     workers=1,
-    processors=2,
-    busy=1,
-    running="0 jobs running, 1 of 2 processors busy",
-    queues=[QueueView(name="emails", health=Health("healthy"), ready=3, total=3, done=120)],
+    slots=10,
+    used=7,
+    running="7 jobs running, 7 of 10 slots used",
+    queues=[QueueView(name="emails", health=Health("healthy"), ready=3, taken=7, total=10, done=120)],
 )
 
 
@@ -138,7 +141,7 @@ async def get_demand(call: Call[None, Nothing, QueuePath]) -> DemandView:
     GROUP,
     "The whole store at a glance",
     description="Totals over all queues, workers, and jobs a second over the last minute (`rates`; null: nothing is "
-    "recorded). Running jobs and busy processors are two numbers: a processor may run several jobs at once.",
+    "recorded). Running jobs and used slots are two numbers: clients of this API run jobs without a slot.",
     replies={200: Reply(description="The store.", type=Overview, example=OVERVIEW)},
 )
 async def get_overview(call: Call[None, Nothing, Nothing]) -> Overview:

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, field
 from accoda.errors import InvalidInput
 from accoda.http.call import Call
 from accoda.http.operation import Link, Nothing, Reply, operation
-from accoda.http.resources.common import Count, Items, Moment, QueuePath, SystemQuery, given
+from accoda.http.resources.common import Count, Items, Moment, QueuePath, SystemQuery, given, present
 from accoda.http.security.identity import LOCAL
 from accoda.model import State
 from accoda.operations import moments, queues
@@ -97,7 +97,7 @@ async def get_queue(call: Call[None, Nothing, QueuePath]) -> QueueView:
     path_example=EMAILS,
     body_optional=True,
     example={"for": 600, "note": "the mail server is being moved"},
-    rules={"not": {"required": ["until", "for"]}},
+    rules={"not": present("until", "for")},
     replies={200: Reply(description="The queue, paused.", type=QueueView, example=PAUSED, links=_LINKS)},
     errors=("not-found",),
 )

@@ -13,7 +13,16 @@ from accoda.envelope import NAME_LENGTH, Event
 from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.http.call import Answer, Call
 from accoda.http.operation import Header, Link, Nothing, Reply, operation
-from accoda.http.resources.common import GONE, NAME_PATTERN, TEXT_PATTERN, WEBHOOK_URL, Items, Moment, OwnQueueName
+from accoda.http.resources.common import (
+    GONE,
+    NAME_PATTERN,
+    TEXT_PATTERN,
+    WEBHOOK_URL,
+    Items,
+    Moment,
+    OwnQueueName,
+    present,
+)
 from accoda.limits import COST
 from accoda.model import Enqueued
 from accoda.operations.schedules import ScheduleView
@@ -80,6 +89,7 @@ class Said(Struct, Generic[N], rename="camel", forbid_unknown_fields=True, froze
     webhook_on: Ends | UnsetType = UNSET
     cost: Tokens | UnsetType | N = UNSET
     keep_for: Seconds | UnsetType | N = UNSET
+    type: Text | UnsetType | N = UNSET
 
 
 class ScheduleSpec(Said[UnsetType], rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
@@ -132,7 +142,9 @@ VIEW = ScheduleView(
 
 ONE = {"name": "daily-report"}
 
-RULES: dict[str, Any] = {"oneOf": [{"title": name, "required": [name]} for name in ("cron", "every")]}
+_BOTH = present("cron", "every")
+RULES: dict[str, Any] = {"not": {"anyOf": [_BOTH, {"not": {"anyOf": [present("cron"), present("every")]}}]}}
+"""Either of the two."""
 
 AFTER = tuple(
     Link(name, {"name": "$response.body#/name"})
@@ -236,7 +248,7 @@ async def put_schedule(call: Call[ScheduleSpec, Nothing, SchedulePath]) -> Sched
     queues="own",
     description="What is not said stays as it is. null takes back what was said.",
     path_example=ONE,
-    rules={"not": {"required": ["cron", "every"]}},
+    rules={"not": _BOTH},
     example={"cron": "30 6 * * *"},
     replies={200: Reply(description="The schedule.", type=ScheduleView, example=VIEW)},
     errors=("not-found", "conflict"),

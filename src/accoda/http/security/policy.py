@@ -49,17 +49,21 @@ class Security(Struct, frozen=True, kw_only=True):
         return not self.no_auth and (has_tokens or not is_loopback(self.host))
 
 
-def check_start(security: Security, has_tokens: bool, url: str) -> None:
+def check_start(
+    security: Security, has_tokens: bool, url: str, serve: str = "accoda serve", store: str | None = None
+) -> None:
     """Refuse to listen where others can reach it while there is no token; say what to type.
 
-    `url` is the store's, as people may see it.
+    `url` is the store's, as people may see it; `serve` is the command so far, `store` the option that names the store.
     """
     if security.no_auth or has_tokens or is_loopback(security.host):
         return
+    named = store or f"--url {url}"
+    start = f"{serve} --host {security.host}" + ("" if named.startswith("--app") else f" {named}")
     raise InvalidInput(
         "host",
         f"{security.host} can be reached from other machines, and {url} has no token yet. Make one and start again:\n"
-        f"  accoda tokens create NAME --scope admin --url {url}\n"
-        f"  accoda serve --host {security.host} --url {url}\n"
-        "or, if every client that reaches it may do everything: accoda serve --no-auth",
+        f"  accoda tokens create NAME --scope admin {named}\n"
+        f"  {start}\n"
+        f"or, if every client that reaches it may do everything:\n  {start} --no-auth",
     )

@@ -19,6 +19,7 @@ DRIVERS = {
     "sqlite": ("apsw", "3.51.3", ""),
     **dict.fromkeys(("redis", "rediss", "redis+sentinel", "redis+cluster"), ("hiredis", "3", "redis")),
     "postgresql": ("asyncpg", "0.30", "postgres"),
+    "postgres": ("asyncpg", "0.30", "postgres"),
 }
 
 

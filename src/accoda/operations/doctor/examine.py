@@ -10,9 +10,10 @@ from accoda.operations.doctor import environment
 from accoda.operations.doctor.findings import Finding, Looked, note, problem
 from accoda.operations.host import Host
 from accoda.storage.common.urls import shown_url
-from accoda.storage.open import read_url
+from accoda.storage.open import read_url, split_timeout
 
-_MODULES = {"sqlite": "sqlite", "postgresql": "postgres", "tarantool": "tarantool"}  # all others are kinds of Redis
+# All others are kinds of Redis.
+_MODULES = {"sqlite": "sqlite", "postgresql": "postgres", "postgres": "postgres", "tarantool": "tarantool"}
 
 
 async def examine(url: str, host: Host | None = None) -> list[Finding]:
@@ -23,7 +24,7 @@ async def examine(url: str, host: Host | None = None) -> list[Finding]:
     is due by the clock, as every call does.
     """
     try:
-        parts = read_url(url)
+        parts = read_url(split_timeout(url)[0])
     except InvalidInput as error:
         return [problem("url", str(error).removeprefix("url: "), "see docs/architecture.md for the URLs of all stores")]
     findings = environment.look(parts.scheme)

@@ -6,6 +6,7 @@ from accoda.model import QueueStats
 from accoda.names import is_system
 from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.doctor.findings import Finding, note, ok, problem, warning
+from accoda.operations.history.recorder import QUEUE as HISTORY
 from accoda.operations.host import Host
 from accoda.operations.moments import now_of
 from accoda.operations.words import length, many
@@ -46,12 +47,13 @@ def _summary(stats: dict[str, QueueStats], beats: list[Heartbeat]) -> Finding:
 
 
 def _unserved(stats: dict[str, QueueStats], beats: list[Heartbeat], host: Host | None) -> list[Finding]:
-    """Ready jobs that no worker would take. Every worker serves the system queues."""
+    """Ready jobs that no worker would take. Every worker and every HTTP service runs system jobs, and services have no
+    heartbeat: such a job is left alone if it waits for long. The recorder of history always has one, and can wait."""
     served = {queue for beat in beats for queue in beat.queues}
     alone = [
         name
         for name, each in sorted(stats.items())
-        if each.ready and not each.paused and (not beats if is_system(name) else name not in served)
+        if each.ready and not each.paused and (_left_alone(name, each) if is_system(name) else name not in served)
     ]
     findings = [_alone(name, stats[name], beats, host) for name in alone[:NAMED]]
     if len(alone) > NAMED:
@@ -61,10 +63,18 @@ def _unserved(stats: dict[str, QueueStats], beats: list[Heartbeat], host: Host |
     return findings
 
 
+def _left_alone(system_queue: str, stats: QueueStats) -> bool:
+    return system_queue != HISTORY and stats.oldest_age * 1000 > LATE
+
+
 def _alone(name: str, stats: QueueStats, beats: list[Heartbeat], host: Host | None) -> Finding:
     waits = f", the oldest for {length(stats.oldest_age)}" if stats.oldest_age else ""
     found = f"{name!r} has {many(stats.ready, 'ready job')}{waits}, and no worker serves it"
-    if is_system(name) or not beats:
+    if is_system(name):
+        return warning(
+            "queue", found, "no worker or service runs it; start one: accoda worker MODULE:APP, or accoda serve"
+        )
+    if not beats:
         return warning("queue", found, "no worker is running; start one: accoda worker MODULE:APP")
     if host is not None and name not in host.handlers:
         advice = f"this app has no handler for it: add @app.handler({name!r}), or start the worker of the app that has"

@@ -73,8 +73,10 @@ def _place(path: Path) -> list[Finding]:
 
 
 def _others(path: Path) -> list[Finding]:
-    if path.exists() and path.stat().st_mode & 0o007:
-        found = f"every user of this machine may read {path.name}, or even write it"
+    mode = path.stat().st_mode if path.exists() else 0
+    may = [word for bit, word in ((0o004, "read"), (0o002, "write")) if mode & bit]
+    if may:
+        found = f"every user of this machine may {' and '.join(may)} {path.name}"
         return [note("permissions", found, f"payloads are in it: chmod o-rwx {path}*")]
     return []
 

@@ -1,10 +1,10 @@
 """When a job is likely to start: how many are before it, and how fast its queue is handed out. Pure.
 
     start = the later of (its start time, the end of a pause) and the time for the jobs ahead
-    takes a second = processors of the queue / seconds of a batch, or the rate of late, or a mean of both
+    takes a second = processors of the queue / seconds of a take, or the rate of late, or a mean of both
 
-A job starts when it is taken, and jobs are taken in batches: it waits for the batches before its own, and for the
-processor that is free next.
+A job starts when it is taken: it waits for the takes before its own, and for the slot that is free next. A take has
+one job, for the slot that became free; of a handler of batches it has a batch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from math import exp, inf, isfinite, log, sqrt
 from msgspec import Struct
 
 from accoda.names import is_system
-from accoda.operations.why.fleet import Fleet, batch_seconds, fleet_of
+from accoda.operations.why.fleet import Fleet, fleet_of, job_seconds
 from accoda.operations.why.records import Estimate
 from accoda.operations.why.shortage import seconds_to_pay
 from accoda.operations.why.snapshot import Snapshot
@@ -36,11 +36,11 @@ FEW = 10
 MOST_OVERTAKING = 0.7
 """The largest share of a queue's throughput that may go to jobs that overtake; with more there would be no estimate."""
 BETWEEN = 1.1
-"""A processor also settles and takes between two batches: so many times a batch's own time."""
+"""A processor also settles and takes between two runs: so many times a run's own time."""
 MOST_TOGETHER = 20
 """Delayed jobs that may become ready at the same moment."""
 SOON = 0.05
-"""Seconds from ready to taken where a processor is free."""
+"""Seconds from ready to taken where a slot is free."""
 
 
 class Pace(Struct, frozen=True):
@@ -88,13 +88,13 @@ def pace_of(s: Snapshot, fleet: Fleet) -> Pace | None:
         if s.stats.taken and seen is not None and seen.jobs_a_second > 0:  # workers of another kind
             return Pace(1, 1 / seen.jobs_a_second, 0.5 / seen.jobs_a_second, 0.4)
         return None
-    batch = _batch(s)
-    seconds, measured = _seconds(s, batch)
+    batch = _batch(s, fleet)
+    seconds, measured = _seconds(s, fleet, batch)
     interval = max(0.001, seconds * BETWEEN / max(fleet.share, 0.01))
     spread = 0.3 if measured else 0.7
     if seen is not None and seen.jobs_a_second > 0:
         interval, spread = _with_seen(s, interval, batch, spread)
-    return Pace(batch, interval, SOON if fleet.free else _first(s, fleet, interval), spread)
+    return Pace(batch, interval, SOON if fleet.room.free else _first(s, fleet, interval), spread)
 
 
 def _with_seen(s: Snapshot, interval: float, batch: int, spread: float) -> tuple[float, float]:
@@ -113,26 +113,28 @@ def _with_seen(s: Snapshot, interval: float, batch: int, spread: float) -> tuple
     return mixed, max(spread * (1 - weight / 2), 0.15)
 
 
-def _batch(s: Snapshot) -> int:
-    """Jobs of one take: what the handler says, else what processors now run; never more than there are."""
-    running = [p.jobs for beat in s.workers for p in beat.processors if p.queue == s.job.queue and p.jobs > 0]
-    told = s.declared.batch or max(running, default=1)
+def _batch(s: Snapshot, fleet: Fleet) -> int:
+    """Jobs of one take: a batch, never more than there are; or one, for a slot that became free."""
+    if not fleet.whole:
+        return 1
+    told = max(beat.batches[s.job.queue] for beat in fleet.serving)
     return max(1, min(told, max(s.stats.ready, 1)))
 
 
-def _seconds(s: Snapshot, batch: int) -> tuple[float, bool]:
-    """Seconds of a processor for one batch, and whether that was measured."""
-    measured = batch_seconds(s.workers, s.job.queue, batch)
+def _seconds(s: Snapshot, fleet: Fleet, batch: int) -> tuple[float, bool]:
+    """Seconds of a processor for one take, and whether that was measured."""
+    measured = job_seconds(s.workers, s.job.queue)
     if measured is not None:
-        return measured, True
+        return measured * batch, True
+    together = 1.0 if fleet.whole else max(1.0, fleet.room.most / sum(beat.max_processors for beat in fleet.serving))
     if s.rate is not None and s.rate.ran > 0:
-        return s.rate.ran, True
+        return s.rate.ran / together, True
     plan = None if s.assignment is None else s.assignment.plans.get(s.job.queue)
-    return (plan.service * batch, False) if plan is not None and plan.service > 0 else (UNKNOWN, False)
+    return (plan.service * batch, False) if plan is not None and plan.service > 0 else (UNKNOWN / together, False)
 
 
 def _first(s: Snapshot, fleet: Fleet, interval: float) -> float:
-    """Seconds to the next take: half an interval or, where a long batch runs, what is left of it."""
+    """Seconds to the next take: half an interval or, where long jobs run, what is left of the first to end."""
     left = inf
     for beat in fleet.serving:
         for state in beat.processors:
@@ -140,10 +142,11 @@ def _first(s: Snapshot, fleet: Fleet, interval: float) -> float:
                 continue
             # By the worker's clock up to its heartbeat, by the storage's from then on.
             run = (beat.beat_at - state.since) / 1000 + max(0.0, (s.now - beat.beat_at) / 1000)
-            expected = batch_seconds((beat,), state.queue, state.jobs) or UNKNOWN
+            each = job_seconds((beat,), state.queue)
+            expected = UNKNOWN if each is None else each * state.slots
             if run < expected:
                 left = min(left, expected - run)
-            elif len(fleet.busy) > 1 or expected < 2.0:  # it may end at any moment
+            elif state.jobs > 1 or len(fleet.busy) > 1 or expected < 2.0:  # it may end at any moment
                 left = min(left, interval / 2)
             else:
                 left = min(left, max(interval / 2, run / 2))
@@ -151,7 +154,7 @@ def _first(s: Snapshot, fleet: Fleet, interval: float) -> float:
 
 
 def _line(s: Snapshot, pace: Pace) -> Estimate:
-    """The time for the jobs ahead, and its range: each batch may take longer or shorter, and so may all of them."""
+    """The time for the jobs ahead, and its range: each take may last longer or shorter, and so may all of them."""
     before = s.ahead // pace.batch
     likely = pace.first + before * pace.interval * _overtaking(s, pace)
     if before == 0 and pace.first <= SOON:

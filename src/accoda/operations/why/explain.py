@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from accoda.model import ENDED
 from accoda.operations.host import Host
 from accoda.operations.moments import rfc3339
 from accoda.operations.redaction import reason_of
@@ -43,7 +44,7 @@ def explain(snapshot: Snapshot) -> Explanation:
     )
 
 
-_ANSWERS = ("delayed", "line", "taken", "dead", "done")
+_ANSWERS = ("delayed", "line", "taken", *ENDED)
 """Gates that tell what a job does if none is shut; the last of them does."""
 
 
@@ -94,12 +95,12 @@ def about(start: Estimate, *, at_least: bool = False) -> str:
     """An estimate in words.
 
     >>> about(Estimate(20, 40, 80)), about(Estimate(0, 0, 0.2)), about(Estimate(20, 40, 80), at_least=True)
-    ('in about 40 s (20 s to 1 min 20 s)', 'at once', 'in at least 20 s')
+    ('in about 40 s (20 s to 1 min 20 s)', 'within a second', 'in at least 20 s')
     """
     if at_least:
         return f"in at least {length(start.low)}"
     if start.high <= 1 and start.likely < 0.5:
-        return "at once"
+        return "within a second"
     low, likely, high = (length(round(span, 1)) for span in (start.low, start.likely, start.high))
     if rough(start.low) == rough(start.high):  # a closer range would pretend to be exact
         return f"in about {likely}"

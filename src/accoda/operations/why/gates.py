@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
-from accoda.model import AHEAD_AT_MOST
+from accoda.model import AHEAD_AT_MOST, ENDED
 from accoda.names import is_system
 from accoda.operations.attempt_text import attempt_text, crash_text, quarantine_text
 from accoda.operations.why.fleet import Busy, Fleet, fleet_of
@@ -40,8 +40,13 @@ def delayed(s: Snapshot) -> Gate:
     if s.job.state != "delayed":
         return Gate("delayed", "open", f"its start time has come: {moment(at, s.now)}", {"at": at})
     when = moment(at, s.now)
+    given_back = s.job.attempts and not s.job.tries and s.reason
     if s.job.crashes >= QUARANTINED:
         text = quarantine_text(s.job, when)
+    elif given_back:
+        text = f"it was given back ({quoted(s.reason)}), and is ready again at {when}"
+        if not fleet_of(s).serving:  # without a worker for it the moment of its return starts nothing
+            return Gate("delayed", "note", text, {"at": at})
     elif s.job.tries:
         text = f"{attempt_text(s.job.tries, s.declared.max_attempts)} is scheduled for {when}"
     else:
@@ -77,7 +82,7 @@ def key(s: Snapshot) -> Gate | None:
         return None
     facts: dict[str, Fact] = {"key": job.key, "waiters": job.waiters}
     shown = f"key {quoted(job.key)!r}"
-    if job.state in ("dead", "done"):
+    if job.state in ENDED:
         if holder is None or holder.id == job.id:
             return Gate("key", "open", f"no other job holds its {shown}", facts)
         text = f"job {holder.id} ({holder.state}) holds its {shown}: this one cannot be revived until that one ends"
@@ -129,21 +134,24 @@ def workers(s: Snapshot) -> Gate:
         return Gate("workers", verdict, "every worker and HTTP service runs jobs of this queue", facts)  # type: ignore[arg-type]
     if not fleet.serving:
         return _unserved(s, fleet, facts)
-    facts |= {"processors": fleet.processors, "busy": len(fleet.busy), "own": fleet.own, "cap": fleet.most}
+    room, place = fleet.room, fleet.place
+    facts |= {f"{place}s": room.places, "busy": room.used, "own": room.own, "cap": room.most}
     if fleet.given is not None:
         facts["given"] = fleet.given
-    if fleet.free:
-        text = f"{many(fleet.free, 'processor is', 'processors are')} free for {queue}"
-        return Gate("workers", "open", text, facts | {"free": fleet.free})
-    if fleet.capped:
-        text = f"{queue} may have {many(fleet.most, 'processor')} by its setting max_processors, and all of them run"
+    if room.free:
+        text = f"{many(room.free, f'{place} is', f'{place}s are')} free for {queue}"
+        return Gate("workers", "open", text, facts | {"free": room.free})
+    if room.capped:
+        used = "it is" if room.most == 1 else "all are"
+        text = f"{queue} may have {many(room.most, place)} by its setting {fleet.limit}, and {used} in use"
         return Gate("workers", "shut", text, facts)
-    none_given = fleet.given == 0 and not fleet.own
-    text = f"{_all(fleet.processors)} busy: {_doings(fleet.busy)}"
+    none_given = fleet.given == 0 and not room.own
+    all_used = f"the only {place} is" if room.places == 1 else f"all {room.places:,} {place}s are"
+    text = f"{all_used} in use: {_doings(fleet.busy)}"
     if none_given:
         text = f"the manager gives {queue} no processor, and {text}"
-    # If processors work on this queue, its line moves: then the line is the answer.
-    moving = fleet.own and s.ahead
+    # While jobs of this queue run, its line moves: then the line is the answer.
+    moving = room.own and s.ahead
     return Gate("workers", "note" if moving else "shut", text, facts | {"with": _doings(fleet.busy)})
 
 
@@ -153,28 +161,37 @@ def _unserved(s: Snapshot, fleet: Fleet, facts: dict[str, Fact]) -> Gate:
         running = many(s.stats.taken, "job is", "jobs are")
         text = f"no worker handles {queue}, but {running} running: taken over the HTTP API, or by a program"
         return Gate("workers", "note", text, facts | {"taken": s.stats.taken})
+    if s.type is not None:
+        facts["type"] = s.type
     if not fleet.alive:
         return Gate("workers", "shut", "no worker is running", facts)
     if fleet.unable:
         names = [f"{quoted(beat.name)} ({quoted(beat.problem) or _state(beat)})" for beat in fleet.unable]
         serve = "the worker that handles" if len(names) == 1 else f"all {len(names)} workers that handle"
         return Gate("workers", "shut", f"{serve} {queue} cannot take jobs: {listed(names, 2)}", facts)
+    if any(queue in beat.queues for beat in s.workers):
+        return _unknown_type(s, facts)
     others = sorted({other for beat in s.workers for other in beat.queues})
     they = "the running worker handles" if fleet.alive == 1 else f"the {fleet.alive:,} running workers handle"
     text = f"no running worker handles {queue}; {they} {listed(others)}"
     return Gate("workers", "shut", text, facts | {"served": listed(others, 20)})
 
 
+def _unknown_type(s: Snapshot, facts: dict[str, Fact]) -> Gate:
+    """Workers serve the queue, and none of them has a handler for this type."""
+    queue = s.job.queue
+    known = sorted({type for beat in s.workers for type in beat.types.get(queue, ()) if type is not None})
+    mine = "jobs without a type" if s.type is None else f"type {quoted(s.type)}"
+    text = f"no running worker handles {mine} of queue {queue}; its workers handle {listed(known)}"
+    return Gate("workers", "shut", text, facts | {"served": listed(known, 20)})
+
+
 def _state(beat: Heartbeat) -> str:
     return "draining" if beat.draining else "not ready"
 
 
-def _all(processors: int) -> str:
-    return "the only processor is" if processors == 1 else f"all {processors:,} processors are"
-
-
 def _doings(busy: tuple[Busy, ...]) -> str:
-    """What processors run, by queue, the longest first."""
+    """What runs, by queue, the longest first."""
     by_queue: dict[str, list[Busy]] = {}
     for each in sorted(busy, key=lambda each: -each.seconds):
         by_queue.setdefault(each.queue, []).append(each)
@@ -257,6 +274,14 @@ def done(s: Snapshot) -> Gate:
     return Gate("done", "note", text, {"ended_at": at, "kept_until": until})
 
 
+def cancelled(s: Snapshot) -> Gate:
+    """When it was cancelled, and how long it is still shown."""
+    at = s.job.ended_at or s.now
+    until = at + round(s.job.keep_for * 1000)
+    text = f"cancelled at {moment(at, s.now)}, so it will not run; it is kept until {moment(until, s.now)}"
+    return Gate("cancelled", "note", text, {"ended_at": at, "kept_until": until})
+
+
 _WAITING: tuple[MakeGate, ...] = (delayed, paused, key, budget, workers, line, tries)
 _GATES: dict[str, tuple[MakeGate, ...]] = {
     "ready": _WAITING,
@@ -264,4 +289,5 @@ _GATES: dict[str, tuple[MakeGate, ...]] = {
     "taken": (key, taken, tries),
     "dead": (key, tries, dead),
     "done": (tries, done),
+    "cancelled": (tries, cancelled),
 }

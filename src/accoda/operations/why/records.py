@@ -9,7 +9,9 @@ from msgspec import Struct
 from accoda.model import State
 
 Verdict = Literal["open", "shut", "note"]
-Name = Literal["delayed", "paused", "key", "budget", "workers", "line", "taken", "tries", "dead", "done"]  # in order
+Name = Literal[  # in order
+    "delayed", "paused", "key", "budget", "workers", "line", "taken", "tries", "dead", "done", "cancelled"
+]
 Fact = int | float | str
 
 

@@ -15,10 +15,12 @@ from accoda.budget import Budget
 from accoda.budget.books import DOCUMENT as BUDGETS
 from accoda.budget.ledger import Basis, Ledger, account_of, decode
 from accoda.budget.model import Account
+from accoda.envelope import unwrap
 from accoda.errors import JobNotFound
-from accoda.model import AHEAD_AT_MOST, ById, ByKey, Head, JobInfo, Look, QueueStats
+from accoda.model import AHEAD_AT_MOST, ENDED, ById, ByKey, Head, JobInfo, Look, QueueStats
 from accoda.operations.attempt_text import max_attempts
 from accoda.operations.bookkeeping import COMPANIONS, bookkeeping
+from accoda.operations.handlers import options_of
 from accoda.operations.history.reading import ServiceRate, read_rate
 from accoda.operations.host import Host
 from accoda.operations.jobs import check_id
@@ -27,7 +29,6 @@ from accoda.payload import read_json
 from accoda.runtime.heartbeat import Heartbeat, read_heartbeats
 from accoda.runtime.manager.manager import ASSIGNMENT
 from accoda.runtime.manager.rule import Assignment
-from accoda.settings.knobs import QUEUE_KNOBS
 from accoda.storage.protocol import Store
 
 
@@ -42,7 +43,6 @@ class Declared(Struct, frozen=True):
     """What this app's code says about the queue, if it has a handler for it."""
 
     demand: bool = False
-    batch: int | None = None
     max_attempts: int | None = None
 
 
@@ -50,8 +50,8 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything that an explanation follows from.
 
     `head` is the first of the line, unless the queue is paused; `holder` holds the key of a job that has ended.
-    `reason` is why the job was last retried or buried; `why` redacts it. `is_record`: it is never run, as a
-    record in one of Accoda's books: a cached result, or a line of a log.
+    `reason` is why the job was last retried, given back or buried; `why` redacts it. `is_record`: it is never run, as
+    a record in one of Accoda's books: a cached result, or a line of a log.
     """
 
     look: Look
@@ -77,6 +77,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.look.job
 
     @property
+    def type(self) -> str | None:
+        return unwrap(self.job.data)[0].type
+
+    @property
     def ahead(self) -> int:
         """Jobs ahead of this one, counted up to `AHEAD_AT_MOST`."""
         return self.look.ahead or 0
@@ -100,7 +104,7 @@ async def gather(host: Host, id: int) -> Snapshot:
     if job is None:
         raise JobNotFound(id)
     reason, declared = job.reason or "", _declared(host, job)
-    if job.state in ("dead", "done"):
+    if job.state in ENDED:
         holder = None if job.key is None else (await store.look(ByKey(job.queue, job.key))).job
         return Snapshot(look=look, reason=reason, declared=declared, holder=holder)
     workers = tuple(await read_heartbeats(store))
@@ -124,12 +128,7 @@ async def gather(host: Host, id: int) -> Snapshot:
 
 
 def _declared(host: Host, job: JobInfo) -> Declared:
-    handler = host.handlers.get(job.queue)
-    most = max_attempts(host, job)
-    if handler is None:
-        return Declared(demand=job.queue in host.demands, max_attempts=most)
-    batch = handler.options.batch or int(QUEUE_KNOBS["batch_size"].default or 1)
-    return Declared(job.queue in host.demands, batch, most)
+    return Declared(job.queue in host.demands, max_attempts(host, job))
 
 
 async def _assignment(store: Store) -> Assignment | None:
@@ -140,14 +139,14 @@ async def _assignment(store: Store) -> Assignment | None:
 async def _budgets(host: Host, store: Store, queue: str, now: int) -> tuple[QueueBudget, ...]:
     """The budgets that pay for the queue: those that its handler names or, without a handler here, those in which it
     has a claim. What only the code knows about a budget (its headroom) is then left out."""
-    handler = host.handlers.get(queue)
-    if handler is not None and not handler.options.budgets:
+    options = options_of(host, queue)
+    if options is not None and not options.budgets:
         return ()
     document = await store.read(BUDGETS)
     ledger = Ledger() if document is None else decode(document.value, now)
-    if handler is not None:
+    if options is not None:
         basis = Basis(dict(host.budgets), now)
-        names = [name for name in handler.options.budgets if name in host.budgets]
+        names = [name for name in options.budgets if name in host.budgets]
         return tuple(QueueBudget(host.budgets[name], account_of(ledger, basis, name)) for name in names)
     claimed = {name: each for name, each in ledger.accounts.items() if _claims(each, queue, now)}
     return tuple(QueueBudget(Budget(name, a.capacity, a.refill, a.per), a) for name, a in sorted(claimed.items()))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from accoda.names import is_system
 from accoda.operations.levels import better_ranks
-from accoda.operations.why.fleet import fleet_of
+from accoda.operations.why.fleet import Fleet, fleet_of
 from accoda.operations.why.gates import many_ahead
 from accoda.operations.why.records import Gate
 from accoda.operations.why.shortage import shortage
@@ -55,10 +55,14 @@ def _workers(s: Snapshot, gate: Gate) -> list[str]:
     if not fleet.serving:
         if fleet.unable:
             return [f"repair its workers (accoda workers), or start another: {start}"]
-        return [f"start a worker for the queue: {start}"] if gate.verdict == "shut" else []
-    if fleet.capped:
-        return [f"raise the setting max_processors of queue {queue}, now {fleet.most}"]
-    return [_more(queue)]
+        if gate.verdict != "shut":
+            return []
+        if s.type is not None and any(queue in beat.queues for beat in s.workers):
+            return [f"start a worker whose app has @app.handler({queue!r}, type={s.type!r})"]
+        return [f"start a worker for the queue: {start}"]
+    if fleet.room.capped:
+        return [f"raise the setting {fleet.limit} of queue {queue}, now {fleet.room.most}"]
+    return [_more(queue, fleet)]
 
 
 def _line(s: Snapshot, gate: Gate) -> list[str]:
@@ -69,12 +73,12 @@ def _line(s: Snapshot, gate: Gate) -> list[str]:
     raised = _raised(s)
     if raised:
         return [raised]
-    return [_more(s.job.queue)]
+    return [_more(s.job.queue, fleet_of(s))]
 
 
-def _more(queue: str) -> str:
+def _more(queue: str, fleet: Fleet) -> str:
     start = "accoda worker MODULE:APP" + ("" if is_system(queue) else f" --queues {queue}")
-    return f"more processors: {start}, or a higher --concurrency"
+    return f"more {fleet.place}s: {start}, or a higher {'--processors' if fleet.whole else '--concurrency'}"
 
 
 def _raised(s: Snapshot) -> str | None:

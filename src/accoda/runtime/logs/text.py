@@ -48,9 +48,10 @@ def plural(count: int, word: str) -> str:
 def short(seconds: float) -> str:
     """A length of time with the digits that matter.
 
-    >>> short(0.0004), short(0.1234), short(12.34), short(123.4)
-    ('0.0004 s', '0.12 s', '12 s', '123 s')
+    >>> short(0.00001), short(0.0004), short(0.1234), short(12.34), short(123.4)
+    ('0.0001 s', '0.0004 s', '0.12 s', '12 s', '123 s')
     """
+    seconds = max(seconds, 0.0001)  # what takes less is not worth more digits
     return f"{seconds:.0f} s" if seconds >= 10 else f"{float(f'{seconds:.2g}'):g} s"
 
 

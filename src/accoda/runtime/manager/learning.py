@@ -74,8 +74,8 @@ def _view(name: str, look: FleetView, known: Known) -> QueueView:
 def _service(name: str, look: FleetView, before: float) -> float:
     """Seconds of a processor for one job: the workers' measure, with what was known before counting as one more job.
 
-    A batch that runs longer than expected counts with what it has taken so far, so that a queue of long jobs is known
-    for one before the first of them is over.
+    Jobs that run longer than expected count with what they have taken so far, so that a queue of long jobs is known for
+    one before the first of them is over. A job takes as much of a processor as its slot is of all its slots.
     """
     jobs, busy = 1.0, before
     for worker in look.workers:
@@ -87,10 +87,10 @@ def _service(name: str, look: FleetView, before: float) -> float:
         for state in worker.processors:
             if state.queue == name and state.since is not None and state.jobs > 0:
                 # By the worker's own clock on both sides: clocks of different machines are never compared.
-                so_far = (worker.beat_at - state.since) / 1000
-                if so_far > expected * state.jobs:
+                so_far = (worker.beat_at - state.since) / 1000 / max(1, state.slots)
+                if so_far > expected:
                     jobs += state.jobs
-                    busy += so_far
+                    busy += so_far * state.jobs
     return busy / jobs
 
 

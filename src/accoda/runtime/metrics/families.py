@@ -16,9 +16,12 @@ Mode = Literal["livesum", "livemostrecent"]
 
 QUEUE = ("queue", "queue_num")
 BUDGET = ("budget",)
+TYPE = ("type", "outcome")
 
 # From a cycle on a local store to a batch that is far too long.
 CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+# From a job that does next to nothing to one that runs for an hour; fewer, as there is a series for each type.
+DURATION = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 # A job may wait for a day, and a millisecond does not matter then.
 WAIT = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
 
@@ -69,6 +72,16 @@ FAMILIES = (
         buckets=WAIT,
     ),
     Family("queue_job_outcomes_total", "counter", "Jobs settled, by outcome.", labels=(*QUEUE, "outcome")),
+    Family(
+        "queue_job_type_outcomes_total", "counter", "Jobs that ended, by type and outcome.", labels=("queue", *TYPE)
+    ),
+    Family(
+        "queue_job_duration_seconds",
+        "histogram",
+        "How long jobs ran, from the take on, by type and outcome.",
+        labels=("queue", *TYPE),
+        buckets=DURATION,
+    ),
     Family("queue_job_errors_total", "counter", "Runs that failed, whether retried or buried."),
     Family("queue_lost_leases_total", "counter", "Jobs whose lease was lost while they ran here."),
     Family("queue_slow_cycles_total", "counter", "Cycles longer than the setting slow_cycle."),

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("accoda.metrics")
 
+MOST_TYPES = 200
+"""Types of a queue that have series of their own."""
+OTHER = "other"
+"""All further types together."""
 _NOTHING = QueueStats()
 _NO_TALLY = Tally()
 
@@ -32,7 +36,7 @@ def ten_seconds(queue: str) -> float:
 def done_jobs(report: BatchReport) -> int:
     """How many jobs of a report are done: `processed` also counts runs whose outcome was refused."""
     stats = report.stats
-    return max(0, report.jobs - stats.retried - stats.buried - stats.lost)
+    return max(0, report.jobs - stats.retried - stats.buried - stats.lost - stats.cancelled)
 
 
 class Metrics:
@@ -72,6 +76,7 @@ class Metrics:
             queue.buried.inc(stats.buried)
             queue.errors.inc(stats.errors)
             queue.lost.inc(stats.lost)
+        queue.count(report)
         if report.cycle > self._slow_cycle(report.queue):  # last: it asks others, and what they raise costs no count
             queue.slow.inc()
 
@@ -160,6 +165,27 @@ class _Queue:
         self.lost = bound("queue_lost_leases_total")
         self.slow = bound("queue_slow_cycles_total")
         self._bound = bound
+        self._types: dict[str, dict[str, tuple[Any, Any]]] = {}
+        self._counter = families["queue_job_type_outcomes_total"]
+        self._duration = families["queue_job_duration_seconds"]
+        self._name = labels[0]
+
+    def count(self, report: BatchReport) -> None:
+        """What became of jobs of one type. Only the first types of a queue have series of their own."""
+        name = report.type or ""
+        if name not in self._types and len(self._types) >= MOST_TYPES:
+            name = OTHER
+        series, stats = self._types.setdefault(name, {}), report.stats
+        counts = {"done": done_jobs(report), "retried": stats.retried, "buried": stats.buried, "lost": stats.lost}
+        for outcome, jobs in {**counts, "cancelled": stats.cancelled}.items():
+            if jobs:
+                if outcome not in series:
+                    labels = (self._name, name, outcome)
+                    series[outcome] = self._counter.labels(*labels), self._duration.labels(*labels)
+                counter, duration = series[outcome]
+                counter.inc(jobs)
+                for _ in range(jobs if stats.duration else 0):  # none: they were not run
+                    duration.observe(stats.duration)
 
     def show(self, stats: QueueStats) -> None:
         """Once in a heartbeat: bound here, so that no depth is on the page before it is known."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Callable, Collection
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, ExitStack, suppress
 from typing import Any
 
-from accoda.errors import HandlerTimeout
-from accoda.runtime.batch import BatchRun
+from accoda.errors import HandlerTimeout, InvalidInput
+from accoda.runtime.batch import BatchRun, current
 from accoda.runtime.handler import Handler
+from accoda.runtime.logs.job_lines import with_lines
+from accoda.runtime.middleware import Around
 
 log = logging.getLogger("accoda.runners")
 
@@ -87,9 +90,65 @@ class ThreadLink:
 
 
 def invoker(handler: Handler[Any, Any, Any]) -> Callable[[Any], Any]:
-    """The handler's function as a function of one argument: the batch, or the payload."""
+    """The handler's function as a function of one argument: the batch, or the payload.
+
+    With what the app puts around its handlers, entered in the thread, task or process that calls it.
+    """
     function: Callable[..., Any] = handler.function
-    return function if handler.takes_payload else lambda _: function()
+    call = with_lines(function if handler.takes_payload else lambda _: function())
+    around = handler.app.around
+    if not around:
+        return call
+    if handler.is_async:
+        return _entered_async(handler, call, around)
+    for layer in around:
+        if inspect.isasyncgenfunction(inspect.unwrap(layer)):
+            raise _needs_sync(layer, handler)
+    return _entered(handler, call, around)
+
+
+def _entered(
+    handler: Handler[Any, Any, Any], call: Callable[[Any], Any], around: Sequence[Around]
+) -> Callable[[Any], Any]:
+    whole = handler.takes_batch
+
+    def run(argument: Any) -> Any:
+        subject = argument if whole else current.get()
+        with ExitStack() as stack:
+            for layer in around:
+                manager = layer(subject)
+                if not isinstance(manager, AbstractContextManager):
+                    raise _needs_sync(layer, handler)
+                stack.enter_context(manager)
+            return call(argument)
+
+    return run
+
+
+def _entered_async(
+    handler: Handler[Any, Any, Any], call: Callable[[Any], Any], around: Sequence[Around]
+) -> Callable[[Any], Any]:
+    whole = handler.takes_batch
+
+    async def run(argument: Any) -> Any:
+        subject = argument if whole else current.get()
+        async with AsyncExitStack() as stack:
+            for layer in around:
+                manager = layer(subject)
+                if isinstance(manager, AbstractAsyncContextManager):
+                    await stack.enter_async_context(manager)
+                else:
+                    stack.enter_context(manager)
+            return await call(argument)
+
+    return run
+
+
+def _needs_sync(layer: Around, handler: Handler[Any, Any, Any]) -> InvalidInput:
+    name = getattr(layer, "__qualname__", repr(layer))
+    return InvalidInput(
+        "around", f"{name} gives no plain context manager, which {handler!r} needs, being def; use @contextmanager"
+    )
 
 
 def over_time(handler: Handler[Any, Any, Any], timeout: float | None) -> HandlerTimeout:

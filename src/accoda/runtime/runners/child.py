@@ -24,9 +24,14 @@ from typing import Any, Unpack
 from accoda.budget.report import BudgetReporter
 from accoda.enqueue import EnqueueOptions
 from accoda.limits import set_limits
+from accoda.masking import Mask
+from accoda.model import Job
 from accoda.retry import Failed, Result, finished
-from accoda.runtime.batch import Batch, Running, current
+from accoda.runtime.batch import Batch, Running, current, current_batch
+from accoda.runtime.envelope_outcome import mask_for
+from accoda.runtime.events import HandlerStats
 from accoda.runtime.handler import Handler
+from accoda.runtime.logs.setup import configure
 from accoda.runtime.runners import wire
 from accoda.runtime.runners.base import invoker
 from accoda.runtime.runners.raised import pack
@@ -57,6 +62,7 @@ class RemoteBatch(Batch[Any]):
         self.results: dict[int, Result] = Told(tell)
         self.deadline = work.deadline
         self._tell = tell
+        self._handler = handler
         if handler.options.budgets:
             self.reporter = BudgetReporter(handler.options.budgets, lambda report: tell(wire.Reported(report)))
 
@@ -65,6 +71,9 @@ class RemoteBatch(Batch[Any]):
 
     def follow(self, job: Running[Any], queue: str, payload: object, options: EnqueueOptions) -> None:
         self._tell(wire.Follow(job.id, self._make_job(queue, payload, options)))
+
+    def mask(self, job: Job) -> Mask:
+        return mask_for(job, self._handler.options.secret, self._handler.codec)
 
 
 class Inbox:
@@ -134,24 +143,23 @@ class Child:
 
     def run(self, batch: RemoteBatch) -> None:
         """Run one batch, and tell what becomes of it."""
-        raised = None
+        current_batch.set(batch)
         if self._handler.takes_batch:
-            error = self._run_whole(batch)
-            raised = None if error is None else pack(error)
-        else:
-            for job in batch:
-                self._run_one(batch, job)
-        self._tell(wire.Over(raised))
+            self._tell(self._run_whole(batch))
+            return
+        for job in batch:
+            self._run_one(batch, job)
+        self._tell(wire.Over())
 
     def close(self) -> None:
         self._loop.close()
 
-    def _run_whole(self, batch: RemoteBatch) -> BaseException | None:
+    def _run_whole(self, batch: RemoteBatch) -> wire.Over:
         try:
-            self._wait_for(self._invoke(batch))
+            value = self._wait_for(self._invoke(batch))
         except BaseException as error:
-            return error
-        return None
+            return wire.Over(pack(error))
+        return wire.Over(None, value if isinstance(value, HandlerStats) else None)
 
     def _run_one(self, batch: RemoteBatch, job: Running[Any]) -> None:
         try:
@@ -168,7 +176,7 @@ class Child:
     def _wait_for(self, value: Any) -> Any:
         if not inspect.isawaitable(value):
             return value
-        value, error = self._loop.run(_caught(value))
+        value, error = self._loop.run(_caught(value), context=copy_context())
         if error is not None:
             raise error
         return value
@@ -199,6 +207,8 @@ def main(fd: int, parent: int) -> None:
         sys.path[:] = hello.path
         handler = find_handler(hello.module, hello.name)
         set_limits(**hello.limits)  # after the import, which may set some of its own: the worker's word counts
+        if (logs := hello.logs) is not None:
+            configure(logs.format, logs.level, jobs=logs.jobs)
     except BaseException:
         tell(wire.Broken(traceback.format_exc(limit=-5)))
         return

@@ -26,6 +26,7 @@ from accoda.errors import CannotStart, InvalidInput, ProcessDied
 from accoda.limits import as_told
 from accoda.runtime.forced_end import before_forced_end
 from accoda.runtime.handler import Handler
+from accoda.runtime.logs.setup import as_told as logs
 from accoda.runtime.runners import wire
 
 log = logging.getLogger("accoda.runners")
@@ -56,10 +57,12 @@ def locate(handler: Handler[Any, Any, Any]) -> Target:
                 if value is handler:
                     return Target(module, name)
     if handler.__module__ in _MAINS:
-        problem = "is in the script that was started, which a child process cannot import; move it to a module"
+        problem = "is in the script that was started, which a child process cannot import"
+        advice = "move it to a module and start: accoda worker module:app"
     else:
         problem = f"is no name at the top of the module {handler.__module__}, so a child process cannot import it"
-    raise InvalidInput("run_in", f"the handler {handler.__name__} {problem}, and start: accoda worker module:app")
+        advice = "define it there, outside of any function"
+    raise InvalidInput("run_in", f"the handler {handler.__name__} {problem}; {advice}")
 
 
 def _lookup(module: str, name: str) -> object:
@@ -91,7 +94,7 @@ class ChildProcess:
         _all.add(self)
         path = [part for part in sys.path if isinstance(part, str)]
         self._target = target
-        hello = wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name, as_told())
+        hello = wire.Hello([part or str(Path.cwd()) for part in path], target.module, target.name, as_told(), logs())
         try:
             self.send(hello)
         except ProcessDied as died:

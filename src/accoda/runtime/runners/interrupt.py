@@ -17,9 +17,8 @@ import ctypes
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-S = TypeVar("S", bound="Shows")
 R = TypeVar("R")
 
 
@@ -54,22 +53,16 @@ def claim(token: list[bool]) -> bool:
     return True
 
 
-class Shows(Protocol):
-    """What shows the turn that is under way, so that it can be interrupted."""
+def shielded(turn: Turn, show: Callable[[Turn], None], call: Callable[[Any], R]) -> R | None:
+    """What `call(turn.item)` gives, or None if it was interrupted. It must not raise, nor give None.
 
-    turn: Turn | None
-
-
-def shielded(turn: Turn, call: Callable[[S, Any], R], context: S) -> R | None:
-    """What `call(context, turn.item)` gives, or None if it was interrupted. It must not raise, nor give None.
-
-    The turn is shown inside the `try`, so the exception, of which at most one is ever sent, arrives inside as well: in
-    the call, where the handler may even swallow it, or at any other line. After it arrived, or was taken back, nothing
-    more can come.
+    The turn is shown, so that it can be interrupted, inside the `try`. So the exception, of which at most one is ever
+    sent, arrives inside as well: in the call, where the handler may even swallow it, or at any other line. After it
+    arrived, or was taken back, nothing more can come.
     """
     try:
-        context.turn = turn
-        result = call(context, turn.item)
+        show(turn)
+        result = call(turn.item)
         if claim(turn.token):
             return result
         _wait_until_sent(turn)

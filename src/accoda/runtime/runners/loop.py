@@ -1,6 +1,6 @@
 """`async def` handlers: on the worker's own event loop.
 
-All jobs of a batch run concurrently. A handler of batches is one task. Single jobs have a task, and so a context, of
+All jobs of a take run at the same time. A handler of batches is one task. Single jobs have a task, and so a context, of
 their own each, unless they would not notice the difference: a handler that never waits runs from its first line to its
 last in one step, and a task costs ten times as much as the call. So one task, the *driver*, goes from job to job:
 
@@ -38,7 +38,8 @@ class LoopRunner(BaseRunner):
             timer = asyncio.get_running_loop().call_later(batch.timeout, self._time_out, batch)
         try:
             await self._launch(batch)
-            if batch.tasks:
+            if batch.calls:
+                batch.tell()
                 batch.over = asyncio.get_running_loop().create_future()
                 await batch.over
         except asyncio.CancelledError:
@@ -68,7 +69,7 @@ class LoopRunner(BaseRunner):
         create_task = asyncio.get_running_loop().create_task
         for job in batch.todo:
             if job.job.id not in results:
-                batch.tasks[job.job.id] = create_task(self._call(batch, job))
+                batch.calls[job.job.id] = create_task(self._call(batch, job))
 
     async def _first_step(self, batch: BatchRun, call: Coroutine[Any, Any, None]) -> None:
         """Let a new task run until it ends or waits for something."""
@@ -83,7 +84,7 @@ class LoopRunner(BaseRunner):
     async def _drive(self, batch: BatchRun) -> None:
         """Go from job to job for as long as no job leaves a trace in this task."""
         cancelling = asyncio.current_task().cancelling  # type: ignore[union-attr]
-        results, tasks, invoke = batch.results, batch.tasks, self._invoke
+        results, calls, invoke = batch.results, batch.calls, self._invoke
         for job in batch.todo:
             id = job.job.id
             if id in results:  # a middleware may have said what becomes of it
@@ -100,7 +101,7 @@ class LoopRunner(BaseRunner):
                 # Python throws a GeneratorExit into a task that is destroyed with its loop; a handler may raise one of
                 # its own. They look the same, and a task that is being destroyed must run no other job.
                 closing = isinstance(error, GeneratorExit)
-            if closing or id in tasks:  # it waited, and others go on with what is left to do
+            if closing or id in calls:  # it waited, and others go on with what is left to do
                 _left(batch, id)
                 return
             try:
@@ -127,8 +128,7 @@ class LoopRunner(BaseRunner):
     async def _call_batch(self, batch: BatchRun) -> None:
         batch.driving = _BATCH
         try:
-            await self._invoke(batch)
-            batch.returned = True
+            batch.keep(await self._invoke(batch))
         except BaseException as error:
             batch.error = batch.error or error
         finally:
@@ -138,18 +138,18 @@ class LoopRunner(BaseRunner):
         # Between a driver's first step and its enrolment others may run, and stop what it waits in.
         _enrol(batch)
         keys = [_BATCH] if self.handler.takes_batch else ids
-        halted = [key for key in keys if key in batch.tasks]
+        halted = [key for key in keys if key in batch.calls]
         for key in halted:
-            task = batch.tasks[key]
+            task = batch.calls[key]
             task.cancel()
             # A task that was cancelled before its first step never comes to its `finally`.
-            task.add_done_callback(lambda _, key=key: _left(batch, key))  # type: ignore[misc]
+            task.add_done_callback(lambda _, key=key: _left(batch, key))
         if halted:
             asyncio.get_running_loop().call_later(self.grace, self._abandon, batch, halted)
 
     def _abandon(self, batch: BatchRun, keys: Collection[int]) -> None:
         for key in keys:
-            task = batch.tasks.get(key)
+            task = batch.calls.get(key)
             if task is not None:
                 self.leave_behind(task, f"{self.handler!r}" if key == _BATCH else f"job {key} of {self.handler!r}")
                 _left(batch, key)
@@ -157,7 +157,7 @@ class LoopRunner(BaseRunner):
     async def _cancel(self, batch: BatchRun) -> None:
         """Our caller was cancelled: so are its tasks, and it ends after them."""
         _enrol(batch)
-        tasks = tuple(batch.tasks.values())
+        tasks = tuple(batch.calls.values())
         for task in tasks:
             task.cancel()
         if tasks:
@@ -170,11 +170,13 @@ def _enrol(batch: BatchRun) -> None:
     """The driver, if it has not ended, waits for something: from now on it has no job but this one."""
     driver, batch.driver = batch.driver, None
     if driver is not None and batch.driving is not None and not driver.done():
-        batch.tasks[batch.driving] = driver
+        batch.calls[batch.driving] = driver
 
 
 def _left(batch: BatchRun, key: int) -> None:
     """A task ended. A second time does no harm."""
-    batch.tasks.pop(key, None)
-    if not batch.tasks and batch.over is not None and not batch.over.done():
+    batch.calls.pop(key, None)
+    if batch.calls:
+        batch.tell()
+    elif batch.over is not None and not batch.over.done():
         batch.over.set_result(None)

@@ -1,7 +1,7 @@
 """Handlers in processes of their own: for work that keeps a processor busy, or may crash.
 
-A batch goes to one child, job by job, and a thread of the worker talks with it: large payloads do not block the loop. A
-child that dies takes only the job with it that it ran; the rest go on in a new one.
+A job, or a batch, goes to one child, and a thread of the worker talks with it: large payloads do not block the loop. A
+child that dies takes only what it ran with it.
 """
 
 from __future__ import annotations
@@ -240,11 +240,12 @@ class _Call:
             case wire.Reported(report=report):
                 if batch.reporter is not None:
                     batch.reporter.pass_on(report)
-            case wire.Over(raised=raised):
+            case wire.Over(raised=raised, stats=stats):
                 self.over = True
-                batch.returned = raised is None and self._handler.takes_batch
                 if raised is not None:
                     batch.error = batch.error or unpack(raised)
+                elif self._handler.takes_batch:
+                    batch.keep(stats)
 
     def _look(self, child: ChildProcess) -> None:
         """What happened on our side, while the child works?"""

@@ -12,6 +12,8 @@ import traceback
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import lru_cache
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from msgspec import Struct
@@ -25,6 +27,7 @@ from accoda.retry import describe
 Plain = str | int | float | bool | None
 _PLAIN = (str, int, float, bool, type(None))
 _MOST_ARGS, _MOST_KINDS = 8, 32
+_OURS = str(Path(__file__).parents[1])
 
 
 class Raised(Struct):
@@ -51,7 +54,7 @@ def pack(error: BaseException) -> Raised:
     raised = Raised(
         [_dotted(kind) for kind in type(error).__mro__[:-1]][:_MOST_KINDS],
         describe(error).removeprefix(type(error).__name__).removeprefix(": "),
-        clean(_last_lines("".join(traceback.format_exception(error)))),
+        clean(_last_lines("".join(traceback.format_exception(type(error), error, users_frames(error))))),
         _plain_args(error),
     )
     if isinstance(error, RetryLater):
@@ -67,10 +70,29 @@ def pack(error: BaseException) -> Raised:
     return raised
 
 
+def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """Where the user's code begins in a traceback; None: it is all ours."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
+
+
+def _trace(error: BaseException) -> str:
+    return "".join(traceback.format_exception(type(error), error, without_own_frames(error.__traceback__)))
+
+
 def _last_lines(text: str) -> str:
     """As much of its end as may be kept, in whole lines if there are any: half of a secret might not be found later."""
     end = text[-TEXT:]
     return end if len(text) <= TEXT else end.partition("\n")[2] or end
+
+
+def users_frames(error: BaseException) -> TracebackType | None:
+    """The traceback of an error, without our own frames around the handler."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
 
 
 def unpack(raised: Raised) -> BaseException:

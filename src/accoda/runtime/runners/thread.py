@@ -1,9 +1,13 @@
-"""`def` handlers: in threads, a whole batch in one hop.
+"""`def` handlers: in threads, one for each job at a time.
 
-Single jobs run one after another in that thread, each in a context of its own. A job that is over its time is
-interrupted. If that does not help, its thread is given up: the rest of the batch goes back to the queue, and the
-processor starts nothing else before the thread has ended. So there are never more threads than processors, also where
-every call hangs.
+The jobs of a take go to one thread first, which is quickest for those that are over in no time. What it has not begun
+after a millisecond is given to threads of its own, so no job waits for another one:
+
+    take ──► thread 1: job 1 ─► job 2 ─► job 3 (takes longer) ┄┄┄► …
+                       a millisecond later, thread 2: job 4, thread 3: job 5, …
+
+A job that is over its time is interrupted. If that does not help, its thread is given up, and holds its slot until it
+ends: there are never more threads than slots, also where every call hangs.
 """
 
 from __future__ import annotations
@@ -11,52 +15,73 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Collection, Iterator
+from collections import deque
+from collections.abc import Collection
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
 from typing import Any
 
 from accoda.errors import WorkerStopped
-from accoda.retry import PLAIN, Failed, Finished, Result, finished
+from accoda.retry import PLAIN, Failed, Result, finished
 from accoda.runtime.batch import BatchRun, Running, current
 from accoda.runtime.handler import Handler
-from accoda.runtime.runners.base import BaseRunner, ThreadLink, log, over_time
+from accoda.runtime.runners.base import BaseRunner, log, over_time
 from accoda.runtime.runners.interrupt import Turn, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.threads import Threads
 
-THREAD_HELD = "given back: the job before it was stopped but does not end, and holds their thread"
+BATCH = -1  # the key of the only call of a handler that takes batches; no job has this id
+HELP_AFTER = 0.001
+"""Seconds that the first thread has the jobs of a take for itself."""
 
 
-class _Handling(ThreadLink):
-    """A batch on its way through a thread."""
+class _Handling:
+    """Jobs on their way through threads."""
 
-    def __init__(self, batch: BatchRun, todo: Iterator[Any]) -> None:
-        super().__init__()
+    def __init__(self, batch: BatchRun, whole: bool) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.over: asyncio.Future[None] = self.loop.create_future()
         self.batch = batch
-        self.todo = todo
+        self.whole = whole
+        self.todo: deque[Any] = deque((batch,) if whole else batch.passing())
         """What the handler is still to be called with: jobs, or the batch."""
-        self.turn: Turn | None = None
-        self.thread_ended: asyncio.Event | None = None
-        """Set when the thread has ended after it was given up."""
         self.context = copy_context()  # what a middleware set in its context holds for the handler too
-        self.timer: asyncio.TimerHandle | None = None
+        self.threads_ended: dict[Turn, asyncio.Future[None]] = {}
+        """Done when a thread that was given up has ended, by what it was at."""
+        self._telling = False
 
-    def give_up(self) -> None:
-        """On the loop: the thread does not end. The batch ends without it."""
-        self.batch.held_by = self.thread_ended = asyncio.Event()
-        self.batch.fix(self.batch.ids(), WorkerStopped(THREAD_HELD))
-        self.end()
+    def show(self, turn: Turn) -> None:
+        """From a thread: this call is under way."""
+        self.batch.calls[_key(turn.item)] = turn
 
-    def free(self) -> None:
-        """From the thread that was given up: it ends. What follows on the loop comes after `give_up`, which decided it
-        there, so it finds the event."""
+    def told(self) -> None:
+        """From a thread: a call is over. One wake-up of the loop serves all that end before it comes to look."""
+        if not self._telling:
+            self._telling = True
+            self.call(self._tell)
+
+    def call(self, function: Any, *args: Any) -> None:
+        """From a thread: call this on the loop."""
         with suppress(RuntimeError):  # the loop is closed: nothing waits any more
-            self.loop.call_soon_threadsafe(self._free)
+            self.loop.call_soon_threadsafe(function, *args)
 
-    def _free(self) -> None:
-        if self.thread_ended is not None:
-            self.thread_ended.set()
+    def _tell(self) -> None:
+        self._telling = False  # before the look: what ends from now on tells anew
+        self.look()
+
+    def look(self) -> None:
+        """On the loop: tell what has ended."""
+        batch = self.batch
+        # An item that a thread has just taken is neither to do nor shown yet, but has no result either.
+        over = not batch.calls and not self.todo and (self.whole or batch.has_all_results())
+        if over and not self.over.done():
+            self.over.set_result(None)
+        elif not over:
+            batch.tell()
+
+    def free(self, turn: Turn) -> None:
+        """On the loop: the thread that was given up has ended. `_give_up` was here before, and left the future."""
+        self.threads_ended.pop(turn).set_result(None)
 
 
 class ThreadRunner(BaseRunner):
@@ -74,11 +99,11 @@ class ThreadRunner(BaseRunner):
     async def handle(self, batch: BatchRun) -> None:
         if batch.has_all_results():
             return
-        todo: Iterator[Any] = iter((batch,) if self.handler.takes_batch else batch.passing())
-        handling = self._handlings[batch] = _Handling(batch, todo)
+        handling = self._handlings[batch] = _Handling(batch, self.handler.takes_batch)
+        timers = [handling.loop.call_later(HELP_AFTER, self._help, handling)]
         self._threads.submit(partial(self._work, handling))
         if batch.timeout is not None:
-            handling.timer = handling.loop.call_later(batch.timeout, self._check, handling, batch.timeout)
+            timers.append(handling.loop.call_later(batch.timeout, self._check, handling, timers))
         try:
             await handling.over
         except asyncio.CancelledError:
@@ -87,31 +112,40 @@ class ThreadRunner(BaseRunner):
             raise
         finally:
             del self._handlings[batch]
-            if handling.timer is not None:
-                handling.timer.cancel()
+            for timer in timers:
+                timer.cancel()
         batch.raise_error()
+
+    def _help(self, handling: _Handling) -> None:
+        """What the first thread has not begun yet gets threads of its own."""
+        for _ in range(len(handling.todo)):
+            self._threads.submit(partial(self._work, handling))
 
     # -- in the thread
 
     def _work(self, handling: _Handling) -> None:
-        """Call the handler for a batch, or for its jobs one after another."""
-        call = self._call_batch if self.handler.takes_batch else self._call_single
+        """Call the handler for one item after the other, until none is left to begin."""
+        call = partial(self._call_batch if self.handler.takes_batch else self._call_single, handling)
         batch, thread = handling.batch, threading.get_ident()
-        for item in handling.todo:
+        while True:
+            try:
+                item = handling.todo.popleft()  # one atomic step: each item has one thread
+            except IndexError:
+                return
             # The turn is shown first, and the result looked for after it, in the call. `stop` does it the other way
             # round. So one of the two always notices the other: no job runs on that is stopped just now.
             turn = Turn(item, thread)
-            result = shielded(turn, call, handling)
+            result = shielded(turn, handling.show, call)
             if result is None:
                 if not came_back(turn):
-                    handling.free()
+                    handling.call(handling.free, turn)
                     return
             elif item is batch:
-                batch.returned = isinstance(result, Finished)
                 batch.error = batch.error or getattr(result, "error", None)
             else:
                 batch.results.setdefault(item.job.id, result)
-        handling.end()
+            batch.calls.pop(_key(item), None)
+            handling.told()
 
     def _call_single(self, handling: _Handling, job: Running[Any]) -> Result:
         done = handling.batch.results.get(job.job.id)
@@ -130,34 +164,48 @@ class ThreadRunner(BaseRunner):
         if batch.has_all_results():
             return PLAIN
         try:
-            handling.context.run(self._invoke, batch)
+            batch.keep(handling.context.run(self._invoke, batch))
         except BaseException as error:
             return Failed(error)
         return PLAIN
 
     # -- on the loop
 
-    def _check(self, handling: _Handling, timeout: float) -> None:
-        """Stop the call that is over its time, and come again when the next one can be."""
-        batch, turn, left = handling.batch, handling.turn, timeout
-        if turn is not None and turn.token:
-            left = turn.started + timeout - time.monotonic()
-            if left <= 0:
-                late = batch.ids() if turn.item is batch else [turn.item.job.id]
-                batch.owner.runner.stop(batch, late, over_time(self.handler, timeout))
-                left = timeout  # whatever is called next has not begun yet
-        handling.timer = handling.loop.call_later(left, self._check, handling, timeout)
+    def _check(self, handling: _Handling, timers: list[asyncio.TimerHandle]) -> None:
+        """Stop the calls that are over their time, and come again when the next one can be."""
+        batch, timeout, now = handling.batch, handling.batch.timeout, time.monotonic()
+        assert timeout is not None
+        left = timeout
+        for turn in list(batch.calls.values()):
+            if turn.token:
+                over = turn.started + timeout - now
+                if over <= 0:
+                    late = batch.ids() if turn.item is batch else [turn.item.job.id]
+                    batch.owner.runner.stop(batch, late, over_time(self.handler, timeout))
+                else:
+                    left = min(left, over)
+        timers[-1] = handling.loop.call_later(left, self._check, handling, timers)
 
     def _halt(self, batch: BatchRun, ids: Collection[int]) -> None:
         handling = self._handlings.get(batch)
-        turn = None if handling is None else handling.turn
-        if handling is not None and turn is not None and (turn.item is batch or turn.item.job.id in ids):
-            stay = interrupt(turn)
-            if stay is not None:
-                handling.loop.call_later(self.grace, self._give_up_thread, handling, turn, stay)
+        if handling is None:
+            return
+        for key in [BATCH] if self.handler.takes_batch else ids:
+            turn = batch.calls.get(key)
+            stay = None if turn is None else interrupt(turn)
+            if turn is not None and stay is not None:
+                handling.loop.call_later(self.grace, self._give_up, handling, turn, stay)
 
-    def _give_up_thread(self, handling: _Handling, turn: Turn, stay: list[bool]) -> None:
+    def _give_up(self, handling: _Handling, turn: Turn, stay: list[bool]) -> None:
+        """The thread does not end: its job, or its batch, ends without it."""
         if not claim(stay):
             return  # it came back
         log.warning("%r of %r was stopped but does not end; its thread is given up", turn.item, self.handler)
-        handling.give_up()
+        ended = handling.threads_ended[turn] = handling.loop.create_future()
+        handling.batch.hold(ended)
+        handling.batch.calls.pop(_key(turn.item), None)
+        handling.look()
+
+
+def _key(item: Any) -> int:
+    return BATCH if isinstance(item, BatchRun) else item.job.id

@@ -14,16 +14,19 @@ from msgspec import Struct
 from accoda.budget.report import BudgetReport
 from accoda.model import Job, NewJob
 from accoda.retry import Failed, Finished, Result
+from accoda.runtime.events import HandlerStats
+from accoda.runtime.logs.setup import LogOptions
 from accoda.runtime.runners.raised import Raised, pack, unpack
 
 
 class Hello(Struct, tag=True):
-    """The first message: where to find the handler, and the worker's limits, which hold in the child too."""
+    """The first message: where to find the handler, and the worker's limits and logs, as in the child."""
 
     path: list[str]
     module: str
     name: str
     limits: dict[str, int]
+    logs: LogOptions | None = None
 
 
 class Work(Struct, tag=True):
@@ -77,9 +80,10 @@ class Reported(Struct, tag=True):
 
 
 class Over(Struct, tag=True):
-    """The call is over; `raised` is what a handler of whole batches raised."""
+    """The call is over; of a handler of whole batches, what it raised, or how it counts by itself."""
 
     raised: Raised | None = None
+    stats: HandlerStats | None = None
 
 
 ToChild = Hello | Work | News

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from accoda.model import (
     AHEAD_AT_MOST,
+    ENDED,
     STATES,
     Cursor,
     Enqueued,
@@ -40,7 +41,7 @@ class Record(Struct, gc=False):
     start_time: int
     keep_for: float
     state: State = "ready"
-    due: int = 0  # delayed: start time; taken: end of the lease; done: end of keeping
+    due: int = 0  # delayed: start time; taken: end of the lease; done, cancelled: end of keeping
     attempts: int = 0
     prev_start_time: int | None = None
     waiters: list[bytes] | None = None
@@ -77,9 +78,9 @@ class MemoryQueue:
         self.order: list[tuple[float, int]] = []  # heap of (rank, id) of ready jobs
         self.ages: list[int] = []  # heap of ids of ready jobs
         self.due = Due(self.states["delayed"], self.states["taken"])  # what becomes ready
-        self.kept = Due(self.states["done"])  # apart, so that old results never delay a job
+        self.kept = Due(self.states["done"], self.states["cancelled"])  # apart, so that old results never delay a job
         self.keys: dict[str, Record] = {}
-        self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0}
+        self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0, "cancelled": 0}
         self.paused = False
         self.paused_until: int | None = None
 
@@ -179,11 +180,11 @@ class MemoryQueue:
         if record.state == "ready":
             self.line_up(record)
 
-    def keep(self, record: Record, result: bytes | None, now: int) -> None:
-        """A done job stays for people to look at."""
-        record.result, record.ended_at = result, now
+    def keep(self, record: Record, state: State, now: int) -> None:
+        """A finished job stays for people to look at."""
+        record.ended_at = now
         record.due = now + round(record.keep_for * 1000)
-        self.move(record, "done")
+        self.move(record, state)
         self.kept.watch(record.due, record.id)
 
     def release_key(self, record: Record) -> None:
@@ -260,7 +261,7 @@ class MemoryQueue:
             heappop(ages)
         paused = self.is_paused(now)
         return QueueStats(
-            total=sum(len(states[state]) for state in STATES if state != "done"),
+            total=sum(len(states[state]) for state in ("ready", "taken", "delayed", "dead")),
             ready=len(ready),
             taken=len(states["taken"]),
             delayed=len(states["delayed"]),
@@ -316,7 +317,7 @@ def _sort(record: Record) -> float:
 
 
 def _place_in_line(state: State, sort: float, id: int) -> tuple[float, int]:
-    return (-sort, -id) if state in ("dead", "done") else (sort, id)  # what has ended: latest first
+    return (-sort, -id) if state in ENDED else (sort, id)  # latest first
 
 
 def as_job(record: Record) -> Job:

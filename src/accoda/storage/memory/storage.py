@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from typing import Literal
 
 from accoda.clock import Clock, SystemClock
 from accoda.errors import StorageClosed
 from accoda.model import (
+    CANCELLED_FOR,
+    ENDED,
     ById,
     ByKey,
+    Cancel,
     Change,
     Cursor,
     Document,
@@ -36,6 +40,7 @@ from accoda.model import (
     State,
     Stats,
     Target,
+    Why,
     check_document_name,
     clean,
     follow_ups,
@@ -119,7 +124,7 @@ class MemoryStorage(Closing):
             for held in leases:
                 record = self._leased(held, now)
                 if record is None:
-                    refused.append(Refused(held, "lost"))
+                    refused.append(Refused(held, self._why_lost(held, now)))
                 else:
                     record.due = until
                     record.queue.due.watch(until, record.id)
@@ -238,7 +243,7 @@ class MemoryStorage(Closing):
 
     def _move_on(self, record: Record, now: int) -> None:
         """The moment of this record has come."""
-        if record.state == "done":
+        if record.state in ENDED:
             self._forget(record)
         elif record.state == "taken":
             record.queue.end_lease(record, now)
@@ -283,10 +288,17 @@ class MemoryStorage(Closing):
 
     def _leased(self, lease: Lease, now: int) -> Record | None:
         """The taken job that this lease still holds. A lease whose end has come is over, applied or not."""
+        return self._leased_in("taken", lease, now)
+
+    def _why_lost(self, lease: Lease, now: int) -> Why:
+        """A cancelled job keeps the token of its last lease, so that the worker learns what happened."""
+        return "lost" if self._leased_in("cancelled", lease, now) is None else "cancelled"
+
+    def _leased_in(self, state: State, lease: Lease, now: int) -> Record | None:
         record = self._jobs.get(lease.id)
         if (
             record is None
-            or record.state != "taken"
+            or record.state != state
             or record.attempts != lease.attempts
             or record.taken_at != lease.taken_at
             or record.due <= now
@@ -298,22 +310,23 @@ class MemoryStorage(Closing):
     def _settle(self, outcome: Outcome, now: int) -> Refused | None:
         record = self._leased(outcome.lease, now)
         if record is None:
-            return Refused(outcome.lease, "lost")
+            return Refused(outcome.lease, self._why_lost(outcome.lease, now))
         if isinstance(outcome, Done):
             if outcome.waiters is not None and record.waiting > outcome.waiters:
                 return Refused(outcome.lease, "grown")
-            self._finish(record, outcome.result, now)
+            record.result = outcome.result
+            self._finish(record, "done", now)
         elif isinstance(outcome, Retry):
             record.queue.retry(record, outcome, now)
         else:
             record.queue.bury(record, outcome.reason, now)
         return None
 
-    def _finish(self, record: Record, result: bytes | None, now: int) -> None:
-        record.queue.counts["done"] += 1
+    def _finish(self, record: Record, state: Literal["done", "cancelled"], now: int) -> None:
+        record.queue.counts[state] += 1
         record.queue.release_key(record)
         if record.keep_for:
-            record.queue.keep(record, result, now)
+            record.queue.keep(record, state, now)
         else:
             self._forget(record)
 
@@ -327,9 +340,15 @@ class MemoryStorage(Closing):
             return None
         match change:
             case Remove():
-                if change.waiters is not None and state in ("dead", "done"):
+                if change.waiters is not None and state in ENDED:
                     return None
                 self._remove(record)
+            case Cancel():
+                if state in ENDED:
+                    return None
+                if state == "taken":
+                    record.keep_for = max(record.keep_for, CANCELLED_FOR)
+                self._finish(record, "cancelled", now)
             case Revive():
                 if state != "dead" or not queue.revive(record, now):
                     return None
@@ -338,7 +357,7 @@ class MemoryStorage(Closing):
                     return None
                 queue.start_now(record, now)
             case NotCrashed():
-                if state in ("dead", "done") or not record.crashes:
+                if state in ENDED or not record.crashes:
                     return None
                 record.crashes -= 1
             case Rerank():

@@ -5,12 +5,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from accoda.model import Change, JobInfo, Look, NotCrashed, QueueStats, Remove, Rerank, Revive, StartNow, State, Stats
+from accoda.model import (
+    Cancel,
+    Change,
+    JobInfo,
+    Look,
+    NotCrashed,
+    QueueStats,
+    Remove,
+    Rerank,
+    Revive,
+    StartNow,
+    State,
+    Stats,
+    Why,
+)
 
-STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done")  # by their numbers in the tables
+STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done", "cancelled")  # by their numbers in the tables
 STATE_NUMBERS = {name: number for number, name in enumerate(STATES)}
 FOR_EVER = (1 << 63) - 1
-_CHANGES = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4}
+WHY: dict[int, Why] = {1: "lost", 2: "grown", 3: "cancelled"}  # by the verdicts of verbs/settle.sql
+_CHANGES = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4, Cancel: 5}
 
 
 def change_row(change: Change) -> tuple[Any, ...]:
@@ -31,7 +46,7 @@ def look(row: Any) -> Look:
 
 def stats(rows: Iterable[Any]) -> Stats:
     queues = {}
-    for now, name, ready, taken, delayed, dead, done, retried, buried, expired, until, oldest in rows:
+    for now, name, ready, taken, delayed, dead, done, retried, buried, expired, cancelled, until, oldest in rows:
         queues[name] = QueueStats(
             total=ready + taken + delayed + dead,
             ready=ready,
@@ -43,6 +58,7 @@ def stats(rows: Iterable[Any]) -> Stats:
             retried=retried,
             buried=buried,
             expired=expired,
+            cancelled=cancelled,
             paused=until is not None,
             paused_until=None if until == FOR_EVER else until,
         )

@@ -7,7 +7,7 @@
 
 CREATE DOMAIN job_id AS bigint CHECK (VALUE > 0);
 CREATE DOMAIN queue_name AS text COLLATE "C" CHECK (VALUE ~ '^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$');
-CREATE DOMAIN job_state AS smallint CHECK (VALUE BETWEEN 0 AND 4);
+CREATE DOMAIN job_state AS smallint CHECK (VALUE BETWEEN 0 AND 5);
 CREATE DOMAIN finite AS double precision CHECK (VALUE > '-Infinity' AND VALUE < 'Infinity');  -- NaN is above all
 CREATE DOMAIN moment AS bigint CHECK (VALUE BETWEEN 0 AND 18014398509481984);  -- 2 ** 54: none that is written is above
 CREATE DOMAIN duration AS double precision CHECK (VALUE BETWEEN 0 AND 18014398509481);
@@ -15,9 +15,9 @@ CREATE DOMAIN counter AS integer CHECK (VALUE BETWEEN 0 AND 2000000000);
 
 CREATE SEQUENCE job_ids AS bigint;  -- no cache: ids grow over all sessions, and equal ranks go by id
 
--- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
+-- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done, 5 cancelled.
 -- sort: what orders the jobs of that state. Ready: the rank; delayed: the start time; taken: the end of the lease;
--- dead: when it was buried; done: until when it is kept. So one index serves every state.
+-- dead: when it was buried; done, cancelled: until when it is kept. So one index serves every state.
 -- Fixed columns first, wide ones last, so that nothing is lost to alignment.
 CREATE TABLE jobs (
     id              job_id NOT NULL PRIMARY KEY,
@@ -62,10 +62,10 @@ CREATE INDEX jobs_line ON jobs (queue, state, sort, id);
 -- For walks by id and for the oldest ready job. Not for taken jobs: those are few, and it would cost every take.
 CREATE INDEX jobs_by_id ON jobs (queue, state, id) WHERE state <> 2;
 
--- Kept results by their end. Only they are in it, so no other job pays for it; dead jobs have their end in jobs_line.
-CREATE INDEX jobs_ended ON jobs (queue, ended_at, id) WHERE state = 4;
+-- Kept jobs by their end. Only they are in it, so no other job pays for it; dead jobs have their end in jobs_line.
+CREATE INDEX jobs_ended ON jobs (queue, state, ended_at, id) WHERE state >= 4;
 
--- Which job holds a key. Settling or burying it takes it out of this index, and so gives the key back.
+-- Which job holds a key. Settling, burying or cancelling it takes it out of this index, and so gives the key back.
 CREATE UNIQUE INDEX jobs_key ON jobs (key, queue) WHERE key IS NOT NULL AND state < 3;
 
 -- Numbered from 1 without a gap, in the order in which they joined.
@@ -97,6 +97,7 @@ CREATE TABLE counts (
     retried bigint NOT NULL DEFAULT 0,
     buried  bigint NOT NULL DEFAULT 0,
     expired bigint NOT NULL DEFAULT 0,
+    cancelled bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, slot)
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);

@@ -224,15 +224,15 @@ class PostgresStorage(Closing):
         self._client.notify(_news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)]))
         if verdicts is None:
             return [[] for _ in calls]
-        refused = {n: Refused(leases[n], "lost" if verdict == 1 else "grown")
+        refused = {n: Refused(leases[n], rows.WHY[verdict])
                    for n, verdict in zip(order, verdicts, strict=True) if verdict}  # fmt: skip
         return [[refused[n] for n in share if n in refused] for share in _shares(range(len(leases)), map(len, calls))]
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         checks.check_leases(leases, lease)
         args = (self._at(), *_lease_columns(leases), round(lease * 1000))
-        lost = await self._client.run(self._client.value("extend", *args, repeat=True))
-        return [Refused(leases[place - 1], "lost") for place in lost]
+        ((lost, verdicts),) = await self._client.run(self._client.fetch("extend", *args, repeat=True))
+        return [Refused(leases[n - 1], rows.WHY[verdict]) for n, verdict in zip(lost or (), verdicts, strict=True)]
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         checks.check_wait(queues, timeout)

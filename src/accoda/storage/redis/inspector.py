@@ -11,8 +11,10 @@ from msgspec import structs
 
 from accoda.model import (
     AHEAD_AT_MOST,
+    ENDED,
     ById,
     ByKey,
+    Cancel,
     Change,
     Cursor,
     JobInfo,
@@ -40,6 +42,7 @@ _LOOK, _CHANGE, _BROWSE = script("look"), script("change"), script("browse")
 _PAUSE, _PURGE, _STATS = script("pause"), script("purge"), script("stats")
 _KINDS: dict[type, str] = {
     Remove: "remove",
+    Cancel: "cancel",
     Revive: "revive",
     StartNow: "start",
     NotCrashed: "alive",
@@ -159,7 +162,7 @@ class Inspector:
         for shard in shards:
             found += await self._browse(shard, queue, state, order, after, limit)
         if len(shards) > 1:
-            latest_first = order == "line" and state in ("dead", "done")
+            latest_first = order == "line" and state in ENDED
             found.sort(key=lambda job: structs.astuple(job.cursor(order)), reverse=latest_first)
         self._saw(found[:limit])
         return found[:limit]
@@ -248,10 +251,10 @@ def _readable(queue: str, page: Iterable[list[bytes | int]]) -> list[JobInfo]:
 def _counted(text: bytes) -> QueueStats:
     """What lua/stats.lua tells of one queue."""
     *numbers, paused = text.split(b",")
-    ready, taken, delayed, dead, done, retried, buried, expired, oldest = map(int, numbers)
+    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, oldest = map(int, numbers)
     total = ready + taken + delayed + dead
     until = int(paused) if paused not in (b"-", b"") else None
-    counts = (total, ready, taken, delayed, dead, oldest / 1000, done, retried, buried, expired)
+    counts = (total, ready, taken, delayed, dead, oldest / 1000, done, retried, buried, expired, cancelled)
     return QueueStats(*counts, paused=paused != b"-", paused_until=until)
 
 

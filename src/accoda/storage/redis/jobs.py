@@ -48,7 +48,7 @@ _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("s
 _RELEASE, _BURY = script("release"), script("bury")
 _MODES = {"keep": "k", "replace": "r", "attach": "a"}
 _WHATS: dict[str, What] = {"c": "created", "k": "kept", "r": "replaced", "a": "attached"}
-_WHY: dict[str, Why] = {"l": "lost", "g": "grown"}
+_WHY: dict[str, Why] = {"l": "lost", "g": "grown", "c": "cancelled"}
 SMALL = 8  # jobs: a call with more of them costs the server more than a script of its own
 MOST_JOBS = 200_000  # in one call: Redis takes a million arguments
 FINISH_WITHIN = 2.0  # seconds
@@ -256,10 +256,7 @@ class JobVerbs(Closing):
         head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes), len(posts))
         ids, known, *bases = self._keys_of(shard, (*queues, *names))
         answer = await self._client.once(_SETTLE, shard, (ids, known, shard.outbox, *bases), *head, *args, *following)
-        if not answer:
-            return []
-        refused = (each.partition(":") for each in answer.decode().split(","))
-        return [(int(place), _WHY[why]) for place, _, why in refused]
+        return _refused_places(answer) if answer else []
 
     # -- extend
 
@@ -270,14 +267,14 @@ class JobVerbs(Closing):
         groups: dict[tuple[Shard, str], list[int]] = {}
         for place, held in enumerate(leases):
             groups.setdefault((await self._shards.of_job(held.queue, held.id), held.queue), []).append(place)
-        refused: list[int] = []
+        refused: dict[int, Why] = {}
         for (shard, queue), places in groups.items():
             args = _tokens(leases[place] for place in places)
             head = (round(lease * 1000), self._client.new_name())
             keys = self._keys_of(shard, (queue,))[1:]
             answer = await self._client.run(_EXTEND, shard, keys, *head, *args, writes=True)
-            refused += [places[int(at)] for at in answer.decode().split(",") if at]
-        return [Refused(leases[place], "lost") for place in sorted(refused)]
+            refused |= {places[at]: why for at, why in _refused_places(answer)}
+        return [Refused(leases[place], refused[place]) for place in sorted(refused)]
 
 
 # -- texts
@@ -355,6 +352,12 @@ def _outcome_arguments(outcome: Outcome, runs: int) -> tuple[Argument, ...]:
         rank = "" if outcome.rank is None else rank_text(outcome.rank)
         return start, clean(outcome.reason), rank, int(outcome.counts)
     return clean(outcome.reason), runs
+
+
+def _refused_places(answer: bytes) -> Places:
+    """What lua/settle.lua and lua/extend.lua answer."""
+    refused = (each.partition(":") for each in answer.decode().split(",") if each)
+    return [(int(place), _WHY[why]) for place, _, why in refused]
 
 
 @lru_cache(1000)

@@ -14,9 +14,10 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <root>:moved:<run>                  Cluster: a mark that a run of such jobs has arrived
 
     <base> is <prefix>:{tag}:<queue>; every key of a queue begins with it, but it is no key itself
-    <base>:ready :delayed :dead :done   jobs that are not taken, each with its index by id (lua/parts/placed.lua)
+    <base>:ready :delayed :dead :done :cancelled
+                                        jobs that are not taken, each with its index by id (lua/parts/placed.lua)
     <base>:taken :ends :batches         running jobs (lua/parts/lease.lua)
-    <base>:kept                         until when done jobs are kept (lua/parts/due.lua)
+    <base>:kept                         until when done and cancelled jobs are kept (lua/parts/due.lua)
     <base>:keys                         key -> id of the job that holds it
     <base>:waiters:<id>                 list of the waiters of a job
     <base>:meta                         counters, and the pause

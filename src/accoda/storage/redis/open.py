@@ -28,9 +28,8 @@ from accoda.storage.redis.topology import Access, Sentinels, Single
 LAYOUT = 1
 OLDEST_REDIS = (6, 2)
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
-_COMMON = ("prefix", "wait_replicas", "timeout", "ca")
+_COMMON = ("prefix", "wait_replicas", "ca")
 _NUMBERS: dict[str, tuple[float, float, type]] = {
-    "timeout": (0.1, 3600.0, float),
     "partitions": (1, 64, int),
     "wait_replicas": (0, 16, int),
     "db": (0, 1_000_000, int),
@@ -40,7 +39,6 @@ _NUMBERS: dict[str, tuple[float, float, type]] = {
 class Options(Struct, frozen=True):
     prefix: str = "accoda"
     wait_replicas: int = 0
-    timeout: float = 30.0
     partitions: int = 1
     db: int = 0
     tls: bool = False
@@ -51,7 +49,7 @@ async def open_redis(parts: SplitResult, clock: Clock | None) -> RedisStorage:
     """Connect, look whether this server can be used, and note the layout there."""
     options = read_options(parts)
     topology = topology_of(parts, options)
-    client = Client(topology, clock, CallPolicy(options.timeout, options.wait_replicas))
+    client = Client(topology, clock, CallPolicy(wait_replicas=options.wait_replicas))
     keys = Keys(options.prefix)
     try:
         risk = _check_server(await client.command(slot_of(keys.layout), "INFO"), topology.cluster)

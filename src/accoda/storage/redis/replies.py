@@ -37,7 +37,7 @@ def raise_for(text: str, reply: Exception) -> NoReturn:
     if "OOM command not allowed" in text:
         raise StorageFull(
             "the memory of Redis is full (maxmemory): nothing was changed. Raise maxmemory, let the workers catch "
-            "up (jobs can still be taken and finished), or purge dead and done jobs; then try again"
+            "up (jobs can still be taken and finished), or purge dead, done and cancelled jobs; then try again"
         ) from reply
     if text.startswith("MISCONF"):
         raise StorageFull(

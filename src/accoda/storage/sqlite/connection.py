@@ -85,8 +85,9 @@ def _check_place(path: Path) -> None:
         raise StorageReadOnly(f"{path} cannot be written by this user; a queue must be")
 
 
-def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
-    """A busy handler: short random naps, so that processes that write all the time take turns.
+def wait_for_lock(patience: Callable[[], float] = lambda: LOCK_PATIENCE) -> Callable[[int], bool]:
+    """A busy handler: short random naps, so that processes that write all the time take turns. `patience` is asked at
+    each nap.
 
     Longer ones only for a lock that is held for long: eight busy processes wait 10 to 20 ms for their turn, and if all
     of them slept longer, the file would be free and none would write.
@@ -99,7 +100,7 @@ def wait_for_lock(patience: float | None = None) -> Callable[[int], bool]:
         if earlier == 0:
             since = now
         time.sleep(random.uniform(0.0001, 0.001 if earlier < SHORT_NAPS else 0.01))
-        return now - since < (LOCK_PATIENCE if patience is None else patience)
+        return now - since < patience()
 
     return nap
 
@@ -170,7 +171,7 @@ def translate(error: BaseException, path: Path) -> BaseException:
             return error
         case apsw.BusyError() | apsw.LockedError():
             return StorageUnavailable(
-                f"{path} stayed locked by another process for {LOCK_PATIENCE:.0f} s; look for a program that holds a "
+                f"{path} stayed locked by another process; look for a program that holds a "
                 "transaction open, then try again: nothing was changed"
             )
         case apsw.FullError():

@@ -8,8 +8,10 @@ from typing import Any
 
 from accoda.model import (
     AHEAD_AT_MOST,
+    CANCELLED_FOR,
     ById,
     ByKey,
+    Cancel,
     Change,
     Cursor,
     Head,
@@ -30,7 +32,6 @@ from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.sqlite.jobs import (
     DEAD,
     DELAYED,
-    DONE,
     READY,
     TAKEN,
     Transaction,
@@ -41,7 +42,7 @@ from accoda.storage.sqlite.jobs import (
     forget_kept,
 )
 
-_STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done")  # by number
+_STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done", "cancelled")  # by number
 _LIVE = (READY, DELAYED, TAKEN)
 _LAST_ID = (1 << 63) - 1
 _PURGED_AT_ONCE = 10_000  # jobs whose ids are in memory at the same time
@@ -57,7 +58,7 @@ def stats(tx: Transaction) -> Stats:
 
 
 def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
-    ready, taken, delayed, dead, done, retried, buried, expired, paused, until, oldest = row
+    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, paused, until, oldest = row
     return QueueStats(
         total=ready + taken + delayed + dead,
         ready=ready,
@@ -69,6 +70,7 @@ def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
         retried=retried,
         buried=buried,
         expired=expired,
+        cancelled=cancelled,
         paused=bool(paused),
         paused_until=until if paused else None,
     )
@@ -159,7 +161,7 @@ def _change(tx: Transaction, change: Change) -> bool:
     found = tx.row("state_of", change.id)
     if found is None:
         return False
-    queue, raw_name, state, waiters, key_is_held = found
+    queue, raw_name, state, waiters, _, key_is_held = found
     name = _text(raw_name)
     if change.queue is not None and change.queue != name:
         return False
@@ -169,6 +171,8 @@ def _change(tx: Transaction, change: Change) -> bool:
     match change:
         case Remove() if change.waiters is None or state in _LIVE:
             _delete(tx, queue, state, [(change.id, waiters)])
+        case Cancel() if state in _LIVE:
+            _cancel(tx, change.id, found)
         case Revive() if state == DEAD and not key_is_held:
             tx.run("revive_job", change.id, tx.now)
         case StartNow() if state == DELAYED:
@@ -184,6 +188,19 @@ def _change(tx: Transaction, change: Change) -> bool:
         tx.count_state(queue, READY, 1)
         tx.touched.add(name)
     return True
+
+
+def _cancel(tx: Transaction, id: int, found: tuple[Any, ...]) -> None:
+    """The job ends. If it runs, it stays long enough for its worker to be told."""
+    queue, _, state, waiters, keep_for, _ = found
+    tx.count(queue, "cancelled", 1)
+    if state == TAKEN:
+        keep_for = max(keep_for, CANCELLED_FOR)
+    if not keep_for:
+        _delete(tx, queue, state, [(id, waiters)])
+        return
+    tx.run("cancel_job", id, tx.now + round(keep_for * 1000), keep_for, tx.now)
+    tx.count_state(queue, state, -1)
 
 
 def _delete(tx: Transaction, queue: int, state: int, jobs: Sequence[Sequence[int]]) -> None:
@@ -243,7 +260,7 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
 
 def _old_jobs(tx: Transaction, queue: int, state: int, before: int | None, most: int) -> list[tuple[int, int]]:
     """Ids and numbers of waiters of the first jobs in a state, of those that are there since before a moment."""
-    if state in (DEAD, DONE):
+    if state not in _LIVE:
         rows = tx.rows("ended_before", queue, state, inf if before is None else before, most)
         return [(id, waiters) for id, waiters in rows]
     # Ids grow with time: the first by id are the oldest, so no others need be looked at.

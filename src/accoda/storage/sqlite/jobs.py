@@ -14,10 +14,11 @@ from accoda.storage.common.scripts import load_queries
 from accoda.storage.protocol import DUE_AT_ONCE
 
 SQL = load_queries("accoda.storage.sqlite", "queries.sql")
-READY, DELAYED, TAKEN, DEAD, DONE = range(5)
-_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired")
+READY, DELAYED, TAKEN, DEAD, DONE, CANCELLED = range(6)
+KEPT = (DONE, CANCELLED)  # for a while
+_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired", "cancelled")
 _PLACE = {name: place for place, name in enumerate(_COUNTED)}
-_STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; `done` counts events, not jobs
+_STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; jobs that are kept are not counted
 
 
 class Transaction:
@@ -83,7 +84,7 @@ class Transaction:
         counts[_PLACE[counter]] += change
 
     def count_state(self, queue: int, state: int, change: int) -> None:
-        if state != DONE:
+        if state not in KEPT:
             self.count(queue, _STATE_COUNTER[state], change)
 
     def finish(self) -> None:
@@ -218,7 +219,7 @@ def apply_own_due(tx: Transaction, id: int) -> None:
     if found is None:
         return
     queue, state, waiters = found
-    if state == DONE:
+    if state in KEPT:
         forget(tx, [(id, waiters)])
     else:
         _make_ready(tx, queue, state, [id])
@@ -234,14 +235,16 @@ def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> 
     tx.count(queue, "ready", len(ids))
 
 
-def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> int:
-    """Delete up to `left` results that were kept until now; tell how many are left of that.
+def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE, states: Sequence[int] = KEPT) -> int:
+    """Delete up to `left` finished jobs that were kept until now; tell how many are left of that.
 
-    Only people see results, so a take does not do this.
+    Only people see them, so a take does not do this.
     """
-    over = tx.rows("due", queue, DONE, tx.now, left) if left else []
-    forget(tx, over)
-    return left - len(over)
+    for state in states:
+        over = tx.rows("due", queue, state, tx.now, left) if left else []
+        forget(tx, over)
+        left -= len(over)
+    return left
 
 
 def forget(tx: Transaction, jobs: Sequence[Sequence[int]]) -> None:
@@ -358,8 +361,19 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
         enqueue(tx, follow_ups)
     left = DUE_AT_ONCE
     for queue in kept:  # a queue that keeps one more result makes room for it
-        left = forget_kept(tx, queue, left)
-    return refused
+        left = forget_kept(tx, queue, left, (DONE,))
+    return _tell_cancelled(tx, refused) if refused else refused
+
+
+def _tell_cancelled(tx: Transaction, refused: Sequence[Refused]) -> list[Refused]:
+    """The same, where those lost leases whose job was cancelled say so."""
+    rows = tx.rows("cancelled_jobs", carried(each.lease.id for each in refused), tx.now)
+    tokens = {row[0]: row for row in rows}
+
+    def is_cancelled(lease: Lease) -> bool:
+        return tokens.get(lease.id) == (lease.id, tx.number(lease.queue), lease.attempts, lease.taken_at)
+
+    return [Refused(each.lease, "cancelled") if is_cancelled(each.lease) else each for each in refused]
 
 
 def _finish(tx: Transaction, done: Sequence[tuple[int, int, int]]) -> None:
@@ -404,4 +418,4 @@ def extend(tx: Transaction, leases: Sequence[Lease], lease: float) -> list[Refus
             tx.touched.add(held.queue)  # its end may have come nearer
         else:
             refused.append(Refused(held, "lost"))
-    return refused
+    return _tell_cancelled(tx, refused) if refused else refused

@@ -56,6 +56,8 @@ class Log:
     def __init__(self, connection: apsw.Connection) -> None:
         self.after = AFTER
         self.patience = READER_PATIENCE
+        self.busy_handler = wait_for_lock()
+        """What waits for a lock outside of a checkpoint."""
         self.in_doubt = False  # whether a sync has failed since all of the log was written
         self._insisted_at = 0  # pages, when readers were last waited for in this log
         self._connection = connection
@@ -118,11 +120,11 @@ class Log:
             self.doubt(error)
 
     def _insist(self) -> None:
-        self._connection.set_busy_handler(wait_for_lock(self.patience))
+        self._connection.set_busy_handler(wait_for_lock(lambda: self.patience))
         try:
             self._connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_RESTART)
         finally:
-            self._connection.set_busy_handler(wait_for_lock())
+            self._connection.set_busy_handler(self.busy_handler)
 
     def close(self) -> None:
         """Close the connection. The last one to do so makes a checkpoint; not of a log that is in doubt."""

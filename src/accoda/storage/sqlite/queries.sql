@@ -1,4 +1,5 @@
--- States are written as numbers so that the partial indexes apply: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
+-- States are written as numbers so that the partial indexes apply: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done,
+-- 5 cancelled.
 -- `UPDATE OR ROLLBACK` where many jobs are changed: to undo a statement that fails half-way SQLite would copy every page
 -- into a file first. Here each failure ends the whole transaction anyway.
 
@@ -19,7 +20,8 @@ INSERT INTO queues (name) VALUES (?1) RETURNING no;
 -- A counter that is too low, since jobs were deleted by hand, stops at 0: it must not stop the queue.
 UPDATE queues
 SET ready = max(0, ready + ?2), delayed = max(0, delayed + ?3), taken = max(0, taken + ?4), dead = max(0, dead + ?5),
-    done = done + ?6, retried = retried + ?7, buried = buried + ?8, expired = expired + ?9
+    done = done + ?6, retried = retried + ?7, buried = buried + ?8, expired = expired + ?9,
+    cancelled = cancelled + ?10
 WHERE no = ?1;
 
 -- name: queue_now
@@ -35,7 +37,7 @@ FROM queues WHERE no = ?1;
 SELECT id, waiters FROM jobs WHERE queue = ?1 AND state = ?2 AND sort <= ?3 ORDER BY sort LIMIT ?4;
 
 -- name: own_due
-SELECT queue, state, waiters FROM jobs WHERE id = ?1 AND state IN (1, 2, 4) AND sort <= ?2;
+SELECT queue, state, waiters FROM jobs WHERE id = ?1 AND state IN (1, 2, 4, 5) AND sort <= ?2;
 
 -- name: start_delayed
 UPDATE OR ROLLBACK jobs SET state = 0, sort = rank WHERE id IN carray(?1);
@@ -89,6 +91,11 @@ WHERE id = ?1 AND queue = ?2 AND state = 2 AND attempts = ?3 AND taken_at = ?4;
 SELECT id, queue, attempts, waiters, keep_for, taken_at FROM jobs NOT INDEXED
 WHERE id IN carray(?1) AND state = 2 AND sort > ?2;
 
+-- name: cancelled_jobs
+-- The cancelled jobs among these ids that are still kept. Each has the token of its last lease.
+SELECT id, queue, attempts, taken_at FROM jobs NOT INDEXED
+WHERE id IN carray(?1) AND state = 5 AND sort > ?2;
+
 -- name: delete_jobs
 DELETE FROM jobs WHERE id IN carray(?1);
 
@@ -97,6 +104,9 @@ DELETE FROM waiters WHERE job IN carray(?1);
 
 -- name: keep_done
 UPDATE jobs SET state = 4, sort = ?2, result = ?3, ended_at = ?4 WHERE id = ?1;
+
+-- name: cancel_job
+UPDATE jobs SET state = 5, sort = ?2, keep_for = ?3, ended_at = ?4 WHERE id = ?1;
 
 -- name: retry_job
 -- ?5 is 1 if the retry counts as a try; ?6 is a new rank, or NULL.
@@ -117,7 +127,7 @@ SELECT no FROM queues;
 
 -- name: stats
 -- The oldest ready job is the one with the lowest id, since ids grow. (`state <> 2` lets jobs_by_id apply.)
-SELECT CAST(name AS BLOB), ready, taken, delayed, dead, done, retried, buried, expired,
+SELECT CAST(name AS BLOB), ready, taken, delayed, dead, done, retried, buried, expired, cancelled,
        paused AND (paused_until IS NULL OR paused_until > ?1), paused_until,
        (SELECT created_at FROM jobs WHERE queue = queues.no AND state = 0 AND state <> 2 ORDER BY id LIMIT 1)
 FROM queues ORDER BY no;
@@ -131,7 +141,7 @@ FROM jobs JOIN queues ON no = queue WHERE id IN carray(?1);
 
 -- name: state_of
 -- And whether another job holds its key.
-SELECT queue, CAST(name AS BLOB), state, waiters, key IS NOT NULL AND EXISTS (
+SELECT queue, CAST(name AS BLOB), state, waiters, keep_for, key IS NOT NULL AND EXISTS (
     SELECT 1 FROM jobs AS other WHERE other.queue = jobs.queue AND other.key = jobs.key AND other.state < 3
 ) FROM jobs JOIN queues ON no = queue WHERE id = ?1;
 
@@ -157,7 +167,7 @@ SELECT id FROM (
 ) LIMIT ?5;
 
 -- name: browse_ended
--- The same for dead and done jobs, backwards.
+-- The same for jobs that have ended, backwards.
 SELECT id FROM (
     SELECT id FROM jobs INDEXED BY jobs_ended
     WHERE queue = ?1 AND state = ?2 AND state >= 3 AND ended_at = ?3 AND id < ?4 ORDER BY id DESC LIMIT ?5

@@ -35,16 +35,17 @@ CREATE TABLE queues (
     done         INTEGER NOT NULL DEFAULT 0 CHECK (done BETWEEN 0 AND 0x40000000000000),
     retried      INTEGER NOT NULL DEFAULT 0 CHECK (retried BETWEEN 0 AND 0x40000000000000),
     buried       INTEGER NOT NULL DEFAULT 0 CHECK (buried BETWEEN 0 AND 0x40000000000000),
-    expired      INTEGER NOT NULL DEFAULT 0 CHECK (expired BETWEEN 0 AND 0x40000000000000)
+    expired      INTEGER NOT NULL DEFAULT 0 CHECK (expired BETWEEN 0 AND 0x40000000000000),
+    cancelled    INTEGER NOT NULL DEFAULT 0 CHECK (cancelled BETWEEN 0 AND 0x40000000000000)
 ) STRICT;
 
--- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done.
+-- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done, 5 cancelled.
 -- sort: what orders the jobs of that state. Ready: the rank; delayed: the start time; taken: the end of the lease;
--- dead: when it was buried; done: until when it is kept. So one index serves every state.
+-- dead: when it was buried; done, cancelled: until when it is kept. So one index serves every state.
 CREATE TABLE jobs (
     id              INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 0x40000000000000),
     queue           INTEGER NOT NULL,
-    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 4),
+    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
     sort            REAL NOT NULL,
     attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 0x40000000000000),
     tries           INTEGER NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 0x40000000000000),
@@ -73,10 +74,10 @@ CREATE INDEX jobs_line ON jobs (queue, state, sort);
 -- For browsing by id and for the oldest ready job. Not for taken jobs: those are few, and it would cost every take.
 CREATE INDEX jobs_by_id ON jobs (queue, state, id) WHERE state <> 2;
 
--- Dead and done jobs by their end, for people and for retention. No other job is in it, so none pays for it.
+-- Jobs that have ended by their end, for people and for retention. No other job is in it, so none pays for it.
 CREATE INDEX jobs_ended ON jobs (queue, state, ended_at) WHERE state >= 3;
 
--- Which job holds a key. Settling or burying a job takes it out of this index, and so gives the key back.
+-- Which job holds a key. Settling, burying or cancelling a job takes it out of this index, and so gives the key back.
 CREATE UNIQUE INDEX jobs_key ON jobs (queue, key) WHERE key IS NOT NULL AND state < 3;
 
 -- Numbered from 1 in the order in which they joined a job.

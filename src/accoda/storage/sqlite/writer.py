@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import os
 import threading
 import weakref
@@ -20,9 +21,10 @@ import apsw
 
 from accoda.clock import Clock
 from accoda.errors import AccodaError, StorageClosed, StorageUnavailable
+from accoda.storage.common.reconnecting import patience_limit
 from accoda.storage.common.wakeups import WakeUps
 from accoda.storage.sqlite.clock_steps import NOTICED, HostClock, apply_step
-from accoda.storage.sqlite.connection import translate, unsynced
+from accoda.storage.sqlite.connection import LOCK_PATIENCE, translate, unsynced, wait_for_lock
 from accoda.storage.sqlite.jobs import Transaction
 from accoda.storage.sqlite.log import Log
 from accoda.storage.sqlite.watch import shared_file
@@ -34,13 +36,14 @@ MOST_CALLS = 1000  # in one transaction, so that the first of them does not wait
 class PendingCall:
     """One step for the thread, and where its answer goes."""
 
-    __slots__ = ("args", "error", "future", "lasts", "loop", "result", "step", "undo", "writes")
+    __slots__ = ("args", "error", "future", "lasts", "loop", "patience", "result", "step", "undo", "writes")
 
     def __init__(self, step: Callable[..., Any], args: tuple[Any, ...], writes: bool) -> None:
         self.step = step
         self.args = args
         self.writes = writes
         self.lasts = writes  # whether it must survive a power cut
+        self.patience = patience_limit.get()  # seconds for which its caller waits for the lock
         self.undo: Callable[..., Any] | None = None
         self.future: asyncio.Future[Any] | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -71,6 +74,9 @@ class Writer:
         self._calls: SimpleQueue[PendingCall | None] = SimpleQueue()
         self._gate = threading.Lock()
         self._closed = ""  # why, once it is
+        self._patience = math.inf  # of the least patient of the calls that are being served
+        self.log.busy_handler = wait_for_lock(lambda: min(LOCK_PATIENCE, self._patience))
+        connection.set_busy_handler(self.log.busy_handler)
         connection.set_wal_hook(self._note_log)
         self._thread = threading.Thread(target=self._work, name=f"accoda {path.name}", daemon=True)
         self._thread.start()
@@ -152,6 +158,7 @@ class Writer:
         return calls
 
     def _serve(self, calls: list[PendingCall]) -> None:
+        patience = self._patience = min(call.patience for call in calls)
         try:
             touched = self._transact(calls)
         except Exception as error:
@@ -161,8 +168,12 @@ class Writer:
                 for call in calls:
                     self._serve([call])
                 return
-            for call in calls:  # of a lock: they have all waited long enough, not each of them once more
-                call.error = translate(error, self._path)
+            more_patient = [call for call in calls if call.patience > patience]
+            for call in calls:  # of a lock: they have waited long enough, not each of them once more
+                if call.patience <= patience:
+                    call.error = translate(error, self._path)
+            if more_patient:
+                self._serve(more_patient)
             return
         if touched:
             with contextlib.suppress(OSError):

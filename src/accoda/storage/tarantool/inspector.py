@@ -12,6 +12,7 @@ from accoda.errors import VersionConflict
 from accoda.model import (
     ById,
     ByKey,
+    Cancel,
     Change,
     Cursor,
     Document,
@@ -35,7 +36,7 @@ from accoda.storage.tarantool.records import STATE_NUMBERS
 
 _PURGE_AT_ONCE = 1000
 _PAGE = 1000  # jobs of one answer to browse
-_KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4}
+_KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4, Cancel: 5}
 
 _FLAG: Decoder[Any] = Decoder(tuple[bool])
 _COUNT: Decoder[Any] = Decoder(tuple[int])

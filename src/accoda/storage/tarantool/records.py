@@ -16,11 +16,11 @@ from typing import Annotated, Any
 from msgspec import Meta, MsgspecError, Raw, Struct
 from msgspec.msgpack import Decoder
 
-from accoda.model import STATES, Document, JobInfo, QueueStats, State
+from accoda.model import ENDED, STATES, Document, JobInfo, QueueStats, State
 from accoda.storage.tarantool.client import bytes_of
 
 # The server's numbers for states: keep in step with 1_transaction.lua.
-STATE_NUMBERS: dict[State, int] = {"ready": 0, "delayed": 1, "taken": 2, "dead": 3, "done": 4}
+STATE_NUMBERS: dict[State, int] = {"ready": 0, "delayed": 1, "taken": 2, "dead": 3, "done": 4, "cancelled": 5}
 _STATE_NAMES = {number: name for name, number in STATE_NUMBERS.items()}
 assert set(STATES) == set(STATE_NUMBERS)
 
@@ -122,7 +122,7 @@ def _unreadable(queue: str, raw: Raw) -> JobInfo:
     return JobInfo(
         id, queue, state, bytes(raw), sort, 0, None, attempts, 0, moment, None, 0,
         lease_until=moment if state == "taken" else None,
-        ended_at=moment if state in ("dead", "done") else None,
+        ended_at=moment if state in ENDED else None,
         reason=UNREADABLE,
     )  # fmt: skip
 

@@ -20,7 +20,7 @@ from msgspec.msgpack import Decoder
 
 from accoda.clock import Clock
 from accoda.errors import StorageError, StorageFull
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, What, clean, follow_ups
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, What, Why, clean, follow_ups
 from accoda.storage import checks
 from accoda.storage.common.call_batching import SMALL, CallBatching
 from accoda.storage.common.closing import Closing
@@ -38,8 +38,8 @@ _DONE, _RETRY, _BURY = 0, 1, 2
 
 _ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])
 _TAKEN: Decoder[Any] = Decoder(tuple[list[records.JobRow]])
-_REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, bool]]])
-_LOST: Decoder[Any] = Decoder(tuple[list[int]])
+_REFUSED: Decoder[Any] = Decoder(tuple[list[tuple[int, int]]])
+_WHY: tuple[Why, ...] = ("lost", "grown", "cancelled")
 
 Row = tuple[Any, ...]
 Taking = tuple[str, int, int | None, str]
@@ -159,23 +159,23 @@ class TarantoolStorage(TarantoolInspector, Closing):
         answer = await self._client.once("settle", (list(names), rows, then), _REFUSED)
         if not answer:
             return [[] for _ in calls]
-        grown = dict(answer)
+        whys = dict(answer)
         refused: list[list[Refused]] = []
         position = 0
         for call in calls:
             refused.append([])
             for outcome in call:
                 position += 1
-                if position in grown:
-                    refused[-1].append(Refused(outcome.lease, "grown" if grown[position] else "lost"))
+                if position in whys:
+                    refused[-1].append(Refused(outcome.lease, _WHY[whys[position]]))
         return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
         checks.check_leases(leases, lease)
         names: dict[str, int] = {}
         rows = [(_place(names, held.queue), held.id, held.attempts, held.taken_at) for held in leases]
-        lost = await self._call("extend", (list(names), rows, round(lease * 1000)), _LOST)
-        return [Refused(leases[position - 1], "lost") for position in lost]
+        refused = await self._call("extend", (list(names), rows, round(lease * 1000)), _REFUSED)
+        return [Refused(leases[position - 1], _WHY[why]) for position, why in refused]
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
         checks.check_wait(queues, timeout)

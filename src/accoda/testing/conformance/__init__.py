@@ -9,6 +9,7 @@ Each test class becomes a part of the importing test file; the fixture `store` i
 from accoda.testing.conformance.ahead import TestAhead, TestAheadAndWhatIsDue, TestAheadInALongLine
 from accoda.testing.conformance.base import store
 from accoda.testing.conformance.browse import TestBrowse, TestBrowseById, TestBrowseInLine
+from accoda.testing.conformance.cancel import TestCancel, TestCancelRaces, TestLateHolderOfACancelledJob
 from accoda.testing.conformance.change import (
     TestChange,
     TestRemove,
@@ -57,6 +58,8 @@ __all__ = [
     "TestBrowseById",
     "TestBrowseInLine",
     "TestBury",
+    "TestCancel",
+    "TestCancelRaces",
     "TestChange",
     "TestClose",
     "TestCombined",
@@ -73,6 +76,7 @@ __all__ = [
     "TestInvalidInput",
     "TestKeptResults",
     "TestKeys",
+    "TestLateHolderOfACancelledJob",
     "TestLeaseEnd",
     "TestLook",
     "TestLookAtAKey",

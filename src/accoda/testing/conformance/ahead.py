@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import AHEAD_AT_MOST, STATES, ById, ByKey, Head, NewJob, Remove, Rerank, Retry, StartNow, State
+from accoda.model import AHEAD_AT_MOST, ENDED, STATES, ById, ByKey, Head, NewJob, Remove, Rerank, Retry, StartNow, State
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import HOUR, Q, Suite, add, add_one, info_of, one_in_each, take_ids, take_one
 from accoda.testing.store_fixture import StoreFixture
@@ -31,7 +31,7 @@ class TestAhead(Suite):
     async def test_is_told_of_ready_and_delayed_jobs_only(self, store: Store) -> None:
         ids = await one_in_each(store)
         await add(store, *(NewJob(Q, rank=-1) for _ in range(3)))
-        for state in ("taken", "dead", "done"):
+        for state in ("taken", *ENDED):
             assert await ahead(store, ids[state]) == (None, 0), state
         assert await ahead(store, ids["ready"]) == (3, 3)
         assert await ahead(store, ids["delayed"]) == (4, 3)

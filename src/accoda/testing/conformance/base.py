@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from accoda.model import Bury, ById, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused, State
+from accoda.model import Bury, ById, Cancel, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused, State
 from accoda.storage.protocol import Store
 from accoda.testing.store_fixture import StoreFixture
 
@@ -143,8 +143,10 @@ async def one_in_each(store: Store) -> dict[State, int]:
     dead = await bury_one(store, NewJob(Q, b"dead"))
     taken = await add_one(store, NewJob(Q, b"taken"))
     await take_one(store, lease=HOUR)
+    cancelled = await add_one(store, NewJob(Q, b"cancelled", keep_for=HOUR))
+    assert await store.change([Cancel(cancelled)]) == 1
     ready, delayed = await add(store, NewJob(Q, b"ready"), NewJob(Q, b"delayed", delay=HOUR))
-    return {"done": done, "dead": dead, "taken": taken, "ready": ready, "delayed": delayed}
+    return {"done": done, "dead": dead, "taken": taken, "cancelled": cancelled, "ready": ready, "delayed": delayed}
 
 
 async def bury_one(store: Store, new: NewJob, reason: str = "broken") -> int:

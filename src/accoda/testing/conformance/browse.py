@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import STATES, Bury, Cursor, Done, JobInfo, NewJob, Order, Remove, Rerank, State
+from accoda.model import STATES, Bury, Cancel, Cursor, Done, JobInfo, NewJob, Order, Remove, Rerank, State
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -50,7 +50,10 @@ async def in_line(store: Store, fixture: StoreFixture, state: State) -> list[int
         return [id for _, id in sorted(zip(sorts, ids, strict=True))]
     for moment in sorted(set(sorts)):
         ending = [job for job, n in zip(jobs_taken, sorts, strict=True) if n == moment]
-        await store.settle([Done(job.lease) if state == "done" else Bury(job.lease, "x") for job in ending])
+        if state == "cancelled":
+            await store.change([Cancel(job.id) for job in ending])
+        else:
+            await store.settle([Done(job.lease) if state == "done" else Bury(job.lease, "x") for job in ending])
         await fixture.advance(1)
     return [id for _, id in sorted(zip(sorts, ids, strict=True), reverse=True)]
 

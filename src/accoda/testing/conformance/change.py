@@ -8,9 +8,11 @@ from collections.abc import Callable
 import pytest
 
 from accoda.model import (
+    ENDED,
     STATES,
     Bury,
     ByKey,
+    Cancel,
     Change,
     Done,
     Enqueued,
@@ -51,6 +53,7 @@ from accoda.testing.store_fixture import StoreFixture
 
 KINDS: dict[str, Callable[..., Change]] = {
     "remove": Remove,
+    "cancel": Cancel,
     "revive": Revive,
     "start now": StartNow,
     "not crashed": NotCrashed,
@@ -136,7 +139,7 @@ class TestRemove(Suite):
     async def test_with_a_fence_leaves_jobs_alone_that_have_ended(self, store: Store, state: State) -> None:
         id = (await one_in_each(store))[state]
         before = await find(store, id)
-        ended = state in ("dead", "done")
+        ended = state in ENDED
         assert await store.change([Remove(id, waiters=99)]) == (not ended)
         assert await find(store, id) == (before if ended else None)
 

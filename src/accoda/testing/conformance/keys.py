@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import Bury, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Remove, Retry, Revive
+from accoda.model import Bury, Cancel, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Remove, Retry, Revive
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -51,9 +51,9 @@ async def ended_in(store: Store, state: str) -> int:
     """A job that had the key "k" and no longer holds it."""
     if state == "dead":
         return await bury_one(store, OLD)
-    id = await add_one(store, OLD if state == "done" else NewJob(Q, b"old", key="k"))
-    if state == "removed":
-        await store.change([Remove(id)])
+    id = await add_one(store, OLD if state in ("done", "cancelled") else NewJob(Q, b"old", key="k"))
+    if state in ("removed", "cancelled"):
+        await store.change([Remove(id) if state == "removed" else Cancel(id)])
     else:
         await finish(store, await take_one(store))
     return id
@@ -139,7 +139,7 @@ class TestKeys(Suite):
         assert (await info_of(store, id)).attempts == 1
         assert (await stats_of(store)).expired == 1
 
-    @pytest.mark.parametrize("state", ["dead", "done", "gone", "removed"])
+    @pytest.mark.parametrize("state", ["dead", "done", "cancelled", "gone", "removed"])
     @pytest.mark.parametrize("way", WAYS)
     async def test_a_job_that_ended_holds_its_key_no_longer(self, store: Store, state: str, way: OnDuplicate) -> None:
         old = await ended_in(store, state)

@@ -4,7 +4,22 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import STATES, Bury, ById, ByKey, Done, Head, Look, NewJob, Outcome, Rerank, Retry, State, Target
+from accoda.model import (
+    STATES,
+    Bury,
+    ById,
+    ByKey,
+    Cancel,
+    Done,
+    Head,
+    Look,
+    NewJob,
+    Outcome,
+    Rerank,
+    Retry,
+    State,
+    Target,
+)
 from accoda.storage.protocol import DUE_AT_ONCE, Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -78,16 +93,17 @@ class TestLook(Suite):
     async def test_is_up_to_date_however_much_else_is_due(
         self, store: Store, fixture: StoreFixture, state: State
     ) -> None:
-        due = {"delayed": NewJob(Q, key="k", delay=10)}.get(state, NewJob(Q, key="k", keep_for=10))
+        due = {"delayed": NewJob(Q, key="k", delay=10)}.get(state, NewJob(Q, key="k", keep_for=60))
         id = await add_one(store, due)
-        if state in ("taken", "dead", "done"):
+        if state not in ("ready", "delayed"):
             job = await take_one(store, lease=10)
             outcomes: dict[State, Outcome] = {"dead": Bury(job.lease, "x"), "done": Done(job.lease)}
-            await store.settle([outcomes[state]] if state != "taken" else [])
+            await store.settle([outcomes[state]] if state in outcomes else [])
+            await store.change([Cancel(id)] if state == "cancelled" else [])
         await add(store, *(NewJob(Q, rank=-n, delay=9) for n in range(DUE_AT_ONCE + 200)))
-        await fixture.advance(10)
+        await fixture.advance(60)
         info = await find(store, id)
-        expected = {"taken": "ready", "delayed": "ready", "done": "gone"}.get(state, state)
+        expected = {"taken": "ready", "delayed": "ready", "done": "gone", "cancelled": "gone"}.get(state, state)
         assert (info.state if info is not None else "gone") == expected
 
 
@@ -162,7 +178,7 @@ class TestLookAtAKey(Suite):
         await add(store, NewJob(Q, rank=-1), NewJob(Q, rank=-1, key="other"))
         assert (await store.look(ByKey(Q, "k"))).job == held
 
-    @pytest.mark.parametrize("state", ["dead", "done", "gone", "removed"])
+    @pytest.mark.parametrize("state", ["dead", "done", "cancelled", "gone", "removed"])
     async def test_shows_nothing_once_it_is_free(self, store: Store, state: str) -> None:
         await ended_in(store, state)
         seen = await store.look(ByKey(Q, "k"), waiters_after=0)

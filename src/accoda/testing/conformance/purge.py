@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import STATES, Bury, Done, Job, NewJob, Retry, Revive, State
+from accoda.model import ENDED, STATES, Bury, Cancel, Done, Job, NewJob, Retry, Revive, State
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -28,6 +28,9 @@ DAY = 24 * HOUR
 
 async def end(store: Store, state: State, job: Job) -> None:
     """Bring a taken job to its end."""
+    if state == "cancelled":
+        assert await store.change([Cancel(job.id)]) == 1
+        return
     assert await store.settle([Bury(job.lease, "x") if state == "dead" else Done(job.lease)]) == []
 
 
@@ -35,7 +38,7 @@ async def make(store: Store, state: State, count: int) -> list[int]:
     """Jobs in a state, in a queue where nothing else is ready."""
     new = NewJob(Q, keep_for=HOUR, delay=DAY if state == "delayed" else None)
     ids = await add(store, *[new] * count)
-    if state in ("taken", "dead", "done"):
+    if state not in ("ready", "delayed"):
         jobs = await store.take(Q, count, lease=DAY)
         assert [job.id for job in jobs] == ids
         for job in jobs if state != "taken" else ():
@@ -97,7 +100,7 @@ class TestRetention(Suite):
         assert await store.purge(Q, state, limit=9) == 0
         assert (await stats_of(store)).total == 0
 
-    @pytest.mark.parametrize("state", ["dead", "done"])
+    @pytest.mark.parametrize("state", ENDED)
     async def test_takes_those_first_that_ended_first(self, store: Store, fixture: StoreFixture, state: State) -> None:
         first, second, third = await add(
             store, NewJob(Q, keep_for=9 * HOUR), NewJob(Q, keep_for=HOUR), NewJob(Q, keep_for=2 * HOUR)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.model import Bury, ByKey, Done, Job, NewJob, QueueStats, Remove, Retry, StartNow
+from accoda.model import Bury, ByKey, Cancel, Done, Job, NewJob, QueueStats, Remove, Retry, StartNow, State
 from accoda.storage.protocol import DUE_AT_ONCE, Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -143,12 +143,21 @@ class TestStorm(Suite):
     async def test_of_kept_results_leaves_none(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, *(NewJob(Q, keep_for=30) for _ in range(SIZE)))
         assert await store.settle([Done(job.lease) for job in await store.take(Q, SIZE)]) == []
-        assert len(await store.browse(Q, "done", limit=SIZE)) == SIZE
+        await self.leaves_none(store, fixture, "done")
+
+    async def test_of_cancelled_jobs_leaves_none(self, store: Store, fixture: StoreFixture) -> None:
+        ids = await add(store, *(NewJob(Q, keep_for=30) for _ in range(SIZE)))
+        assert await store.change([Cancel(id) for id in ids]) == SIZE
+        await self.leaves_none(store, fixture, "cancelled")
+
+    async def leaves_none(self, store: Store, fixture: StoreFixture, state: State) -> None:
+        """What is kept for 30 s goes then."""
+        assert len(await store.browse(Q, state, limit=SIZE)) == SIZE
         await fixture.advance(30)
         await add(store, NewJob(Q))
         assert len(await store.take(Q, 9)) == 1, "a take does not wait until they are gone"
         assert (await apply_all(store)).total == 1
-        assert await store.browse(Q, "done") == []
+        assert await store.browse(Q, state) == []
 
     async def test_a_key_of_a_job_that_is_not_back_yet_is_held_by_it(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, *(NewJob(Q, key=str(n), waiter=b"w") for n in range(SIZE)))

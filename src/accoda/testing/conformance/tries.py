@@ -6,8 +6,10 @@ import pytest
 from msgspec.structs import replace
 
 from accoda.model import (
+    ENDED,
     STATES,
     Bury,
+    Cancel,
     Done,
     Enqueued,
     Job,
@@ -75,6 +77,8 @@ async def into(store: Store, state: str) -> None:
             await bury(store)
         case "done":
             await finish(store, await take_one(store))
+        case "cancelled":
+            assert await store.change([Cancel((await take_one(store)).id)]) == 1
 
 
 async def agree(store: Store, id: int) -> tuple[int, int, int]:
@@ -199,7 +203,7 @@ class TestCrashes(Suite):
         assert await store.change([NotCrashed(id)]) == 0
         assert await info_of(store, id) == before
 
-    @pytest.mark.parametrize("state", ["dead", "done"])
+    @pytest.mark.parametrize("state", ENDED)
     async def test_is_not_taken_back_when_the_job_has_ended(
         self, store: Store, fixture: StoreFixture, state: str
     ) -> None:

@@ -1,6 +1,6 @@
 -- browse: a page of the jobs of a queue in a state (`which`), after applying what is due.
 --   by_id                  whether by id, else in the order of the line: ready jobs as take hands them out, delayed and
---                          taken ones by the moment at which they come back to it, dead and done ones latest end first
+--                          taken ones by the moment at which they come back to it, ended ones latest end first
 --   after_sort, after_id   the last job of the page before; NULL: the first page
 -- Compared as rows, only the index that has this order can give it: see stats.sql. Taken jobs are in no index by id: they
 -- are few, so they are sorted.
@@ -9,6 +9,7 @@ CREATE FUNCTION browse(
 ) RETURNS SETOF job_info LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     PERFORM apply_due(q, present(at));
+    PERFORM forget_cancelled(q, present(at));
     IF by_id AND which = 2 THEN
         RETURN QUERY SELECT d.* FROM (
             SELECT t.* FROM (SELECT * FROM jobs j WHERE j.queue = q AND j.state = 2 OFFSET 0) t
@@ -38,9 +39,10 @@ BEGIN
     ELSE
         RETURN QUERY SELECT d.* FROM (
             SELECT * FROM jobs j
-            WHERE (j.queue, j.ended_at, j.id) < (q, coalesce(after_sort::bigint, 9223372036854775807), coalesce(after_id, 0))
-              AND j.queue >= q AND j.state = 4
-            ORDER BY j.queue DESC, j.ended_at DESC, j.id DESC LIMIT most
+            WHERE (j.queue, j.state, j.ended_at, j.id)
+                  < (q, which, coalesce(after_sort::bigint, 9223372036854775807), coalesce(after_id, 0))
+              AND (j.queue, j.state) >= (q, which) AND j.state >= 4
+            ORDER BY j.queue DESC, j.state DESC, j.ended_at DESC, j.id DESC LIMIT most
         ) j, describe(j::jobs) d;
     END IF;
 END $$;

@@ -4,7 +4,7 @@
 -- moment passes over those.
 
 CREATE TYPE change AS (
-    kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed
+    kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed, 5 cancel
     id      bigint,
     waiters bigint,           -- how many were seen; NULL: do not check
     queue   text,             -- where it must be; NULL: wherever it is
@@ -24,7 +24,7 @@ BEGIN
         LATERAL (
             SELECT FROM jobs l
             WHERE l.id = wanted.id AND (l.state + 0 IN (1, 2) OR wanted.kinds && CASE l.state
-                WHEN 0 THEN '{0, 3, 4}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
+                WHEN 0 THEN '{0, 3, 4, 5}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
             FOR UPDATE
         ) locked;
     moment := present(at);
@@ -46,6 +46,8 @@ BEGIN
                 UPDATE jobs r SET rank = c.rank, sort = CASE r.state WHEN 0 THEN c.rank ELSE r.sort END WHERE r.id = c.id;
             WHEN c.kind = 4 AND j.state < 3 AND j.crashes > 0 THEN
                 UPDATE jobs r SET crashes = r.crashes - 1 WHERE r.id = c.id;
+            WHEN c.kind = 5 AND j.state < 3 THEN
+                PERFORM cancel_job(moment, j);
             ELSE
                 CONTINUE;
         END CASE;
@@ -53,6 +55,21 @@ BEGIN
     END LOOP;
     PERFORM notify_queues(ARRAY(SELECT DISTINCT unnest(news)));
     RETURN applied;
+END $$;
+
+-- End a locked job as cancelled. It goes at once if it is not to be kept; one that runs stays for at least 60 s
+-- (CANCELLED_FOR in accoda/model.py), so that its worker is told.
+CREATE FUNCTION cancel_job(moment bigint, j jobs) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    kept duration := CASE j.state WHEN 2 THEN greatest(j.keep_for, 60) ELSE j.keep_for END;
+BEGIN
+    IF kept = 0 THEN
+        DELETE FROM waiters WHERE job = j.id;
+        DELETE FROM jobs r WHERE r.id = j.id;
+    ELSE
+        UPDATE jobs r SET state = 5, sort = moment + round(kept * 1000), keep_for = kept, ended_at = moment WHERE r.id = j.id;
+    END IF;
+    PERFORM add_counts(j.queue, -(j.state = 0)::int, -(j.state = 1)::int, -(j.state = 2)::int, d_cancelled => 1);
 END $$;
 
 -- Make a dead job ready again. Answer: whether it is. Where another job holds its key it stays dead: the unique index

@@ -1,4 +1,4 @@
--- purge: delete jobs of a queue in a state, at most so many: dead and done by their end, before a moment, others by id,
+-- purge: delete jobs of a queue in a state, at most so many: ended ones by their end, before a moment, others by id,
 -- created before it. NULL: all. Ids grow with time: of those that wait, the first by id are the oldest, so no others
 -- need be looked at. A job that is locked is being changed by another call, and is passed over; only where all are to go
 -- it is waited for. Answer: how many.
@@ -8,6 +8,7 @@ DECLARE
     ids bigint[];
 BEGIN
     PERFORM apply_due(q, present(at));
+    PERFORM forget_cancelled(q, present(at));
     IF which = 2 THEN
         ids := ARRAY(
             SELECT t.id FROM (SELECT * FROM jobs j WHERE j.queue = q AND j.state = 2 OFFSET 0) t
@@ -27,10 +28,10 @@ BEGIN
             SELECT j.id FROM jobs j WHERE j.queue = q AND j.state = 3 AND j.sort < coalesce(before, 'Infinity'::float8)
             ORDER BY j.sort, j.id LIMIT most FOR UPDATE SKIP LOCKED
         );
-    ELSIF which = 4 THEN
+    ELSIF which >= 4 THEN
         ids := ARRAY(
             SELECT j.id FROM jobs j
-            WHERE j.queue = q AND j.state = 4 AND j.ended_at < coalesce(before, 9223372036854775807)
+            WHERE j.queue = q AND j.state = which AND j.state >= 4 AND j.ended_at < coalesce(before, 9223372036854775807)
             ORDER BY j.ended_at, j.id LIMIT most FOR UPDATE SKIP LOCKED
         );
     ELSE

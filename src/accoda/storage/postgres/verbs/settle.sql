@@ -5,7 +5,7 @@
 --   shared                     whether the outcomes are of several callers, which must not wait for each other's locks: a
 --                              job that stays locked is then an error that changes nothing, and the client sends each
 --                              call alone
--- Answer: a verdict for each outcome: 0 accepted, 1 lost, 2 grown; NULL: all accepted.
+-- Answer: a verdict for each outcome: 0 accepted, 1 lost, 2 grown, 3 cancelled; NULL: all accepted.
 --
 -- Fencing: a statement that changes a job finds it by its token: id, attempts and taken_at. Under READ COMMITTED a row that
 -- was changed after our look is looked at again once its lock is ours, so a lease that ended or was settled meanwhile is
@@ -81,14 +81,10 @@ BEGIN
     IF cardinality(applied) = cardinality(ids) THEN
         RETURN array_fill(0::smallint, ARRAY[cardinality(ids)]);
     END IF;
-    -- What was not applied has lost its lease, or else has more waiters than were seen.
     RETURN ARRAY(
-        SELECT CASE WHEN ids[n] IN (SELECT unnest(applied)) THEN 0 WHEN j.id IS NULL THEN 1 ELSE 2 END::smallint
-        FROM generate_subscripts(ids, 1) n
-        LEFT JOIN LATERAL (
-            SELECT j.id, j.attempts, j.taken_at, j.queue, j.state, j.sort FROM jobs j WHERE j.id = ids[n] OFFSET 0
-        ) j ON j.attempts = runs[n] AND j.taken_at = takes[n] AND j.queue = queues[n] AND j.state = 2 AND j.sort > moment
-        ORDER BY n
+        SELECT CASE WHEN ids[n] IN (SELECT unnest(applied)) THEN 0::smallint
+                    ELSE why_refused(moment, ids[n], runs[n], takes[n], queues[n]) END
+        FROM generate_subscripts(ids, 1) n ORDER BY n
     );
 END $$;
 

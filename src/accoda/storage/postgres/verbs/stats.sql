@@ -5,8 +5,8 @@
 -- walk through the whole table where nearly all jobs wait in another queue.
 CREATE FUNCTION stats(
     at bigint, OUT moment bigint, OUT queue text, OUT ready bigint, OUT taken bigint, OUT delayed bigint, OUT dead bigint,
-    OUT done bigint, OUT retried bigint, OUT buried bigint, OUT expired bigint, OUT paused_until bigint,
-    OUT oldest moment
+    OUT done bigint, OUT retried bigint, OUT buried bigint, OUT expired bigint, OUT cancelled bigint,
+    OUT paused_until bigint, OUT oldest moment
 ) RETURNS SETOF record LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -17,10 +17,11 @@ DECLARE
 BEGIN
     FOREACH q IN ARRAY known LOOP
         unspent := unspent - apply_due(q, instant, unspent);
+        unspent := unspent - forget_cancelled(q, instant, unspent);
         EXIT WHEN unspent <= 0;
     END LOOP;
     RETURN QUERY
-        SELECT instant, u.name, c.ready, c.taken, c.delayed, c.dead, c.done, c.retried, c.buried, c.expired,
+        SELECT instant, u.name, c.ready, c.taken, c.delayed, c.dead, c.done, c.retried, c.buried, c.expired, c.cancelled,
                (SELECT p.until FROM pauses p WHERE p.queue = u.name AND p.until > instant),
                (SELECT j.created_at FROM jobs j
                 WHERE (j.queue, j.state, j.id) >= (u.name, 0::smallint, 0) AND (j.queue, j.state) <= (u.name, 0::smallint)
@@ -30,7 +31,8 @@ BEGIN
             SELECT coalesce(sum(ready), 0)::bigint AS ready, coalesce(sum(taken), 0)::bigint AS taken,
                    coalesce(sum(delayed), 0)::bigint AS delayed, coalesce(sum(dead), 0)::bigint AS dead,
                    coalesce(sum(done), 0)::bigint AS done, coalesce(sum(retried), 0)::bigint AS retried,
-                   coalesce(sum(buried), 0)::bigint AS buried, coalesce(sum(expired), 0)::bigint AS expired
+                   coalesce(sum(buried), 0)::bigint AS buried, coalesce(sum(expired), 0)::bigint AS expired,
+                   coalesce(sum(cancelled), 0)::bigint AS cancelled
             FROM counts WHERE queue = u.name
         ) c;
 END $$;

@@ -35,14 +35,15 @@ END $$;
 -- seen an older one, goes on to that under READ COMMITTED.
 CREATE FUNCTION add_counts(
     q text, d_ready bigint, d_delayed bigint, d_taken bigint, d_dead bigint = 0,
-    d_done bigint = 0, d_retried bigint = 0, d_buried bigint = 0, d_expired bigint = 0, apart boolean = false
+    d_done bigint = 0, d_retried bigint = 0, d_buried bigint = 0, d_expired bigint = 0, d_cancelled bigint = 0,
+    apart boolean = false
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT apart THEN
         UPDATE counts
         SET ready = ready + d_ready, delayed = delayed + d_delayed, taken = taken + d_taken, dead = dead + d_dead,
             done = done + d_done, retried = retried + d_retried, buried = buried + d_buried,
-            expired = expired + d_expired
+            expired = expired + d_expired, cancelled = cancelled + d_cancelled
         WHERE queue = q AND slot = (
             SELECT c.slot FROM counts c WHERE c.queue = q ORDER BY c.slot LIMIT 1 FOR UPDATE SKIP LOCKED
         );
@@ -53,8 +54,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired)
-    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired);
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled)
+    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired, d_cancelled);
 END $$;
 
 -- Where more than a few slots are free, make one of them.
@@ -66,8 +67,9 @@ BEGIN
         RETURN;
     END IF;
     WITH gone AS (DELETE FROM counts WHERE queue = q AND slot = ANY (free) RETURNING *)
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired)
-    SELECT q, sum(ready), sum(delayed), sum(taken), sum(dead), sum(done), sum(retried), sum(buried), sum(expired)
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled)
+    SELECT q, sum(ready), sum(delayed), sum(taken), sum(dead), sum(done), sum(retried), sum(buried), sum(expired),
+           sum(cancelled)
     FROM gone;
 END $$;
 
@@ -77,6 +79,17 @@ CREATE FUNCTION lock_jobs(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted,
             LATERAL (SELECT FROM jobs j WHERE j.id = wanted.id FOR UPDATE) locked;
+END $$;
+
+-- Why an outcome or an extension with this token was not applied: 1 its lease is lost; 2 it has more waiters than were
+-- seen; 3 its job was cancelled, and keeps the token of its last lease while it is kept.
+CREATE FUNCTION why_refused(moment bigint, job_id bigint, run bigint, took bigint, q text)
+RETURNS smallint LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN coalesce((
+        SELECT CASE j.state WHEN 2 THEN 2 WHEN 5 THEN 3 END FROM jobs j
+        WHERE j.id = job_id AND j.attempts = run AND j.taken_at = took AND j.queue || '' = q AND j.sort > moment
+    ), 1);
 END $$;
 
 -- Start locked jobs of a queue that are delayed no longer.
@@ -155,17 +168,26 @@ BEGIN
     RETURN spent;
 END $$;
 
+-- Delete up to `most` cancelled jobs of a queue that were kept until now. Only people see them, so a take, which applies
+-- what is due at every call, does not look for them. Answer: how many.
+CREATE FUNCTION forget_cancelled(q text, moment bigint, most bigint = 1000) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    due tid[] := due_jobs(q, 5, moment, most);
+BEGIN
+    RETURN CASE WHEN cardinality(due) = 0 THEN 0 ELSE delete_jobs(ARRAY(SELECT id FROM jobs WHERE ctid = ANY (due))) END;
+END $$;
+
 -- Apply what is due for a job that a call names, however much else is due.
 CREATE FUNCTION apply_own_due(moment bigint, job_id bigint) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     j record;
 BEGIN
     SELECT ctid, queue, state INTO j FROM jobs
-    WHERE id = job_id AND state IN (1, 2, 4) AND sort <= moment FOR UPDATE SKIP LOCKED;
+    WHERE id = job_id AND state IN (1, 2, 4, 5) AND sort <= moment FOR UPDATE SKIP LOCKED;
     CASE j.state
         WHEN 1 THEN PERFORM start_jobs(j.queue, ARRAY[j.ctid]);
         WHEN 2 THEN PERFORM end_leases(j.queue, moment, ARRAY[j.ctid]);
-        WHEN 4 THEN PERFORM delete_jobs(ARRAY[job_id]);
+        WHEN 4, 5 THEN PERFORM delete_jobs(ARRAY[job_id]);
         ELSE NULL;
     END CASE;
 END $$;

@@ -22,9 +22,9 @@ local function add(at, id, record, batch, taken_at)
   page[1], page[2] = at, id
 end
 
--- In the order of the scores; the dead and the done from the end, latest first.
+-- In the order of the scores; the dead, done and cancelled from the end, latest first.
 local function by_score()
-  local reverse = state == 'dead' or state == 'done'
+  local reverse = ENDED[state]
   local size, at = call('ZCARD', set), 0
   if after ~= '' then
     at = Placed.count_before(set, sort, after)

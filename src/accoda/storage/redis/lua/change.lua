@@ -3,7 +3,7 @@
 -- keys:      calls, queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, then for each change queue, kind, id, waiters, rank
 --   queue    its number, from 1; 0: whichever
---   kind     remove, revive, start, alive (it did not crash) or rank
+--   kind     remove, cancel, revive, start, alive (it did not crash) or rank
 --   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
 --   rank     the new one, for the kind "rank"
 -- answer:    a digit for each: 1 where it was applied
@@ -11,6 +11,32 @@
 local earlier = once(false)
 if earlier then
   return earlier
+end
+
+local CANCELLED_FOR = 60 -- as in accoda/model.py
+
+-- The job ends as cancelled, with the token of the lease that it loses. In its new place first, so that nothing is lost
+-- should a command fail.
+local function cancel(base, state, record, batch, taken_at)
+  local job = Record.parse(record)
+  if not job then
+    return false
+  end
+  if state == 'taken' then
+    Lease.note_run(base, job, batch, taken_at)
+    if (tonumber(job.keep) or 0) < CANCELLED_FOR then -- so that its worker is told
+      job.keep = format('%.1f', CANCELLED_FOR)
+    end
+  end
+  Lease.count(base, 'cancelled', 1)
+  if job.keep == '' then
+    Job.remove(base, job.id, state, record, batch)
+  else
+    Job.keep(base, 'cancelled', job)
+    Job.free_key(base, job)
+    Job.lift(base, job.id, state, record, batch)
+  end
+  return true
 end
 
 local function revive(base, id, record)
@@ -79,6 +105,8 @@ local function change(base, kind, id, seen, rank)
   elseif kind == 'remove' and (not seen or WAITING[state]) then
     Job.remove(base, id, state, record, batch)
     return true, true
+  elseif kind == 'cancel' and WAITING[state] then
+    return true, cancel(base, state, record, batch, taken_at)
   elseif kind == 'revive' and state == 'dead' then
     return true, revive(base, id, record)
   elseif kind == 'start' and state == 'delayed' then

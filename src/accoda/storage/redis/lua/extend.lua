@@ -3,18 +3,18 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, lease (ms), name for new batches, then id, attempts, taken_at for
 --            each lease
--- answer:    the places of the lost ones with commas, counted from 0
+-- answer:    the refused ones as "place:l" (lost) or "place:c" (cancelled), with commas, counted from 0
 -- uses:      server record placed lease
 --
 -- Sent again after a lost reply it does the same once more: the leases end `lease` after the later run.
 local base, till = KEYS[2], format('%d', now + ARGV[5])
 Lease.unlock(base)
-local groups, order, lost = {}, {}, {}
+local groups, order, refused = {}, {}, {}
 for at = 7, #ARGV, 3 do
   local id, value = ARGV[at], call('HGET', base .. ':taken', ARGV[at])
   local batch, taken_at, attempts = Record.head_of_taken(value or '')
   if attempts ~= ARGV[at + 1] or taken_at ~= ARGV[at + 2] or Lease.end_of(base, batch) <= now then
-    lost[#lost + 1] = (at - 7) / 3
+    refused[#refused + 1] = (at - 7) / 3 .. ':' .. Lease.why_lost(base, id, ARGV[at + 1], ARGV[at + 2])
   else
     if not groups[batch] then
       groups[batch] = {size = 0, values = {}}
@@ -43,4 +43,4 @@ end
 if #order > 0 then
   call('PUBLISH', base .. ':wake', '') -- an end may have come nearer
 end
-return table.concat(lost, ',')
+return table.concat(refused, ',')

@@ -5,7 +5,7 @@
 -- answer:    "how many were deleted,1 if there may be more"
 -- uses:      server once record placed lease due job
 --
--- The dead and the done go in the order of their ends, the others in the order of their ids.
+-- The dead, done and cancelled go in the order of their ends, the others in the order of their ids.
 local earlier = once(false)
 if earlier then
   return earlier
@@ -67,7 +67,7 @@ end
 local count, more
 if state == 'taken' then
   count, more = taken()
-elseif state == 'dead' or state == 'done' then
+elseif ENDED[state] then
   count, more = ended()
 else
   count, more = waiting()

@@ -12,7 +12,8 @@
 -- Follow-ups are those that are stored here, in the queues `names` (with commas): runs of jobs (see parts/add.lua),
 -- those of each outcome together. A post is those of one outcome for another shard: the outcome's place (from 1), the
 -- name of a run, the sealed jobs. They go to the outbox, and are moved on from there.
--- answer:    the refused outcomes as "place:l" (lost) or "place:g" (grown), with commas, counted from 0
+-- answer:    the refused outcomes as "place:l" (lost), "place:g" (grown) or "place:c" (cancelled), with commas, counted
+--            from 0
 -- uses:      server once record placed lease due job add
 local count, posts, at = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
 local EXTRA = {d = 0, f = 3, r = 4, b = 2} -- arguments of an outcome beside its id
@@ -66,8 +67,7 @@ local function end_kept(base, job, seen, result)
   if result ~= '' then
     job.size, job.data = format('%d', #result - 1), sub(result, 2) .. job.data
   end
-  Job.finish(base, 'done', job)
-  call('ZADD', base .. ':kept', format('%d', now + math.floor(job.keep * 1000 + 0.5)), job.id)
+  Job.keep(base, 'done', job)
 end
 
 local function retry(base, job, from)
@@ -143,6 +143,7 @@ for _, run in ipairs(outcomes) do
   for n, id in ipairs(run.ids) do
     local why = apply(run, n, values[n])
     if why then
+      why = why == 'l' and Lease.why_lost(run.base, id, run.attempts, run.moments[n]) or why
       is_refused[run.place + n] = true
       refused[#refused + 1] = run.place + n - 1 .. ':' .. why
     else

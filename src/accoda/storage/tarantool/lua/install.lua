@@ -25,7 +25,7 @@ local function install()
     end
 
     -- The fields are those of JobInfo, in its order; `sort` is what orders a job within its state:
-    -- ready: its rank; delayed: its start time; taken: the end of its lease; dead and done: its end.
+    -- ready: its rank; delayed: its start time; taken: the end of its lease; dead, done and cancelled: its end.
     -- Bytes are of type `any`: 2.x keeps them as strings, 3.x as binaries.
     local jobs = space('accoda_jobs', {
         {'id', 'unsigned'}, {'queue', 'unsigned'}, {'state', 'unsigned'}, {'data', 'any'}, {'rank', 'number'},
@@ -47,7 +47,7 @@ local function install()
     local waiters = space('accoda_waiters', {{'job', 'unsigned'}, {'n', 'unsigned'}, {'data', 'any'}})
     index(waiters, 'primary', true, {1, 'unsigned', 2, 'unsigned'})
 
-    -- Until when done jobs are kept.
+    -- Until when done and cancelled jobs are kept.
     local kept = space('accoda_kept', {{'queue', 'unsigned'}, {'until', 'number'}, {'job', 'unsigned'}})
     index(kept, 'primary', true, {1, 'unsigned', 2, 'number', 3, 'unsigned'})
 
@@ -55,8 +55,9 @@ local function install()
     -- jobs were deleted by hand, that is no reason for a call to fail.
     local queues = space('accoda_queues', {
         {'no', 'unsigned'}, {'name', 'string'},
-        {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'}, {'kept', 'integer'},
+        {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'},
         {'done', 'integer'}, {'retried', 'integer'}, {'buried', 'integer'}, {'expired', 'integer'},
+        {'cancelled', 'integer'},
         {'paused', 'boolean'}, {'paused_until', 'unsigned', is_nullable = true},
     })
     index(queues, 'primary', true, {1, 'unsigned'})

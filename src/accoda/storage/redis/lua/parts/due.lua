@@ -109,12 +109,17 @@ end
 
 -- Finished jobs are kept until the moments in `<base>:kept`, a sorted set of ids.
 function Due.forget_kept(base)
-  local ids, records = call('ZRANGEBYSCORE', base .. ':kept', '-inf', moment, 'LIMIT', 0, may_move), {}
+  local ids = call('ZRANGEBYSCORE', base .. ':kept', '-inf', moment, 'LIMIT', 0, may_move)
+  for _, state in ipairs({'done', 'cancelled'}) do
+    local records = {}
+    for _, id in ipairs(ids) do
+      records[#records + 1] = Placed.find(base, state, id)
+    end
+    Placed.remove(base, state, Due.ids_of(records), records)
+  end
   for _, id in ipairs(ids) do
-    records[#records + 1] = Placed.find(base, 'done', id)
     call('DEL', base .. ':waiters:' .. id)
   end
-  Placed.remove(base, 'done', Due.ids_of(records), records)
   many('ZREM', base .. ':kept', ids)
   may_move = may_move - #ids
 end

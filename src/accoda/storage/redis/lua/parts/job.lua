@@ -1,6 +1,7 @@
 -- One job: where it is, and how it comes to another place.
 local Job = {}
 local WAITING = {ready = true, delayed = true, taken = true}
+local ENDED = {dead = true, done = true, cancelled = true}
 
 function Job.waiters_of(base, id)
   return call('LLEN', base .. ':waiters:' .. id)
@@ -21,7 +22,7 @@ function Job.locate(base, id)
     local batch, record, taken_at = Lease.split(value)
     return 'taken', record or value, batch or '', taken_at or ''
   end
-  for _, state in ipairs({'ready', 'delayed', 'dead', 'done'}) do
+  for _, state in ipairs({'ready', 'delayed', 'dead', 'done', 'cancelled'}) do
     local record = Placed.find(base, state, id)
     if record then
       return state, record
@@ -39,10 +40,16 @@ function Job.line_up(base, job)
   end
 end
 
--- Put a job among the dead or done ones.
+-- Put a job among those that have ended in this way.
 function Job.finish(base, state, job)
   job.ended_at = moment
   Placed.add(base, state, {job.id}, {moment, Record.build(job)})
+end
+
+-- The same for a while, as long as its `keep_for` says.
+function Job.keep(base, state, job)
+  Job.finish(base, state, job)
+  call('ZADD', base .. ':kept', format('%d', now + math.floor(job.keep * 1000 + 0.5)), job.id)
 end
 
 -- Take a job away from where it is. A running one loses its lease.
@@ -79,7 +86,7 @@ function Job.locate_now(base, id)
     Due.come_back(base, batch, {id}, {call('HGET', base .. ':taken', id)})
     Lease.release(base, batch, 1)
     return Job.locate(base, id)
-  elseif state == 'done' and tonumber(call('ZSCORE', base .. ':kept', id) or now + 1) <= now then
+  elseif ENDED[state] and tonumber(call('ZSCORE', base .. ':kept', id) or now + 1) <= now then
     Job.remove(base, id, state, record)
     return
   end

@@ -31,6 +31,14 @@ function Lease.end_of(base, batch)
   return tonumber(call('ZSCORE', base .. ':ends', batch) or 0)
 end
 
+-- Why a lease that is not current is refused: 'c' where its job was cancelled, which keeps the token of its last lease
+-- while it is kept; else 'l', lost.
+function Lease.why_lost(base, id, attempts, taken_at)
+  local job = Record.parse(Placed.find(base, 'cancelled', id) or '')
+  local is_its = job and job.attempts == attempts and job.taken_at == taken_at
+  return is_its and tonumber(call('ZSCORE', base .. ':kept', id) or 0) > now and 'c' or 'l'
+end
+
 -- Before anything that needs memory comes a command that is allowed on a full server: see once.lua.
 function Lease.unlock(base)
   call('HDEL', base .. ':batches', '')

@@ -1,6 +1,6 @@
--- Jobs that are not taken. For each of the states ready, delayed, dead and done:
+-- Jobs that are not taken. For each of the states ready, delayed, dead, done and cancelled:
 --
---   <base>:<state>               sorted set: record -> rank (ready), start_time (delayed), ended_at (dead, done)
+--   <base>:<state>               sorted set: record -> rank (ready), start_time (delayed), ended_at (the others)
 --   <base>:<state>:ids:<bucket>  hash: the last digits of an id -> the score of its record, for 100 neighbouring ids.
 --                                Redis packs so small a hash: about 8 bytes a job
 --   <base>:<state>:ids           sorted set of the buckets that are not empty

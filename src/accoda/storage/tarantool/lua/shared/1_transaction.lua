@@ -3,15 +3,15 @@ local app = ...
 local clock = require('clock')
 
 -- States, and the fields of a job's tuple by their numbers (see install.lua).
-app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE = 0, 1, 2, 3, 4
+app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE, app.CANCELLED = 0, 1, 2, 3, 4, 5
 app.field = {
     ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
     PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
     REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21,
 }
--- The counts of a queue's tuple. The count of a state is at COUNTS + state.
+-- The counts of a queue's tuple. The count of a state is at COUNTS + state, up to DEAD; the others are counts of events.
 app.COUNTS = 3
-app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11}
+app.count_of = {DONE = 7, RETRIED = 8, BURIED = 9, EXPIRED = 10, CANCELLED = 11}
 app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
 app.FILLED = 'filled' -- how a queue was touched: a job is ready there, and it is not paused
 

@@ -2,7 +2,7 @@
 local app = ...
 local f = app.field
 local ID, QUEUE, STATE, RANK, KEY, SORT = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.SORT
-local READY, DELAYED, TAKEN, DONE = app.READY, app.DELAYED, app.TAKEN, app.DONE
+local READY, DELAYED, TAKEN, DONE, CANCELLED = app.READY, app.DELAYED, app.TAKEN, app.DONE, app.CANCELLED
 
 function app.find_queue(name)
     return box.space.accoda_queues.index.name:get(name)
@@ -69,7 +69,7 @@ function app.free_key(job)
     end
 end
 
--- How long the result of a finished job is kept, in ms.
+-- How long a finished job is kept, in ms.
 local MOST = 2 ^ 53
 function app.kept_for(job)
     local ms = math.floor(plain(job[f.KEEP_FOR]) * 1000 + 0.5)
@@ -81,8 +81,12 @@ local function kept_row(job)
 end
 
 -- A finished job stays, for its `keep_for`.
-function app.keep(job)
-    box.space.accoda_kept:replace(kept_row(job))
+function app.keep(tx, job, state, result)
+    app.free_key(job)
+    box.space.accoda_kept:replace(kept_row(box.space.accoda_jobs:update(job[ID], {
+        {'=', STATE, state}, {'=', SORT, tx.now}, {'=', f.ENDED_AT, tx.now}, {'=', f.RESULT, result},
+    })))
+    app.count(tx, job[QUEUE], app.COUNTS + job[STATE], -1)
 end
 
 -- Deletes a job for good, and lets go of its key and waiters.
@@ -91,7 +95,7 @@ function app.forget(tx, job)
     box.space.accoda_jobs:delete(id)
     if state <= TAKEN then
         app.free_key(job)
-    elseif state == DONE then
+    elseif state == DONE or state == CANCELLED then
         box.space.accoda_kept:delete(kept_row(job))
     end
     if job[f.WAITERS] > 0 then
@@ -99,7 +103,7 @@ function app.forget(tx, job)
             box.space.accoda_waiters:delete({id, waiter[2]})
         end
     end
-    if state <= DONE then
+    if state <= app.DEAD then
         app.count(tx, job[QUEUE], app.COUNTS + state, -1)
     end
 end
@@ -126,6 +130,7 @@ local moves = {
         app.count(tx, job[QUEUE], app.count_of.EXPIRED, 1)
     end,
     [DONE] = app.forget,
+    [CANCELLED] = app.forget,
 }
 
 local function due_at(job)
@@ -133,7 +138,7 @@ local function due_at(job)
     if state == DELAYED or state == TAKEN then
         return plain(job[SORT])
     end
-    return state == DONE and kept_row(job)[2] or math.huge
+    return (state == DONE or state == CANCELLED) and kept_row(job)[2] or math.huge
 end
 
 -- The moment at which the first job of a state is due.
@@ -174,7 +179,7 @@ local function forget_kept(tx, no)
             break
         end
         local job = jobs:get(row[3])
-        if job ~= nil and job[STATE] == DONE then
+        if job ~= nil and (job[STATE] == DONE or job[STATE] == CANCELLED) then
             app.forget(tx, job)
         end
         kept:delete({no, row[2], row[3]})
@@ -212,6 +217,15 @@ function app.held(tx, no, id, attempts, taken_at)
         return nil
     end
     return job
+end
+
+-- Why a lease that holds no job is refused: 2 where its job was cancelled, which keeps the token of its last lease while
+-- it is kept; else 0, lost.
+function app.why_lost(tx, no, id, attempts, taken_at)
+    local job = box.space.accoda_jobs:get(id)
+    local is_its = job ~= nil and job[STATE] == CANCELLED and job[QUEUE] == no and job[f.ATTEMPTS] == attempts
+        and job[f.TAKEN_AT] == taken_at and due_at(job) > tx.now
+    return is_its and 2 or 0
 end
 
 -- Whether a job has more waiters than were seen. Those that are there count: the number in the job may be wrong.

@@ -1,7 +1,7 @@
 -- A page of the jobs in a state.
 --
 -- arguments: now, name of the queue, state, by_id: in the order of ids; after {sort, id} or nil, limit
--- answer: the jobs' tuples; in the order of `sort`, dead and done ones the other way round
+-- answer: the jobs' tuples; in the order of `sort`, dead, done and cancelled ones the other way round
 local app = ...
 local f = app.field
 
@@ -24,7 +24,7 @@ app.verbs.browse = app.atomic(function(tx, name, state, by_id, after, limit)
     if by_id then
         return page(index.age, no, state, {no, state, after == nil and 0 or after[2]}, {iterator = 'GT', limit = limit})
     end
-    local backwards = state == app.DEAD or state == app.DONE
+    local backwards = state >= app.DEAD
     if after == nil then
         return index.line:select({no, state}, {iterator = backwards and 'REQ' or 'EQ', limit = limit})
     end

@@ -1,11 +1,12 @@
 -- Changes jobs: each change that fits its job, all in one step.
 --
 -- arguments: now, receipt, changes {{kind, id, waiters that were seen or nil, queue or nil, rank}, …}
---            kind: 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed
+--            kind: 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed, 5 cancel
 -- answer: how many were applied
 local app = ...
 local f = app.field
 local READY, DELAYED, TAKEN, DEAD = app.READY, app.DELAYED, app.TAKEN, app.DEAD
+local CANCELLED_FOR = 60 -- as in accoda/model.py
 
 -- Each tells whether the change was applied.
 local kinds = {
@@ -58,6 +59,21 @@ local kinds = {
             return false
         end
         box.space.accoda_jobs:update(job[f.ID], {{'=', f.CRASHES, job[f.CRASHES] - 1}})
+        return true
+    end,
+    [5] = function(tx, job)
+        if job[f.STATE] > TAKEN then
+            return false
+        end
+        if job[f.STATE] == TAKEN and app.plain(job[f.KEEP_FOR]) < CANCELLED_FOR then -- so that its worker is told
+            job = box.space.accoda_jobs:update(job[f.ID], {{'=', f.KEEP_FOR, CANCELLED_FOR}})
+        end
+        app.count(tx, job[f.QUEUE], app.count_of.CANCELLED, 1)
+        if app.kept_for(job) == 0 then
+            app.forget(tx, job)
+        else
+            app.keep(tx, job, app.CANCELLED, box.NULL)
+        end
         return true
     end,
 }

@@ -4,7 +4,7 @@
 -- arguments: now, receipt, name of the queue, state, before: a moment or nil, limit
 -- answer: {how many, whether there may be more, the present moment}
 --
--- Dead and done jobs are in the order of their ends in `line`, the others in that of their ids, which grow with time.
+-- Jobs that have ended are in the order of their ends in `line`, the others in that of their ids, which grow with time.
 local app = ...
 local f = app.field
 
@@ -14,7 +14,7 @@ app.verbs.purge = app.once(function(tx, name, state, before, limit)
         return {0, false, tx.now}
     end
     app.apply_due(tx, queue[1])
-    local ended = state == app.DEAD or state == app.DONE
+    local ended = state >= app.DEAD
     local index, since = ended and 'line' or 'age', ended and f.ENDED_AT or f.CREATED_AT
     local found = box.space.accoda_jobs.index[index]:select({queue[1], state}, {limit = limit})
     for i, job in ipairs(found) do

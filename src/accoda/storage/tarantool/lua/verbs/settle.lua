@@ -5,7 +5,7 @@
 --            done:  nothing, or 0, waiters that were seen or nil, result or nil
 --            retry: 1, delay in ms, moment or nil, reason, rank or nil, whether it counts
 --            bury:  2, reason
--- answer: {{position, grown}, …} of those that were refused; grown is false where the lease is lost
+-- answer: {{position, why}, …} of those that were refused; why: 0 lost, 1 grown, 2 cancelled
 local app = ...
 local f = app.field
 local TAKEN, count_of = app.TAKEN, app.count_of
@@ -17,14 +17,10 @@ local function finish(tx, no, job, result)
         app.forget(tx, job)
         return
     end
-    app.free_key(job)
     if result == nil then
         result = box.NULL
     end
-    app.keep(box.space.accoda_jobs:update(job[f.ID], {
-        {'=', f.STATE, app.DONE}, {'=', f.SORT, tx.now}, {'=', f.ENDED_AT, tx.now}, {'=', f.RESULT, result},
-    }))
-    app.count_move(tx, no, TAKEN, app.DONE)
+    app.keep(tx, job, app.DONE, result)
 end
 
 local function retry(tx, no, name, job, outcome)
@@ -66,7 +62,7 @@ app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
         local job = app.held(tx, no, outcome[2], outcome[3], outcome[4])
         local grown = job ~= nil and kind == 0 and outcome[6] ~= nil and app.grown(job, outcome[6])
         if job == nil or grown then
-            refused[#refused + 1] = {position, grown}
+            refused[#refused + 1] = {position, grown and 1 or app.why_lost(tx, no, outcome[2], outcome[3], outcome[4])}
             is_refused[position] = true
         elseif kind == RETRY then
             retry(tx, no, names[outcome[1]], job, outcome)
