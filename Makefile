@@ -55,8 +55,10 @@ bench-check: setup servers  ## has it become slower than the committed figures s
 power-cuts: setup  ## cut the power of SQLite stores, CUTS=2000 times in each mode (about a minute)
 	$(BIN)/python -m proof.powercut --cuts $(or $(CUTS),2000)
 
-bench-peers: setup servers  ## beside other queues, each in an environment of its own (about 45 minutes): ARGS="--quick"
+bench-peers: setup servers  ## beside other queues, each in an environment of its own (about 80 minutes): ARGS="--quick"
 	$(BIN)/python -m benchmarks.peers $(ARGS)
+	@# Its storages, peers and measures are others: only a run that chooses nothing of them is also one of mixed work.
+	$(if $(filter-out --quick,$(ARGS)),,$(BIN)/python -m benchmarks.mixed $(ARGS))
 
 bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
 	@$(BIN)/python -m benchmarks.contract

@@ -37,7 +37,7 @@ def fill(peer: Peer, ask: Ask) -> None:
     with tempfile.TemporaryFile() as said:
         try:
             done = subprocess.run(
-                [*command_of(peer.adapter), "fill", json.dumps(ask)],
+                [*command_of(peer.adapter, peer.script), "fill", json.dumps(ask)],
                 stdin=subprocess.DEVNULL, stdout=said, stderr=said, timeout=FILL_PATIENCE,
                 env=clean_environment(peer.adapter),
             )  # fmt: skip
@@ -106,7 +106,8 @@ def start_workers(peer: Peer, ask: Ask, workers: int = 1) -> Iterator[Crew]:
                 order = json.dumps({**ask, "number": number, "workers": workers})
                 processes.append(
                     subprocess.Popen(
-                        [*command_of(peer.adapter), "work", order], stdin=subprocess.DEVNULL, stdout=said, stderr=said,
+                        [*command_of(peer.adapter, peer.script), "work", order],
+                        stdin=subprocess.DEVNULL, stdout=said, stderr=said,
                         start_new_session=True, env=clean_environment(peer.adapter),
                     )
                 )  # fmt: skip
@@ -126,7 +127,7 @@ def produce(peer: Peer, what: str, ask: Ask, ready: Callable[[], None]) -> dict[
     """
     with tempfile.TemporaryFile() as said:
         process = subprocess.Popen(
-            [*command_of(peer.adapter), what, json.dumps(ask)],
+            [*command_of(peer.adapter, peer.script), what, json.dumps(ask)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, start_new_session=True,
             env=clean_environment(peer.adapter),
         )  # fmt: skip

@@ -22,12 +22,12 @@ class NotInstalled(Exception):
     """The environment of a peer could not be made; says why."""
 
 
-def command_of(adapter: str) -> list[str]:
+def command_of(adapter: str, script: str = "drain") -> list[str]:
     """What runs an adapter's script, and the script."""
     if adapter in PACKAGES:
         folder = ADAPTERS / adapter
-        return ["node", str(next(path for end in ("cjs", "mjs") if (path := folder / f"drain.{end}").exists()))]
-    return [python_of(adapter), str(ADAPTERS / f"drain_{adapter}.py")]
+        return ["node", str(next(path for end in ("cjs", "mjs") if (path := folder / f"{script}.{end}").exists()))]
+    return [python_of(adapter), str(ADAPTERS / f"{script}_{adapter}.py")]
 
 
 def clean_environment(adapter: str = "") -> dict[str, str]:

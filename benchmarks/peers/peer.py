@@ -24,6 +24,7 @@ class Peer:
     loses: str = ""  # where it is not safe or not durable: in a few words, what is lost when
     python: bool = True  # False: another language, which the verdict looks at apart
     measures: tuple[str, ...] = ()  # those that are this entry's own; empty: all
+    script: str = "drain"  # which of the adapter's scripts is run
 
     @property
     def adapter(self) -> str:
