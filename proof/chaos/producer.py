@@ -86,7 +86,7 @@ def batch(rng: random.Random, numbers: Iterator[int]) -> list[NewJob]:
 def keyed(rng: random.Random, payload: bytes) -> NewJob:
     """One of few keys, so that many meet a job that waits or runs."""
     key = f"k{rng.randrange(KEYS)}"
-    how = rng.choice(("keep", "replace", "attach"))
+    how = rng.choice(("keep", "rerank", "replace", "attach"))
     waiter = rng.randbytes(4) if how == "attach" else None
     return NewJob("keyed", payload, key=key, on_duplicate=how, waiter=waiter)  # type: ignore[arg-type]
 

@@ -149,6 +149,7 @@ class Ledger(Struct):
         default_factory=list
     )  # of what was accepted (True) or is unknown
     maybe_replaced: dict[tuple[str, str | None], list[Placing]] = field(default_factory=lambda: defaultdict(list))
+    maybe_reranked: set[tuple[str, str | None]] = field(default_factory=set)
     pauses: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     purges: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     writes: list[Call] = field(default_factory=list)
@@ -172,6 +173,13 @@ class Ledger(Struct):
             return known
         key = None if life.born is None else life.born.asked.key
         return known + self.maybe_replaced.get((life.queue, key), [])
+
+    def reranked(self, life: Life) -> bool:
+        """Whether another enqueue under the key of the job gave it a new rank, or may have: as above."""
+        asked = None if life.born is None else life.born.asked
+        if asked is None or (asked.key is not None and (life.queue, asked.key) in self.maybe_reranked):
+            return True
+        return any(placing.asked.on_duplicate == "rerank" for placing in life.placings)
 
 
 def gather(log: CallLog, final: FinalState | None = None) -> Ledger:
@@ -210,6 +218,8 @@ def _enqueue(ledger: Ledger, call: Call) -> None:
 
 
 def _may_replace(ledger: Ledger, call: Call, asked: Asked) -> None:
+    if asked.on_duplicate == "rerank":
+        ledger.maybe_reranked.add((asked.queue, asked.key))
     if asked.on_duplicate == "replace":
         placing = Placing(call, asked, "replaced")
         ledger.maybe_replaced[asked.queue, asked.key].append(placing)

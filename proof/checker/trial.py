@@ -98,8 +98,8 @@ def draw_job(client: Client, number: int) -> NewJob:
         return NewJob(queue, data, rank=rank, delay=client.seconds(0.5, 1.5, 4.0))
     if kind < 0.75:
         return NewJob(queue, data, start_at=client.moment(-0.5, 0.7, 3.0), keep_for=client.seconds(5.0))
-    what: OnDuplicate = choose.choice(("keep", "attach", "attach", "replace"))
-    waiter = f"{client.name} waits {number}".encode() if what != "keep" else None
+    what: OnDuplicate = choose.choice(("keep", "rerank", "attach", "attach", "replace"))
+    waiter = f"{client.name} waits {number}".encode() if what in ("attach", "replace") else None
     delay = client.seconds(0.3) if client.chance(0.5) else None
     return NewJob(queue, data, rank=rank, key=choose.choice("klm"), on_duplicate=what, waiter=waiter, delay=delay)
 

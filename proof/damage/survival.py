@@ -75,7 +75,7 @@ async def _use_all_verbs(store: Store, ids: list[int], rng: Random) -> None:
             await store.browse(queue, state, order="id", limit=10_000)
     for id in some + rng.sample(ids, 100):
         await store.look(ById(id), waiters_after=0, ahead=True)
-    for mode in ("keep", "attach", "replace"):
+    for mode in ("keep", "rerank", "attach", "replace"):
         new = NewJob(QUEUE, b"keyed", key=f"held-by-none-{rng.randrange(20)}", on_duplicate=mode)
         (answer,) = await store.enqueue([new])
         assert (await store.look(ById(answer.id))).job is not None, f"{mode} gave the id of no job"

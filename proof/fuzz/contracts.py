@@ -20,8 +20,8 @@ queues:
   - id: 1
     name: emails
     description: One email.
-    batch_size: 50
-    visibility_timeout: 1m30s
+    batch: 50
+    lease: 1m30s
     fields:
       - {name: to, type: string, description: The address.}
       - {name: subject, type: string}
@@ -56,7 +56,7 @@ _SEEDS: dict[str, list[list[Any]]] = {
     ],
 }
 _WORDS = [
-    *b"queues id name fields type description optional default batch_size visibility_timeout policy cost".split(),
+    *b"queues id name fields type description optional default batch lease renew retry timeout policy cost".split(),
     *b"int int64 string bool []byte []int []int64 float []string strict aging null true no 0x7f 1e400".split(),
     *b'-1 9223372036854775808 job_id class __class__ self a" \\ \' """ { } [ ] & * ! | > % @ ` ? # ~'.split(),
     *b"&a *a !!binary !!python/object/apply:os.system <<: *a --- ...".split(),

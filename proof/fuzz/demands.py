@@ -10,12 +10,15 @@ from accoda.demand.metrics import Counts, QueueMetrics, add
 from accoda.demand.records import CachedResult, DeliveryPayload, DemandCodec, FetchPayload, write
 from accoda.demand.score import DEFAULT_WEIGHTS, band, score
 from accoda.demand.waiters import JOINS, LEAVES, Entry, WaiterLog, present, read_entries, write_entry
+from accoda.demand.waiting import Count
 from accoda.payload import Codec, UnreadablePayload, read_json
 from proof.fuzz.target import Target
 
 _NOW = 1_700_000_000_000
 _ENTRY = Entry(JOINS, "anna", "pro", _NOW, _NOW, msgspec.msgpack.encode({"least": 7}))
 _CACHED = CachedResult(_NOW, msgspec.msgpack.encode([1, "two"]))
+
+_COUNT = Count(waiting=QueueMetrics(at=_NOW, depth=3), marks=(1, 2), next_at=_NOW)
 
 
 def targets() -> list[Target]:
@@ -26,7 +29,7 @@ def targets() -> list[Target]:
         Target("demand: fetch", _fetch, [write(FetchPayload("books")), write(FetchPayload("books", True, _NOW))], bad),
         Target("demand: cached", DemandCodec(CachedResult).decode, [write(_CACHED)], bad),
         Target("demand: delivery", _delivery, [write(DeliveryPayload("books", _ENTRY, _NOW)), write(many)], bad),
-        Target("demand: metrics", lambda data: read_json(data, QueueMetrics), [msgspec.json.encode(QueueMetrics())]),
+        Target("demand: metrics", lambda data: read_json(data, Count), [msgspec.json.encode(_COUNT)]),
         Target("budget: accounts", _accounts, [_ledger()]),
         Target("demand: counts", _counts, [msgspec.json.encode(Counts(cached=3, created=1))]),
     ]

@@ -127,6 +127,17 @@ class StartNowIsAReturn(BrokenQueue):
 
 
 @mutant(
+    "a job that is started early counts as promoted by its time",
+    "TestPromoted::test_does_not_count_what_was_started_or_ended_before_its_time",
+)
+class StartNowPromotes(BrokenQueue):
+    class Queue(MemoryQueue):
+        def start_now(self, record: Record, now: int) -> None:
+            record.start_time = now
+            self.promote(record)
+
+
+@mutant(
     "a job that is started early says that it starts later",
     "TestStartNow::test_makes_a_delayed_job_ready_from_now_on",
 )

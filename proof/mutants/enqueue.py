@@ -104,3 +104,26 @@ class AttachBeginsAgain(BrokenQueue):
         def join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
             held.begin_again()
             return super().join(held, job, start_time, now)
+
+
+@mutant(
+    "a duplicate that reranks leaves the job where it is",
+    "TestKeys::test_rerank_moves_a_job_in_the_line_and_changes_nothing_else",
+)
+class RerankIgnored(BrokenQueue):
+    class Queue(MemoryQueue):
+        def join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
+            return super().join(
+                held, replace(job, on_duplicate="keep") if job.on_duplicate == "rerank" else job, start_time, now
+            )
+
+
+@mutant(
+    "a duplicate that reranks does not reach a job that runs",
+    "TestKeys::test_rerank_holds_when_a_running_job_comes_back",
+)
+class RerankMissesARun(BrokenQueue):
+    class Queue(MemoryQueue):
+        def rerank(self, record: Record, rank: float) -> None:
+            if record.state != "taken":
+                super().rerank(record, rank)

@@ -138,3 +138,9 @@ _mutant(
     "TestRetention::test_takes_only_what_is_old_enough",
     statement="ended_before", piece="AND ended_at < ?3", instead="AND ?3 IS NOT NULL",
 )  # fmt: skip
+_mutant(
+    "rerank-ignored",
+    "a duplicate that reranks leaves the job where it is",
+    "TestKeys::test_rerank_moves_a_job_in_the_line_and_changes_nothing_else",
+    statement="rerank_job", piece="rank = ?2, sort = iif(state, sort, ?2)", instead="rank = iif(?2, rank, rank)",
+)  # fmt: skip

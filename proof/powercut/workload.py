@@ -150,7 +150,7 @@ class Workload:
     def _keyed(self) -> dict[str, Any]:
         if self._rng.random() < 0.8:
             return {}
-        how = self._rng.choice(("keep", "replace", "attach"))
+        how = self._rng.choice(("keep", "rerank", "replace", "attach"))
         return {"key": self._rng.choice(_KEYS), "on_duplicate": how, "waiter": self._rng.choice((None, b"w"))}
 
     def _enqueue_one(self) -> StoreCall:

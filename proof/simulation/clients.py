@@ -59,7 +59,9 @@ def _draft(keyed: float, size: int, random: Random, poison: bool) -> list[NewJob
 def _keyed(queue: str, random: Random, delay: float | None) -> NewJob:
     shared = queue == "deals"  # few keys, which many want
     key = f"k{random.randrange(10 if shared else 40)}"
-    how = random.choice(("attach", "attach", "attach", "replace") if shared else ("keep", "replace", "attach"))
+    how = random.choice(
+        ("attach", "attach", "attach", "replace") if shared else ("keep", "rerank", "replace", "attach")
+    )
     waiter = b"%d" % random.randrange(1 << 40) if how == "attach" or shared else None
     number = PAYLOADS[random.randrange(1024)]
     if queue == "costly":

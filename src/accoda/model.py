@@ -31,7 +31,7 @@ else:
     V = TypeVar("V")
 
 State = Literal["ready", "delayed", "taken", "dead", "done", "cancelled"]
-OnDuplicate = Literal["keep", "replace", "attach"]
+OnDuplicate = Literal["keep", "rerank", "replace", "attach"]
 What = Literal["created", "kept", "replaced", "attached"]
 Why = Literal["lost", "grown", "cancelled"]
 Order = Literal["line", "id"]
@@ -59,7 +59,8 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     """A job to be stored.
 
     `on_duplicate` says what happens when a job with the same `key` already waits or runs in the queue: `keep` it,
-    `replace` its data, rank, cost and start time (a run of the old data loses its lease), or `attach` `waiter` to it.
+    `rerank` it (give it the new rank, and keep it otherwise), `replace` its data, rank, cost and start time (a run of
+    the old data loses its lease), or `attach` `waiter` to it.
 
     >>> NewJob("emails", b"hello", rank=2.0, delay=30).queue
     'emails'
@@ -334,7 +335,8 @@ class Cursor(Struct, frozen=True, gc=False):
 class QueueStats(Struct, frozen=True, gc=False):
     """Counts of one queue. `total` is ready + taken + delayed + dead; `oldest_age` is in seconds since creation.
 
-    done, retried, buried, expired and cancelled count events since the store was made.
+    done, retried, buried, expired, cancelled and promoted count events since the store was made. `promoted`: delayed
+    jobs that became ready because their start time came; one that `StartNow` started is none.
     """
 
     total: int = 0
@@ -348,6 +350,7 @@ class QueueStats(Struct, frozen=True, gc=False):
     buried: int = 0
     expired: int = 0
     cancelled: int = 0
+    promoted: int = 0
     paused: bool = False
     paused_until: int | None = None
 
@@ -610,10 +613,10 @@ def _check_start(delay: object, start_at: object) -> None:
 
 def _check_key(job: NewJob) -> None:
     if job.on_duplicate not in _ON_DUPLICATE:
-        _refuse("on_duplicate", "must be 'keep', 'replace' or 'attach'", job.on_duplicate)
+        _refuse("on_duplicate", "must be 'keep', 'rerank', 'replace' or 'attach'", job.on_duplicate)
     if job.key is None:
         field = "waiter" if job.waiter is not None else "on_duplicate"
-        raise InvalidInput(field, "needs a key: jobs are shared, replaced or kept by their key")
+        raise InvalidInput(field, "needs a key: jobs are shared, replaced, reranked or kept by their key")
     if type(job.key) is not str or not 0 < len(job.key) <= KEY or clean(job.key) != job.key:
         _refuse("key", f"must be 1 to {KEY} characters of valid text without NUL", job.key)
     if job.waiter is not None:

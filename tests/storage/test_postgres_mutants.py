@@ -21,6 +21,8 @@ LATE = "TestLeaseEnd.test_is_too_late_for_the_holder_even_before_anyone_looks"
 LAST_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_only_if_it_was_the_last"
 LATE_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_so_until_the_record_is_gone"
 ENDED = "TestCrashes.test_is_not_taken_back_when_the_job_has_ended"
+PROMOTED = "TestPromoted.test_counts_a_job_that_a_call_names_after_its_time"
+NEW_RANK = "TestKeys.test_rerank_holds_when_a_running_job_comes_back"
 
 _SAME_TAKE = "AND j.taken_at = takes[width_bucket(j.id, ids)]"
 
@@ -34,6 +36,8 @@ MUTANTS = {
     "a cancelled job is told of when it is gone": ("why_refused", "AND j.sort > moment", "", LATE_HOLDER),
     "done after the end of the lease": ("finish_jobs", "AND j.sort > moment", "", LATE),
     "a crash of a dead job is taken back": ("change", "AND j.state < 3 AND j.crashes", "AND j.crashes", ENDED),
+    "a job that is replaced late is not promoted": ("replace_job", "overdue * (held.state = 1)::int", "0", PROMOTED),
+    "rerank ignored": ("join_job", "SET rank = coalesce(new.rank, 0)", "SET rank = j.rank", NEW_RANK),
 }
 
 
@@ -43,7 +47,7 @@ async def run(test: str, url: str) -> None:
     method = getattr(getattr(conformance, suite)(), name)
     fixture = ManualStoreFixture(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
     async with await fixture.open() as store:
-        available: dict[str, Any] = {"store": store, "fixture": fixture, "state": "dead"}
+        available: dict[str, Any] = {"store": store, "fixture": fixture, "state": "dead", "way": "replace"}
         async with asyncio.timeout(20):
             await method(**{each: available[each] for each in inspect.signature(method).parameters})
 
@@ -56,6 +60,7 @@ async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(
     await (await open_storage(url)).close()  # makes the functions
     text = await sql.fetchval("SELECT pg_get_functiondef($1::regproc)", f"{schema}.{function}")
     assert old in text, f"{function} no longer has {old!r}: change this mutant with it"
+    await sql.execute(f'SET search_path = "{schema}"')  # for the types of its arguments
     await sql.execute(text.replace(old, new))
     with pytest.raises(AssertionError):
         await run(test, url)

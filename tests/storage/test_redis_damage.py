@@ -17,7 +17,7 @@ from accoda.model import ById, ByKey, Head, Remove
 from accoda.storage.protocol import Store
 
 Q = "q"
-BASE = "accoda:{q}:q"
+BASE = "accoda:q"
 NOW = 1_800_000_000_000
 
 

@@ -19,7 +19,7 @@ from accoda.storage.protocol import Store
 from accoda.storage.redis.client import Client
 
 Q = "q"
-BASE = "accoda:{q}:q"
+BASE = "accoda:q"
 
 
 @pytest.fixture(scope="module")

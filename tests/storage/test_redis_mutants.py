@@ -42,6 +42,8 @@ FROM_ZERO = "TestBeginningAgain.test_revive_sets_both_to_zero"
 NOT_COUNTED = "TestTries.test_a_retry_that_does_not_count_is_none"
 GROWN = "TestGrown.test_done_is_refused_when_more_wait_than_were_seen"
 OWN_LEASE = "TestKeys.test_replace_ends_the_lease_of_a_running_job"
+PROMOTED = "TestPromoted.test_counts_delayed_jobs_that_became_ready_by_their_time"
+NEW_RANK = "TestKeys.test_rerank_holds_when_a_running_job_comes_back way=retry"
 IN_ONE_CALL = "TestKeys.test_duplicates_in_one_call_meet_each_other"
 NEXT_PAGE = "TestBrowseInLine.test_begins_after_a_job_that_has_gone"
 RESUMED = "TestPause.test_a_pause_with_an_end_ends_by_itself"
@@ -65,6 +67,7 @@ MUTANTS = {
         "parts/due.lua", "'ZRANGEBYSCORE', base .. ':delayed', '-inf', till",
         "'ZREVRANGEBYSCORE', base .. ':delayed', till, '-inf'", OLDEST,
     ),
+    "promotions uncounted": ("parts/due.lua", "  Lease.count(base, 'promoted', #records)", "  --", PROMOTED),
     "rest of a batch": ("parts/due.lua", "if joined and at < #joined then", "if false then", GIVEN_BACK),
     "kept for ever": ("parts/due.lua", "    Due.forget_kept(base)", "    --", KEPT),
     "named job not up to date": ("parts/job.lua", "Lease.end_of(base, batch) <= now", "false", AS_IT_IS),
@@ -73,6 +76,7 @@ MUTANTS = {
     ),
     "started job wakes no wait": ("parts/job.lua", "call('PUBLISH', base .. ':wake', '')", "--", WOKEN),
     "replaced run keeps its lease": ("parts/add.lua", "    Record.give_back(job, run.start)", "    --", OWN_LEASE),
+    "rerank ignored": ("parts/add.lua", "      job.rank = run.rank", "      --", NEW_RANK),
     "key of the same call": ("parts/add.lua", "call('HSET', base .. ':keys', key, id)", "--", IN_ONE_CALL),
     "expensive jobs are skipped": ("take.lua", "return n - 1", "left = left + (tonumber(job.cost) or 0)", DEAR_HEAD),
     "late outcome": ("settle.lua", "if till <= now then", "if till < 0 then", FENCED),
@@ -91,7 +95,7 @@ MUTANTS = {
     "started twice": ("change.lua", "  Placed.remove(base, 'delayed', {id}, {record})", "  --", ONCE_IN_LINE),
     "revive keeps the tries": ("change.lua", "  Record.begin_again(job)", "  --", FROM_ZERO),
     "crashes below zero": ("change.lua", "if crashes == 0 then", "if not job then", NOT_BELOW_ZERO),
-    "a crash that is taken back ends the lease": ("change.lua", "batch .. ',' .. taken_at", "',0'", LEASE_STAYS),
+    "a crash that is taken back ends the lease": ("parts/job.lua", "batch .. ',' .. taken_at", "',0'", LEASE_STAYS),
     "page begins too late": ("browse.lua", "Record.head_of(here) == after and 1 or 0", "1 or 0", NEXT_PAGE),
     "pause without an end": ("pause.lua", "'paused', ARGV[6])", "'paused', '')", RESUMED),
     "purge too much": ("purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),

@@ -33,7 +33,7 @@ async def test_are_called_as_their_headers_say(server: RedisServer, monkeypatch:
     monkeypatch.setattr(Client, "_prepare", noting)
     async with await open_storage(server.url) as store:
         await use_every_verb(store)
-        server.ask("ZADD", "accoda:{q}:q:ready", -9, "what is no record")
+        server.ask("ZADD", "accoda:q:ready", -9, "what is no record")
         await store.take("q", 1)
     only_in_a_cluster = {"collect", "post", "register"}
     assert set(seen) | only_in_a_cluster == set(all_scripts())

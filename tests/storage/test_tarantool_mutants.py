@@ -30,7 +30,9 @@ NOT_OF_REFUSED = "TestBury.test_that_is_refused_enqueues_nothing"
 REVIVED = "TestWait.test_wakes_for_a_revival"
 FROM_ZERO = "TestBeginningAgain.test_revive_sets_both_to_zero"
 NOT_COUNTED = "TestTries.test_a_retry_that_does_not_count_is_none"
-NEW_RANK = "TestBrowseInLine.test_follows_a_new_rank"
+NEW_PLACE = "TestBrowseInLine.test_follows_a_new_rank"
+PROMOTED = "TestPromoted.test_counts_delayed_jobs_that_became_ready_by_their_time"
+NEW_RANK = "TestKeys.test_rerank_holds_when_a_running_job_comes_back"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -47,7 +49,11 @@ MUTANTS = {
                                         "local job = box.space.accoda_jobs:get(id)", STILL_TO_COME),
     "change wakes no wait": ("verbs/change.lua", "tx.touched[queue.name] = true", "", REVIVED),
     "revive keeps the tries": ("verbs/change.lua", "[f.TRIES] = 0, ", "", FROM_ZERO),
-    "rerank keeps the place": ("verbs/change.lua", "ops[2] = {'=', f.SORT, rank}", "", NEW_RANK),
+    "rerank keeps the place": ("shared/3_jobs.lua", "ops[2] = {'=', SORT, rank}", "", NEW_PLACE),
+    "promotions uncounted": (
+        "shared/3_jobs.lua", "app.count(tx, job[QUEUE], app.count_of.PROMOTED, 1)", "", PROMOTED,
+    ),
+    "rerank ignored": ("verbs/enqueue.lua", "app.rerank(held, new[3])", "", NEW_RANK),
     "purge too much": ("verbs/purge.lua", ">= before", "> before", STRICT),
     "follow-ups of refused outcomes": ("verbs/settle.lua", "if not is_refused[each[1]] then", "do", NOT_OF_REFUSED),
     "every retry counts": ("verbs/settle.lua", "if counts then", "do", NOT_COUNTED),
@@ -60,7 +66,7 @@ async def run(test: str, url: str) -> None:
     method = getattr(getattr(conformance, suite)(), name)
     fixture = ManualStoreFixture(lambda clock: open_storage(url, clock=clock), url=url, shared=True)
     async with await fixture.open() as store:
-        available: dict[str, Any] = {"store": store, "fixture": fixture}
+        available: dict[str, Any] = {"store": store, "fixture": fixture, "way": "retry"}
         async with asyncio.timeout(20):
             await method(**{each: available[each] for each in inspect.signature(method).parameters})
 

@@ -23,15 +23,19 @@ def content_kept(ledger: Ledger, options: Options) -> Iterable[Broken]:
         if life.final is not None:
             seen.append((life.final, ()))
         for each, calls in seen:
-            if each.size == asked.size and each.check == asked.check and (each.rank == asked.rank or _reranked(life)):
+            if (
+                each.size == asked.size
+                and each.check == asked.check
+                and (each.rank == asked.rank or _reranked(ledger, life))
+            ):
                 continue
             # A replacement brings new content; and while one is under way, either may be seen.
             if not any(_fits(each, placing.asked.size, placing.asked.check) for placing in ledger.replacements(life)):
                 yield Broken(life.id, _difference(life, each), (born.call, *calls))
 
 
-def _reranked(life: Life) -> bool:
-    return bool(life.reranks) or any(outcome.told.rank is not None for outcome in life.outcomes)
+def _reranked(ledger: Ledger, life: Life) -> bool:
+    return bool(life.reranks) or ledger.reranked(life) or any(each.told.rank is not None for each in life.outcomes)
 
 
 def _fits(seen: Taken | Seen, size: int, check: int) -> bool:

@@ -75,7 +75,7 @@ def _never_named(ledger: Ledger) -> Iterator[Broken]:
         return
     joined: dict[str, list[tuple[Call, int]]] = defaultdict(list)
     for call, asked, sure in ledger.follow_ups:
-        if sure and asked.waiter is not None and asked.on_duplicate != "keep":
+        if sure and asked.waiter is not None and asked.on_duplicate in ("replace", "attach"):
             joined[asked.queue].append((call, asked.waiter))
     for queue, calls in joined.items():
         named = _named(queue, ledger)

@@ -105,7 +105,8 @@ def _ready(life: Life, ledger: Ledger) -> _Ready | None:
     born = life.born
     if born is None or born.asked.delay or born.asked.start_at is not None:
         return None
-    if life.placings or life.reranks or life.removals or (born.asked.key is not None and ledger.replacements(life)):
+    replaced = born.asked.key is not None and ledger.replacements(life)
+    if life.placings or life.reranks or life.removals or replaced or ledger.reranked(life):
         return None  # these may change its place, and while they do, another take may pass it over
     if life.id in ledger.damaged:
         return None

@@ -53,6 +53,8 @@ class Storage(Protocol):
         """Store all of them or none, in order; one answer for each.
 
         A key is held by a job that is ready, delayed or taken. Where it is held, `keep` changes nothing ("kept");
+        `rerank` gives the job the new rank and changes nothing else ("kept"): one that waits moves in the line at once,
+        a delayed or running one has the rank when it is ready or comes back;
         `attach` adds the waiter and changes nothing else ("attached"); `replace` gives the job the new data, rank,
         cost, keep_for and start time, and adds the waiter if there is one ("replaced"). A replaced job keeps its id,
         its waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts

@@ -96,7 +96,7 @@ jobs = st.builds(
     start=starts,
     cost=st.integers(0, 3),
     key=st.sampled_from((None, "k", "k", "l")),
-    on_duplicate=st.sampled_from(("keep", "replace", "attach")),
+    on_duplicate=st.sampled_from(("keep", "rerank", "replace", "attach")),
     waiter=st.sampled_from((None, b"w", b"", b"\x00")),
     keep_for=st.sampled_from((0.0, 0.0, 0.5, 2)),
 )

@@ -127,6 +127,7 @@ class Reference:
         for job in list(self.jobs.values()):
             if job.state == "delayed" and job.start_time <= self.now:
                 job.state = "ready"
+                self.counts[job.new.queue]["promoted"] += 1
             elif job.state == "taken" and job.lease_until is not None and job.lease_until <= self.now:
                 job.come_back(self.now, self.now)
                 job.crashes += 1
@@ -145,7 +146,9 @@ class Reference:
         holder = self._holder(new.queue, new.key)
         if holder is None:
             return self._create(new)
-        if new.on_duplicate == "keep":
+        if new.on_duplicate == "rerank":
+            holder.rank = float(new.rank)
+        if new.on_duplicate in ("keep", "rerank"):
             return Enqueued(holder.id, "kept", len(holder.waiters))
         if new.waiter is not None:
             holder.waiters.append(new.waiter)

@@ -8,6 +8,7 @@ only when something is wrong, so calls that succeed pay nothing for it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
 from collections.abc import Iterator
@@ -15,6 +16,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 patience_limit: ContextVar[float] = ContextVar("accoda_patience", default=math.inf)
+log = logging.getLogger("accoda.storage")
+TELL_AFTER = 0.5  # seconds that a server is away before a line is logged: a lost connection alone is no news
+TELL_EVERY = 30.0
 
 
 class Backoff:
@@ -39,6 +43,26 @@ class Backoff:
     def reset(self) -> None:
         """It worked: start again with short pauses."""
         self._limit = self._first
+
+
+class OutageLog:
+    """Says that a server is away while calls keep trying: else a worker would look idle until their patience is over.
+
+    One line in `TELL_EVERY` seconds for all calls of a storage. Nothing is said for a caller with limited patience: it
+    gets an error soon.
+    """
+
+    def __init__(self, server: str) -> None:
+        self._server = server
+        self._told_at = -math.inf
+
+    def note(self, since: float, error: BaseException) -> None:
+        """An attempt failed, and so did all since `since`, by the event loop's clock."""
+        now = asyncio.get_running_loop().time()
+        if now - since < TELL_AFTER or now - self._told_at < TELL_EVERY or patience_limit.get() < math.inf:
+            return
+        self._told_at = now
+        log.warning("%s is not available, trying again: %s", self._server, str(error) or type(error).__name__)
 
 
 def patience_of(usual: float) -> float:

@@ -80,7 +80,7 @@ class MemoryQueue:
         self.due = Due(self.states["delayed"], self.states["taken"])  # what becomes ready
         self.kept = Due(self.states["done"], self.states["cancelled"])  # apart, so that old results never delay a job
         self.keys: dict[str, Record] = {}
-        self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0, "cancelled": 0}
+        self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0, "cancelled": 0, "promoted": 0}
         self.paused = False
         self.paused_until: int | None = None
 
@@ -115,9 +115,16 @@ class MemoryQueue:
         self.move(record, "ready")
         self.line_up(record)
 
+    def promote(self, record: Record) -> None:
+        """The start time of a delayed job has come."""
+        self.counts["promoted"] += 1
+        self.start(record)
+
     def join(self, held: Record, job: NewJob, start_time: int, now: int) -> Enqueued:
         """The new job's key is held by another."""
-        if job.on_duplicate == "keep":
+        if job.on_duplicate in ("keep", "rerank"):
+            if job.on_duplicate == "rerank":
+                self.rerank(held, job.rank)
             return Enqueued(held.id, "kept", held.waiting)
         if job.waiter is not None:
             if held.waiters is None:

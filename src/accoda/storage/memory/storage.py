@@ -248,7 +248,7 @@ class MemoryStorage(Closing):
         elif record.state == "taken":
             record.queue.end_lease(record, now)
         else:
-            record.queue.start(record)
+            record.queue.promote(record)
 
     def _current(self, record: Record | None, now: int) -> Record | None:
         """The record that a call names, with its own move applied however much else is due."""

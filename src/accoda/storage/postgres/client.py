@@ -18,7 +18,7 @@ import asyncpg  # type: ignore[import-untyped]
 
 from accoda.errors import AccodaError, StorageClosed
 from accoda.storage.common.loop_affinity import LoopAffinity
-from accoda.storage.common.reconnecting import Backoff, patience_limit
+from accoda.storage.common.reconnecting import Backoff, OutageLog, patience_limit
 from accoda.storage.postgres.connection import Place, connect
 from accoda.storage.postgres.errors import DRIVER, UNDONE, is_lost, is_unsent, translate
 
@@ -50,6 +50,7 @@ class Client:
         self.affinity = LoopAffinity("this PostgreSQL storage")
         self._loop = self.affinity.loop
         self._pool = pool
+        self.outages = OutageLog("PostgreSQL")
         self._news: set[str] = set()
         self._notified_at = 0.0
         self._notifying: asyncio.Task[None] | None = None
@@ -74,6 +75,7 @@ class Client:
             text = self._calls[function] = call_of(self.place.schema, function, len(args))
         end = self._loop.time() + min(RECONNECT_FOR, patience_limit.get())
         backoff: Backoff | None = None
+        failed_at: float | None = None
         while True:
             connection = None
             try:
@@ -87,6 +89,9 @@ class Client:
                     raise StorageClosed("this PostgreSQL storage was closed; open a new one") from error
                 if not again or self._loop.time() > end:
                     raise translate(error, unsure=sent and not repeat) from error
+                if is_lost(error):
+                    failed_at = failed_at or self._loop.time()
+                    self.outages.note(failed_at, error)
             backoff = backoff or Backoff(_FIRST_NAP, _LONGEST_NAP)
             await backoff.nap(end - self._loop.time())
 

@@ -46,7 +46,8 @@ def look(row: Any) -> Look:
 
 def stats(rows: Iterable[Any]) -> Stats:
     queues = {}
-    for now, name, ready, taken, delayed, dead, done, retried, buried, expired, cancelled, until, oldest in rows:
+    for row in rows:
+        now, name, ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, until, oldest = row
         queues[name] = QueueStats(
             total=ready + taken + delayed + dead,
             ready=ready,
@@ -59,6 +60,7 @@ def stats(rows: Iterable[Any]) -> Stats:
             buried=buried,
             expired=expired,
             cancelled=cancelled,
+            promoted=promoted,
             paused=until is not None,
             paused_until=None if until == FOR_EVER else until,
         )

@@ -98,6 +98,7 @@ CREATE TABLE counts (
     buried  bigint NOT NULL DEFAULT 0,
     expired bigint NOT NULL DEFAULT 0,
     cancelled bigint NOT NULL DEFAULT 0,
+    promoted bigint NOT NULL DEFAULT 0,
     PRIMARY KEY (queue, slot)
 ) WITH (fillfactor = 20, autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0.0,
         autovacuum_vacuum_cost_delay = 0, vacuum_truncate = off);

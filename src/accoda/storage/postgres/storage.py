@@ -58,8 +58,8 @@ SOON = 0.01  # seconds until a take is tried again after two that found nothing 
 
 T = TypeVar("T")
 
-_WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached")
-_WAYS = {"keep": 0, "replace": 1, "attach": 2}
+_WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached", "kept")
+_WAYS = {"keep": 0, "replace": 1, "attach": 2, "rerank": 3}
 _ALONE = SMALL + 1
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
 

@@ -46,9 +46,14 @@ class Listener(HintedWakeUps):
 
     async def _listen(self) -> None:
         backoff = Backoff(_FIRST_NAP, _LONGEST_NAP)
+        away_since: float | None = None
         while True:
-            with contextlib.suppress(*DRIVER):
+            try:
                 await self._listen_once(backoff)
+                away_since = None
+            except DRIVER as error:
+                away_since = away_since or asyncio.get_running_loop().time()
+                self._client.outages.note(away_since, error)
             self._listens.set()  # a wait does not wait for a server that is away: it looks from time to time
             await backoff.nap()
 

@@ -31,7 +31,7 @@ from msgspec import Struct
 
 from accoda.clock import Clock
 from accoda.errors import StorageClosed, StorageError, StorageUnavailable
-from accoda.storage.common.reconnecting import Backoff, patience_of
+from accoda.storage.common.reconnecting import Backoff, OutageLog, patience_of
 from accoda.storage.redis.keys import Shard
 from accoda.storage.redis.replies import Address, TryAgain, address_in, raise_for
 from accoda.storage.redis.scripts import Script
@@ -271,6 +271,7 @@ class Client:
         self._clock = clock
         self._policy = policy
         self.patience = policy.patience
+        self.outages = OutageLog("Redis")
         self._memories: dict[str, _CallMemory] = {}
         self._names = itertools.count(1)
         self._connections: dict[int, Connection] = {}  # by slot, as long as they are good
@@ -356,6 +357,7 @@ class Client:
                         f"may be repeated{doubt}",
                         unsure=unsure and request.writes,
                     ) from error
+                self.outages.note(until - patience, error)
                 if not self._follow(request.slot, error):
                     await backoff.nap(until - now)
 

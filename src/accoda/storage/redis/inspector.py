@@ -251,10 +251,10 @@ def _readable(queue: str, page: Iterable[list[bytes | int]]) -> list[JobInfo]:
 def _counted(text: bytes) -> QueueStats:
     """What lua/stats.lua tells of one queue."""
     *numbers, paused = text.split(b",")
-    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, oldest = map(int, numbers)
+    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, oldest = map(int, numbers)
     total = ready + taken + delayed + dead
     until = int(paused) if paused not in (b"-", b"") else None
-    counts = (total, ready, taken, delayed, dead, oldest / 1000, done, retried, buried, expired, cancelled)
+    counts = (total, ready, taken, delayed, dead, oldest / 1000, done, retried, buried, expired, cancelled, promoted)
     return QueueStats(*counts, paused=paused != b"-", paused_until=until)
 
 

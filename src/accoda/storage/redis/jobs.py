@@ -46,8 +46,8 @@ from accoda.storage.redis.shards import Shards
 S = TypeVar("S", bound=Sequence[Any])
 _ENQUEUE, _TAKE, _SETTLE, _EXTEND = script("enqueue"), script("take"), script("settle"), script("extend")
 _RELEASE, _BURY = script("release"), script("bury")
-_MODES = {"keep": "k", "replace": "r", "attach": "a"}
-_WHATS: dict[str, What] = {"c": "created", "k": "kept", "r": "replaced", "a": "attached"}
+_MODES = {"keep": "k", "rerank": "p", "replace": "r", "attach": "a"}
+_WHATS: dict[str, What] = {"c": "created", "k": "kept", "p": "kept", "r": "replaced", "a": "attached"}
 _WHY: dict[str, Why] = {"l": "lost", "g": "grown", "c": "cancelled"}
 SMALL = 8  # jobs: a call with more of them costs the server more than a script of its own
 MOST_JOBS = 200_000  # in one call: Redis takes a million arguments

@@ -13,7 +13,8 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <root>:outbox                       Cluster: jobs on their way to other shards
     <root>:moved:<run>                  Cluster: a mark that a run of such jobs has arrived
 
-    <base> is <prefix>:{tag}:<queue>; every key of a queue begins with it, but it is no key itself
+    <base> is <prefix>:<queue>, in a Cluster <prefix>:{tag}:<queue>; every key of a queue begins with it. None is one of
+    those above, whatever the queue is called: a client's name is ten hexadecimal digits
     <base>:ready :delayed :dead :done :cancelled
                                         jobs that are not taken, each with its index by id (lua/parts/placed.lua)
     <base>:taken :ends :batches         running jobs (lua/parts/lease.lua)
@@ -25,9 +26,9 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
 
     <prefix>:{docs}:values :names :ends documents (lua/parts/document.lua); in a Cluster {docs/0} ... {docs/15}
 
-A script is told <root>:queues, which exists, and <base>, which does not. So while a Cluster moves the slot to another
-node, key by key, Redis finds some of them missing on either node and answers TRYAGAIN: no script ever runs where half
-of its queue is elsewhere.
+In a Cluster, a script is told <root>:queues, which exists, and <base>, which does not. So while a slot is moved to
+another node, key by key, Redis finds some of them missing on either node and answers TRYAGAIN: no script ever runs
+where half of its queue is elsewhere.
 """
 
 from __future__ import annotations
@@ -82,24 +83,26 @@ def shard_at(root: str, slot: int) -> Shard:
 class _Bases(dict[tuple[str, str], str]):
     """The base of each queue and partition, made when it is first asked for."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, cluster: bool) -> None:
         self._prefix = prefix
+        self._cluster = cluster
 
     def __missing__(self, place: tuple[str, str]) -> str:
         queue, partition = place
-        base = self[place] = f"{self._prefix}:{{{family(queue)}{partition}}}:{queue}"
+        tag = f"{{{family(queue)}{partition}}}:" if self._cluster else ""
+        base = self[place] = f"{self._prefix}:{tag}{queue}"
         return base
 
 
 class Keys:
     """Names under one prefix."""
 
-    def __init__(self, prefix: str) -> None:
+    def __init__(self, prefix: str, cluster: bool = False) -> None:
         self.prefix = prefix
         self.layout = f"{prefix}:layout"
         self.shards = f"{prefix}:shards"
         self.single = shard_at(prefix, slot_of(prefix))
-        self.bases = _Bases(prefix)
+        self.bases = _Bases(prefix, cluster)
 
     def cluster_shard(self, tag: str, number: int = 0) -> Shard:
         _, slash, partition = tag.partition("/")

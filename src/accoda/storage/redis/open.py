@@ -50,7 +50,7 @@ async def open_redis(parts: SplitResult, clock: Clock | None) -> RedisStorage:
     options = read_options(parts)
     topology = topology_of(parts, options)
     client = Client(topology, clock, CallPolicy(wait_replicas=options.wait_replicas))
-    keys = Keys(options.prefix)
+    keys = Keys(options.prefix, topology.cluster)
     try:
         risk = _check_server(await client.command(slot_of(keys.layout), "INFO"), topology.cluster)
         await _check_layout(client, keys)

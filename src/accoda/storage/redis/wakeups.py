@@ -121,6 +121,7 @@ class Subscriber:
                     trouble = error
                     if self._client.closed:
                         raise StorageClosed("this storage was closed; open a new one") from error
+                    self._client.outages.note(until - patience, error)
                     await backoff.nap(left)
 
     @contextmanager

@@ -58,7 +58,7 @@ def stats(tx: Transaction) -> Stats:
 
 
 def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
-    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, paused, until, oldest = row
+    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, paused, until, oldest = row
     return QueueStats(
         total=ready + taken + delayed + dead,
         ready=ready,
@@ -71,6 +71,7 @@ def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
         buried=buried,
         expired=expired,
         cancelled=cancelled,
+        promoted=promoted,
         paused=bool(paused),
         paused_until=until if paused else None,
     )

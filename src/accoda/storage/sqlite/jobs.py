@@ -16,7 +16,7 @@ from accoda.storage.protocol import DUE_AT_ONCE
 SQL = load_queries("accoda.storage.sqlite", "queries.sql")
 READY, DELAYED, TAKEN, DEAD, DONE, CANCELLED = range(6)
 KEPT = (DONE, CANCELLED)  # for a while
-_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired", "cancelled")
+_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired", "cancelled", "promoted")
 _PLACE = {name: place for place, name in enumerate(_COUNTED)}
 _STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; jobs that are kept are not counted
 
@@ -149,16 +149,18 @@ def _start(now: int, delay: float | None, at: int | None) -> int:
 
 def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None:
     held = tx.row("key_holder", queue, key)
-    if held is not None and held[1] == TAKEN:
-        apply_own_due(tx, held[0])  # its lease may be over
+    if held is not None and held[1] != READY and held[3] <= tx.now:
+        apply_own_due(tx, held[0])  # its lease is over, or it is delayed no longer
         held = tx.row("key_holder", queue, key)
     return held
 
 
 def _join(tx: Transaction, queue: int, job: NewJob, held: tuple[Any, ...], start_time: int) -> Enqueued:
     """The key of the new job is held by another."""
-    id, old_state, waiters = held
-    if job.on_duplicate == "keep":
+    id, old_state, waiters, _ = held
+    if job.on_duplicate in ("keep", "rerank"):
+        if job.on_duplicate == "rerank":
+            tx.run("rerank_job", id, float(job.rank))
         return Enqueued(id, "kept", waiters)
     if job.waiter is not None:
         waiters += 1
@@ -231,6 +233,7 @@ def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> 
         tx.count(queue, "expired", len(ids))
     else:
         tx.run("start_delayed", carried(ids))
+        tx.count(queue, "promoted", len(ids))
     tx.count_state(queue, state, -len(ids))
     tx.count(queue, "ready", len(ids))
 

@@ -21,7 +21,7 @@ INSERT INTO queues (name) VALUES (?1) RETURNING no;
 UPDATE queues
 SET ready = max(0, ready + ?2), delayed = max(0, delayed + ?3), taken = max(0, taken + ?4), dead = max(0, dead + ?5),
     done = done + ?6, retried = retried + ?7, buried = buried + ?8, expired = expired + ?9,
-    cancelled = cancelled + ?10
+    cancelled = cancelled + ?10, promoted = promoted + ?11
 WHERE no = ?1;
 
 -- name: queue_now
@@ -53,7 +53,7 @@ INSERT INTO jobs (id, queue, state, sort, rank, cost, key, waiters, created_at, 
 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12);
 
 -- name: key_holder
-SELECT id, state, waiters FROM jobs WHERE queue = ?1 AND key = ?2 AND state < 3;
+SELECT id, state, waiters, sort FROM jobs WHERE queue = ?1 AND key = ?2 AND state < 3;
 
 -- name: add_waiter
 INSERT INTO waiters (job, n, data) SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM waiters WHERE job = ?1;
@@ -127,7 +127,7 @@ SELECT no FROM queues;
 
 -- name: stats
 -- The oldest ready job is the one with the lowest id, since ids grow. (`state <> 2` lets jobs_by_id apply.)
-SELECT CAST(name AS BLOB), ready, taken, delayed, dead, done, retried, buried, expired, cancelled,
+SELECT CAST(name AS BLOB), ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted,
        paused AND (paused_until IS NULL OR paused_until > ?1), paused_until,
        (SELECT created_at FROM jobs WHERE queue = queues.no AND state = 0 AND state <> 2 ORDER BY id LIMIT 1)
 FROM queues ORDER BY no;

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from urllib.parse import SplitResult
 
 from accoda.clock import Clock
-from accoda.storage.common.reconnecting import Backoff
+from accoda.storage.common.reconnecting import Backoff, OutageLog
 from accoda.storage.common.urls import options
 from accoda.storage.tarantool import application, client
 from accoda.storage.tarantool.address import Address, address_of
@@ -22,6 +22,7 @@ async def open_tarantool(parts: SplitResult, clock: Clock | None) -> TarantoolSt
     """Connect, install or upgrade the application if that is needed and allowed, and check its version."""
     chosen = options(parts, install=("yes", "no"))
     address = address_of(parts)
+    outages = OutageLog("Tarantool")
 
     async def prepare(connection: Connection) -> None:
         if chosen["install"] == "yes":
@@ -29,14 +30,17 @@ async def open_tarantool(parts: SplitResult, clock: Clock | None) -> TarantoolSt
         await application.check(connection)
 
     async def reopen() -> Connection:
-        return await open_connection(address, application.check, client.PATIENCE)
+        return await open_connection(address, application.check, client.PATIENCE, outages)
 
     connection = await open_connection(address, prepare, patience=0.0)
     return TarantoolStorage(Client(connection, reopen, clock), clock)
 
 
 async def open_connection(
-    address: Address, prepare: Callable[[Connection], Awaitable[None]], patience: float
+    address: Address,
+    prepare: Callable[[Connection], Awaitable[None]],
+    patience: float,
+    outages: OutageLog | None = None,
 ) -> Connection:
     """Connect, log in and prepare; try again for `patience` seconds while the server cannot be reached.
 
@@ -62,6 +66,8 @@ async def open_connection(
             problem, allowed = error, patience
         if loop.time() - start >= allowed:
             raise unreachable(address, problem) from problem
+        if outages is not None:
+            outages.note(start, unreachable(address, problem))
         await backoff.nap()
 
 

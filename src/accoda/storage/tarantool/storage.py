@@ -32,8 +32,8 @@ from accoda.storage.tarantool.wakeups import LongPoll
 
 MOST_JOBS = 1_000_000  # in one take
 _ALONE = SMALL + 1  # the size of a call that goes by itself
-_MODES = {"keep": 0, "replace": 1, "attach": 2}
-_WHAT: tuple[What, ...] = ("kept", "replaced", "attached")
+_MODES = {"keep": 0, "replace": 1, "attach": 2, "rerank": 3}
+_WHAT: tuple[What, ...] = ("kept", "replaced", "attached", "kept")
 _DONE, _RETRY, _BURY = 0, 1, 2
 
 _ENQUEUED: Decoder[Any] = Decoder(tuple[tuple[int, list[tuple[int, int, int, int]]]])

@@ -43,7 +43,7 @@ from accoda.testing.conformance.purge import TestGrowth, TestPurge, TestRetentio
 from accoda.testing.conformance.races import TestHandlesRace, TestProcessesRace, TestTasksRace, TestThreadsRace
 from accoda.testing.conformance.settle import TestGrown, TestSettle
 from accoda.testing.conformance.start_now import TestStartNow, TestStartNowRaces
-from accoda.testing.conformance.stats import TestOldestAge, TestStats
+from accoda.testing.conformance.stats import TestOldestAge, TestPromoted, TestStats
 from accoda.testing.conformance.storms import TestStorm, TestStormOfAPausedQueue
 from accoda.testing.conformance.take import TestCost, TestLeaseEnd, TestTake
 from accoda.testing.conformance.tries import TestBeginningAgain, TestCrashes, TestTries
@@ -97,6 +97,7 @@ __all__ = [
     "TestPromise08OneJobForAKeyAndNoWaiterIsForgotten",
     "TestPromise09StatisticsAreNoScan",
     "TestPromise10OneOperationCostsAtMostLogN",
+    "TestPromoted",
     "TestPurge",
     "TestRemove",
     "TestRemoveRaces",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from accoda.model import Bury, Cancel, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Remove, Retry, Revive
 from accoda.storage.protocol import Store
@@ -25,7 +26,7 @@ from accoda.testing.conformance.base import (
 )
 from accoda.testing.store_fixture import StoreFixture
 
-WAYS: list[OnDuplicate] = ["keep", "replace", "attach"]
+WAYS: list[OnDuplicate] = ["keep", "rerank", "replace", "attach"]
 HOLDING = ["ready", "delayed", "taken"]
 OLD = NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10)
 
@@ -66,6 +67,45 @@ class TestKeys(Suite):
         assert await store.enqueue([new("keep", delay=5)]) == [Enqueued(before.id, "kept", 1)]
         assert await info_of(store, before.id) == before
         assert (await stats_of(store)).total == 1
+
+    @pytest.mark.parametrize("state", HOLDING)
+    async def test_rerank_moves_a_job_in_the_line_and_changes_nothing_else(
+        self, store: Store, fixture: StoreFixture, state: str
+    ) -> None:
+        before = await holder_in(store, state)
+        first, second, last = await add(store, *(NewJob(Q, rank=rank) for rank in (0, 1, 3)))  # it has 5
+        assert await store.enqueue([new("rerank", delay=5)]) == [Enqueued(before.id, "kept", 1)]
+        assert await info_of(store, before.id) == replace(before, rank=1.0)
+        if state == "taken":
+            assert await take_ids(store) == [first, second, last]
+            return
+        if state == "delayed":
+            await fixture.advance(30)
+        assert await take_ids(store) == [first, *sorted((before.id, second)), last]
+
+    @pytest.mark.parametrize("way", ["retry", "lease ends"])
+    async def test_rerank_holds_when_a_running_job_comes_back(
+        self, store: Store, fixture: StoreFixture, way: str
+    ) -> None:
+        id = await add_one(store, OLD)
+        run = await take_one(store, lease=10)
+        other = await add_one(store, NewJob(Q, rank=3))
+        assert await store.enqueue([new("rerank")]) == [Enqueued(id, "kept", 1)]
+        if way == "retry":
+            assert await store.settle([Retry(run.lease)]) == []
+        else:
+            await fixture.advance(10)
+        again, behind = await store.take(Q, 9)
+        assert (again.id, again.rank, again.data, again.cost, again.attempts) == (id, 1, b"old", 2, 1)
+        assert behind.id == other
+        assert await waiters_of(store, again.lease) == [b"first"]
+
+    async def test_rerank_leaves_the_lease_of_a_running_job(self, store: Store) -> None:
+        await add_one(store, OLD)
+        run = await take_one(store)
+        await store.enqueue([new("rerank")])
+        assert await store.extend([run.lease], 60) == []
+        assert await store.settle([Done(run.lease, waiters=1)]) == []
 
     @pytest.mark.parametrize("state", HOLDING)
     async def test_attach_adds_the_waiter_and_changes_nothing_else(self, store: Store, state: str) -> None:
@@ -166,22 +206,23 @@ class TestKeys(Suite):
         assert len(set(await add(store, NewJob(Q, b"x"), NewJob(Q, b"x")))) == 2
 
     async def test_duplicates_in_one_call_meet_each_other(self, store: Store) -> None:
-        first, kept, attached, replaced, other = await store.enqueue(
+        first, kept, reranked, attached, replaced, other = await store.enqueue(
             [
                 NewJob(Q, b"1", key="k", waiter=b"a"),
                 NewJob(Q, b"2", key="k", waiter=b"b"),
-                NewJob(Q, b"3", key="k", on_duplicate="attach", waiter=b"c"),
-                NewJob(Q, b"4", key="k", on_duplicate="replace", waiter=b"d"),
-                NewJob(Q, b"5", key="l"),
+                NewJob(Q, b"3", key="k", rank=7, on_duplicate="rerank", waiter=b"b"),
+                NewJob(Q, b"4", key="k", on_duplicate="attach", waiter=b"c"),
+                NewJob(Q, b"5", key="k", on_duplicate="replace", waiter=b"d"),
+                NewJob(Q, b"6", key="l"),
             ]
         )
-        assert [answer.what for answer in (first, kept, attached, replaced, other)] == [
-            "created", "kept", "attached", "replaced", "created",
+        assert [answer.what for answer in (first, kept, reranked, attached, replaced, other)] == [
+            "created", "kept", "kept", "attached", "replaced", "created",
         ]  # fmt: skip
-        assert [answer.waiters for answer in (first, kept, attached, replaced)] == [1, 1, 2, 3]
-        assert {kept.id, attached.id, replaced.id} == {first.id}
+        assert [answer.waiters for answer in (first, kept, reranked, attached, replaced)] == [1, 1, 1, 2, 3]
+        assert {kept.id, reranked.id, attached.id, replaced.id} == {first.id}
         job = await take_one(store)
-        assert (job.id, job.data, job.waiters) == (first.id, b"4", 3)
+        assert (job.id, job.data, job.waiters) == (first.id, b"5", 3)
         assert await waiters_of(store, job.lease) == [b"a", b"c", b"d"]
 
     async def test_attach_and_replace_without_a_waiter_add_none(self, store: Store) -> None:

@@ -2,7 +2,25 @@
 
 from __future__ import annotations
 
-from accoda.model import Bury, Done, NewJob, Outcome, QueueStats, Remove, Retry, Revive
+from typing import cast
+
+import pytest
+
+from accoda.model import (
+    Bury,
+    ById,
+    Cancel,
+    Change,
+    Done,
+    NewJob,
+    OnDuplicate,
+    Outcome,
+    QueueStats,
+    Remove,
+    Retry,
+    Revive,
+    StartNow,
+)
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -61,7 +79,7 @@ class TestStats(Suite):
             await fixture.advance(10)
             await conserved(store, 20)
         stats = await stats_of(store)
-        assert (stats.done, stats.retried, stats.buried, stats.expired) == (6, 8, 4, 12)
+        assert (stats.done, stats.retried, stats.buried, stats.expired, stats.promoted) == (6, 8, 4, 12, 16)
         assert await store.change([Revive(info.id) for info in await store.browse(Q, "dead")]) == 4
         await conserved(store, 20)
         assert (await stats_of(store)).dead == 0
@@ -103,6 +121,59 @@ class TestStats(Suite):
         await fixture.advance(10)
         stats = await stats_of(store)
         assert (stats.ready, stats.delayed, stats.taken, stats.expired) == (2, 0, 0, 1)
+
+
+class TestPromoted(Suite):
+    async def test_counts_delayed_jobs_that_became_ready_by_their_time(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        await add(
+            store, NewJob(Q), NewJob(Q, delay=5), NewJob(Q, delay=5), NewJob(Q, delay=9), NewJob("other", delay=5)
+        )
+        assert (await stats_of(store)).promoted == 0
+        await fixture.advance(5)
+        assert (await stats_of(store)).promoted == 2
+        assert (await stats_of(store)).promoted == 2, "each is counted once"
+        await fixture.advance(4)
+        assert len(await store.take(Q, 9)) == 4
+        assert (await stats_of(store)).promoted == 3
+        assert (await stats_of(store, "other")).promoted == 1
+
+    async def test_counts_a_retry_with_a_delay_and_not_one_without(self, store: Store, fixture: StoreFixture) -> None:
+        await add_one(store, NewJob(Q))
+        await store.settle([Retry((await take_one(store)).lease)])
+        await store.settle([Retry((await take_one(store)).lease, delay=7)])
+        assert (await stats_of(store)).promoted == 0
+        await fixture.advance(7)
+        await take_one(store)
+        assert (await stats_of(store)).promoted == 1
+
+    async def test_does_not_count_what_was_started_or_ended_before_its_time(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        started, removed, cancelled, _ = await add(
+            store, *(NewJob(Q, delay=5) for _ in range(3)), NewJob(Q, key="k", delay=5)
+        )
+        changes: list[Change] = [StartNow(started), Remove(removed), Cancel(cancelled)]
+        assert await store.change(changes) == 3
+        await store.enqueue([NewJob(Q, key="k", on_duplicate="replace")])
+        await fixture.advance(5)
+        stats = await stats_of(store)
+        assert (stats.ready, stats.promoted) == (2, 0)
+
+    @pytest.mark.parametrize("way", ["keep", "rerank", "replace", "remove", "start now", "look"])
+    async def test_counts_a_job_that_a_call_names_after_its_time(
+        self, store: Store, fixture: StoreFixture, way: str
+    ) -> None:
+        id = await add_one(store, NewJob(Q, key="k", delay=5))
+        await fixture.advance(5)
+        if way in ("keep", "rerank", "replace"):
+            await store.enqueue([NewJob(Q, key="k", delay=60, on_duplicate=cast(OnDuplicate, way))])
+        elif way == "look":
+            await store.look(ById(id))
+        else:
+            await store.change([Remove(id) if way == "remove" else StartNow(id)])
+        assert (await stats_of(store)).promoted == 1
 
 
 class TestOldestAge(Suite):

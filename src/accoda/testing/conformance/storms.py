@@ -128,6 +128,7 @@ class TestStorm(Suite):
         jobs = await drain(store, SIZE)
         assert sorted(job.id for job in jobs) == ids
         assert {(job.attempts, job.crashes, job.start_time) for job in jobs} == {(0, 0, jobs[0].start_time)}
+        assert (await stats_of(store)).promoted == SIZE
 
     async def test_of_retries_brings_every_job_back_once(self, store: Store, fixture: StoreFixture) -> None:
         taken = await begin(store, lease=HOUR)
@@ -138,7 +139,7 @@ class TestStorm(Suite):
         assert sorted(job.id for job in jobs) == sorted(job.id for job in taken)
         assert {(job.attempts, job.crashes) for job in jobs} == {(1, 0)}
         stats = await stats_of(store)
-        assert (stats.total, stats.done, stats.retried, stats.expired) == (0, SIZE, SIZE, 0)
+        assert (stats.total, stats.done, stats.retried, stats.expired, stats.promoted) == (0, SIZE, SIZE, 0, SIZE)
 
     async def test_of_kept_results_leaves_none(self, store: Store, fixture: StoreFixture) -> None:
         await add(store, *(NewJob(Q, keep_for=30) for _ in range(SIZE)))

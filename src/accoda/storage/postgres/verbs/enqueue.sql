@@ -1,9 +1,9 @@
 -- enqueue: store all of these jobs or none, in order.
 --   at      the present moment, for tests; NULL: the server's clock
---   batch   the jobs; on_duplicate: 0 keep, 1 replace, 2 attach; NULL where a field has its default
+--   batch   the jobs; on_duplicate: 0 keep, 1 replace, 2 attach, 3 rerank; NULL where a field has its default
 --   apart   whether this is in a caller's own transaction
 --   news    the notifications that the commit sends, see notify_queues
--- Answer, in the order of the jobs: their ids; what became of each (0 created, 1 kept, 2 replaced, 3 attached); how many
+-- Answer, in the order of the jobs: their ids; what became of each (0 created, 1 kept, 2 replaced, 3 attached, 4 reranked); how many
 -- waiters each has. The last two are NULL where all were created without waiters.
 
 CREATE TYPE new_job AS (
@@ -147,13 +147,16 @@ BEGIN
     id := held.id;
     what := way + 1;
     waiting := held.waiters;
-    IF way > 0 AND new.waiter IS NOT NULL THEN
+    IF way IN (1, 2) AND new.waiter IS NOT NULL THEN
         waiting := waiting + 1;
         INSERT INTO waiters (job, n, data) VALUES (held.id, waiting, new.waiter);
         UPDATE jobs j SET waiters = waiting WHERE j.id = held.id;
     END IF;
     IF way = 1 THEN
         PERFORM replace_job(moment, held, new, apart);
+    ELSIF way = 3 THEN  -- the start time or the lease stays what orders a job that is not ready
+        UPDATE jobs j SET rank = coalesce(new.rank, 0), sort = CASE j.state WHEN 0 THEN coalesce(new.rank, 0) ELSE j.sort END
+        WHERE j.id = held.id;
     END IF;
 END $$;
 
@@ -161,7 +164,7 @@ END $$;
 CREATE FUNCTION replace_job(moment bigint, held jobs, new new_job, apart boolean) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     ran     integer := (held.state = 2)::int;
-    overdue integer := (held.state = 2 AND held.sort <= moment)::int;  -- that lease ended by itself
+    overdue integer := (held.sort <= moment)::int;  -- its lease ended, or it started, before this
     start   bigint := greatest(moment, coalesce(moment + new.delay, new.start_at, moment));
     later   integer := (start > moment)::int;
 BEGIN
@@ -173,6 +176,6 @@ BEGIN
     WHERE j.id = held.id;
     PERFORM add_counts(
         held.queue, (1 - later) - (held.state = 0)::int, later - (held.state = 1)::int, -ran,
-        d_expired => overdue, apart => apart
+        d_expired => overdue * ran, d_promoted => overdue * (held.state = 1)::int, apart => apart
     );
 END $$;

@@ -6,7 +6,7 @@
 CREATE FUNCTION stats(
     at bigint, OUT moment bigint, OUT queue text, OUT ready bigint, OUT taken bigint, OUT delayed bigint, OUT dead bigint,
     OUT done bigint, OUT retried bigint, OUT buried bigint, OUT expired bigint, OUT cancelled bigint,
-    OUT paused_until bigint, OUT oldest moment
+    OUT promoted bigint, OUT paused_until bigint, OUT oldest moment
 ) RETURNS SETOF record LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 #variable_conflict use_column
 DECLARE
@@ -22,6 +22,7 @@ BEGIN
     END LOOP;
     RETURN QUERY
         SELECT instant, u.name, c.ready, c.taken, c.delayed, c.dead, c.done, c.retried, c.buried, c.expired, c.cancelled,
+               c.promoted,
                (SELECT p.until FROM pauses p WHERE p.queue = u.name AND p.until > instant),
                (SELECT j.created_at FROM jobs j
                 WHERE (j.queue, j.state, j.id) >= (u.name, 0::smallint, 0) AND (j.queue, j.state) <= (u.name, 0::smallint)
@@ -32,7 +33,7 @@ BEGIN
                    coalesce(sum(delayed), 0)::bigint AS delayed, coalesce(sum(dead), 0)::bigint AS dead,
                    coalesce(sum(done), 0)::bigint AS done, coalesce(sum(retried), 0)::bigint AS retried,
                    coalesce(sum(buried), 0)::bigint AS buried, coalesce(sum(expired), 0)::bigint AS expired,
-                   coalesce(sum(cancelled), 0)::bigint AS cancelled
+                   coalesce(sum(cancelled), 0)::bigint AS cancelled, coalesce(sum(promoted), 0)::bigint AS promoted
             FROM counts WHERE queue = u.name
         ) c;
 END $$;

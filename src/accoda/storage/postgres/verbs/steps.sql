@@ -36,14 +36,14 @@ END $$;
 CREATE FUNCTION add_counts(
     q text, d_ready bigint, d_delayed bigint, d_taken bigint, d_dead bigint = 0,
     d_done bigint = 0, d_retried bigint = 0, d_buried bigint = 0, d_expired bigint = 0, d_cancelled bigint = 0,
-    apart boolean = false
+    d_promoted bigint = 0, apart boolean = false
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT apart THEN
         UPDATE counts
         SET ready = ready + d_ready, delayed = delayed + d_delayed, taken = taken + d_taken, dead = dead + d_dead,
             done = done + d_done, retried = retried + d_retried, buried = buried + d_buried,
-            expired = expired + d_expired, cancelled = cancelled + d_cancelled
+            expired = expired + d_expired, cancelled = cancelled + d_cancelled, promoted = promoted + d_promoted
         WHERE queue = q AND slot = (
             SELECT c.slot FROM counts c WHERE c.queue = q ORDER BY c.slot LIMIT 1 FOR UPDATE SKIP LOCKED
         );
@@ -54,8 +54,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled)
-    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired, d_cancelled);
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted)
+    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired, d_cancelled, d_promoted);
 END $$;
 
 -- Where more than a few slots are free, make one of them.
@@ -67,9 +67,9 @@ BEGIN
         RETURN;
     END IF;
     WITH gone AS (DELETE FROM counts WHERE queue = q AND slot = ANY (free) RETURNING *)
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled)
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted)
     SELECT q, sum(ready), sum(delayed), sum(taken), sum(dead), sum(done), sum(retried), sum(buried), sum(expired),
-           sum(cancelled)
+           sum(cancelled), sum(promoted)
     FROM gone;
 END $$;
 
@@ -96,7 +96,7 @@ END $$;
 CREATE FUNCTION start_jobs(q text, due tid[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE jobs SET state = 0, sort = rank WHERE ctid = ANY (due);
-    PERFORM add_counts(q, cardinality(due), -cardinality(due), 0);
+    PERFORM add_counts(q, cardinality(due), -cardinality(due), 0, d_promoted => cardinality(due));
 END $$;
 
 -- Take back locked jobs of a queue whose lease has ended.

@@ -63,19 +63,13 @@ local function start(base, id, record)
   return true
 end
 
--- Put a changed record in the place of the old one.
-local function rewrite(base, state, record, job)
-  Placed.remove(base, state, {job.id}, {record})
-  Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, Record.build(job)})
-end
-
 local function rerank(base, state, record, rank)
   local job = Record.parse(record)
   if not job then
     return false
   end
   job.rank = rank
-  rewrite(base, state, record, job)
+  Job.rewrite(base, state, record, job)
   return true
 end
 
@@ -86,11 +80,7 @@ local function take_crash_back(base, state, record, batch, taken_at)
     return false
   end
   job.crashes = crashes > 1 and format('%d', crashes - 1) or ''
-  if state == 'taken' then -- the lease stays
-    call('HSET', base .. ':taken', job.id, batch .. ',' .. taken_at .. ',' .. Record.build(job))
-  else
-    rewrite(base, state, record, job)
-  end
+  Job.rewrite(base, state, record, job, batch, taken_at)
   return true
 end
 

@@ -2,8 +2,8 @@
 --
 -- keys:      queues, then the base of each queue
 -- arguments: now, call, forget, width
--- answer:    for each queue "ready,taken,delayed,dead,done,retried,buried,expired,cancelled,oldest age (ms),paused"; paused
---            is "-" or the moment of its end, empty if it has none. At the end, how many queues there are by now
+-- answer:    for each queue "ready,taken,delayed,dead,done,retried,buried,expired,cancelled,promoted,oldest age (ms),
+--            paused"; paused is "-" or the moment of its end, empty if it has none. At the end, how many queues there are by now
 -- uses:      server record placed lease due
 
 -- Ids grow, so the oldest job is the one with the lowest.
@@ -21,8 +21,8 @@ local answer = {}
 for n = 2, #KEYS do
   local base = KEYS[n]
   Due.apply(base)
-  local counts = call('HMGET', base .. ':meta', 'done', 'retried', 'buried', 'expired', 'cancelled')
-  for m = 1, 5 do
+  local counts = call('HMGET', base .. ':meta', 'done', 'retried', 'buried', 'expired', 'cancelled', 'promoted')
+  for m = 1, 6 do
     local text = counts[m] or ''
     counts[m] = #text <= 16 and match(text, '^%d+$') or 0 -- one that is damaged begins again
   end

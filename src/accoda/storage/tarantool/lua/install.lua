@@ -57,7 +57,7 @@ local function install()
         {'no', 'unsigned'}, {'name', 'string'},
         {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'},
         {'done', 'integer'}, {'retried', 'integer'}, {'buried', 'integer'}, {'expired', 'integer'},
-        {'cancelled', 'integer'},
+        {'cancelled', 'integer'}, {'promoted', 'integer'},
         {'paused', 'boolean'}, {'paused_until', 'unsigned', is_nullable = true},
     })
     index(queues, 'primary', true, {1, 'unsigned'})

@@ -2,8 +2,8 @@
 -- data, key and waiter. The arguments of a run are
 --
 --   "count,queue,mode,start,rank,cost,keep_for"
---     queue is its number, counted from 1; mode is '-' (no key), or what happens where the key is held: k (keep), r
---     (replace), a (attach); start is "+ms", "@moment" or empty
+--     queue is its number, counted from 1; mode is '-' (no key), or what happens where the key is held: k (keep), p
+--     (a new place: rerank), r (replace), a (attach); start is "+ms", "@moment" or empty
 --   for each job its data; with another mode than '-' the key, the waiter ('=' and the bytes, or empty) and the data
 --
 -- Scripts that use this have ids and queues as KEYS[2] and KEYS[3], and step, number and floor as ARGV[5] to ARGV[7].
@@ -99,13 +99,17 @@ local holders = {}
 function Add.join(base, id, run, key, waiter, data)
   Due.apply(base)
   local held = call('HGET', base .. ':keys', key)
-  if held and (run.mode == 'r' or not holders[base .. held]) then
+  if held and (run.mode == 'r' or run.mode == 'p' or not holders[base .. held]) then
     Add.store(base, Add.lot_of(base)) -- its holder may be of this call
     local state, record, batch, taken_at = Job.locate_now(base, held)
     if not WAITING[state] or not Record.parse(record) then
       held = nil -- gone, or damaged
     elseif run.mode == 'r' then
       Add.replace(base, run, data, held, state, record, batch, taken_at)
+    elseif run.mode == 'p' then
+      local job = Record.parse(record)
+      job.rank = run.rank
+      Job.rewrite(base, state, record, job, batch, taken_at)
     end
   end
   if not held then
@@ -114,12 +118,13 @@ function Add.join(base, id, run, key, waiter, data)
     return waiter ~= '' and id .. 'c' .. Add.add_waiter(base, id, waiter) or nil, true
   end
   holders[base .. held] = true
-  local waiters = run.mode == 'k' and Job.waiters_of(base, held) or Add.add_waiter(base, held, waiter)
+  local waits = run.mode == 'r' or run.mode == 'a'
+  local waiters = not waits and Job.waiters_of(base, held) or Add.add_waiter(base, held, waiter)
   return held .. run.mode .. waiters, false
 end
 
 -- Store the jobs of these runs, in the queues `names` (with commas), whose bases are the last of KEYS. The answer: the
--- first id where nothing else is to be told, for then they follow each other; else for each job id, what (c, k, r, a)
+-- first id where nothing else is to be told, for then they follow each other; else for each job id, what (c, k, p, r, a)
 -- and the number of waiters, with commas.
 function Add.jobs(runs, names)
   local list, count, n, said, any_said = {}, 0, 0, {}, false

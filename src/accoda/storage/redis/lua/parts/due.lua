@@ -43,6 +43,7 @@ function Due.start_delayed(base, till)
   Lease.unlock(base)
   Due.make_ready(base, records)
   Placed.remove(base, 'delayed', Due.ids_of(records), records)
+  Lease.count(base, 'promoted', #records)
   may_move = may_move - #records
 end
 

@@ -40,6 +40,16 @@ function Job.line_up(base, job)
   end
 end
 
+-- Put a changed record in the place of the old one. The lease of a running job stays.
+function Job.rewrite(base, state, record, job, batch, taken_at)
+  if state == 'taken' then
+    call('HSET', base .. ':taken', job.id, batch .. ',' .. taken_at .. ',' .. Record.build(job))
+  else
+    Placed.remove(base, state, {job.id}, {record})
+    Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, Record.build(job)})
+  end
+end
+
 -- Put a job among those that have ended in this way.
 function Job.finish(base, state, job)
   job.ended_at = moment
@@ -81,6 +91,7 @@ function Job.locate_now(base, id)
     Lease.unlock(base)
     Due.make_ready(base, {record})
     Placed.remove(base, 'delayed', {id}, {record})
+    Lease.count(base, 'promoted', 1)
     return Job.locate(base, id)
   elseif state == 'taken' and Lease.end_of(base, batch) <= now then
     Due.come_back(base, batch, {id}, {call('HGET', base .. ':taken', id)})

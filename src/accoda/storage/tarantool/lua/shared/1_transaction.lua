@@ -11,7 +11,7 @@ app.field = {
 }
 -- The counts of a queue's tuple. The count of a state is at COUNTS + state, up to DEAD; the others are counts of events.
 app.COUNTS = 3
-app.count_of = {DONE = 7, RETRIED = 8, BURIED = 9, EXPIRED = 10, CANCELLED = 11}
+app.count_of = {DONE = 7, RETRIED = 8, BURIED = 9, EXPIRED = 10, CANCELLED = 11, PROMOTED = 12}
 app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
 app.FILLED = 'filled' -- how a queue was touched: a job is ready there, and it is not paused
 

@@ -14,7 +14,7 @@ function app.make_queue(name)
     if queue == nil then
         local last = queues.index.primary:max()
         local no = last == nil and 1 or last[1] + 1
-        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL})
+        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL})
     end
     return queue
 end
@@ -116,11 +116,21 @@ function app.back_to_queue(job, state, sort, start)
     }
 end
 
+-- Gives a job that waits or runs another rank. One that is not ready is ordered by a moment until it is.
+function app.rerank(job, rank)
+    local ops = {{'=', RANK, rank}}
+    if job[STATE] == READY then
+        ops[2] = {'=', SORT, rank}
+    end
+    box.space.accoda_jobs:update(job[ID], ops)
+end
+
 -- What happens to a job whose moment has come.
 local moves = {
     [DELAYED] = function(tx, job)
         box.space.accoda_jobs:update(job[ID], {{'=', STATE, READY}, {'=', SORT, plain(job[RANK])}})
         app.count_move(tx, job[QUEUE], DELAYED, READY)
+        app.count(tx, job[QUEUE], app.count_of.PROMOTED, 1)
     end,
     [TAKEN] = function(tx, job)
         local ops = app.back_to_queue(job, READY, plain(job[RANK]), tx.now)

@@ -47,11 +47,7 @@ local kinds = {
         if job[f.STATE] ~= READY and job[f.STATE] ~= DELAYED then
             return false
         end
-        local ops = {{'=', f.RANK, rank}}
-        if job[f.STATE] == READY then
-            ops[2] = {'=', f.SORT, rank}
-        end
-        box.space.accoda_jobs:update(job[f.ID], ops)
+        app.rerank(job, rank)
         return true
     end,
     [4] = function(_, job)

@@ -2,13 +2,13 @@
 --
 -- arguments: now, receipt, names {queue, …}, jobs {job, …}
 --            a job is {queue, data, rank, cost, delay, start_at, keep_for, key, mode, waiter}; queue: the position of its
---            name; delay in ms; mode: 0 keep, 1 replace, 2 attach; fields at the end may be missing
+--            name; delay in ms; mode: 0 keep, 1 replace, 2 attach, 3 rerank; fields at the end may be missing
 -- answer: {first id, joined}; joined {{position, id, mode, waiters}, …} tells of the jobs whose key was held,
 --         all others were created with the next id
 local app = ...
 local f = app.field
 local READY, DELAYED, TAKEN, COUNTS = app.READY, app.DELAYED, app.TAKEN, app.COUNTS
-local KEEP, REPLACE = 0, 1
+local KEEP, REPLACE, ATTACH, RERANK = 0, 1, 2, 3
 local NULL = box.NULL
 
 local function start_of(now, delay, start_at)
@@ -39,13 +39,15 @@ end
 -- The key is held: what becomes of the new job.
 local function join(tx, new, held, start)
     local id, waiters, mode = held[f.ID], held[f.WAITERS], new[9] or KEEP
-    if mode ~= KEEP and new[10] ~= nil then
+    if (mode == REPLACE or mode == ATTACH) and new[10] ~= nil then
         waiters = waiters + 1
         box.space.accoda_waiters:replace({id, waiters, new[10]})
         box.space.accoda_jobs:update(id, {{'=', f.WAITERS, waiters}})
     end
     if mode == REPLACE then
         replace(tx, new, held, start)
+    elseif mode == RERANK then
+        app.rerank(held, new[3])
     end
     return id, mode, waiters
 end

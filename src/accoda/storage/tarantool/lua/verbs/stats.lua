@@ -19,6 +19,7 @@ app.verbs.stats = app.atomic(function(tx)
             total = q.ready + q.delayed + q.taken + q.dead, ready = q.ready, delayed = q.delayed, taken = q.taken,
             dead = q.dead, oldest_age = oldest == nil and 0 or math.max(0, tx.now - tonumber(oldest[f.CREATED_AT])) / 1000,
             done = q.done, retried = q.retried, buried = q.buried, expired = q.expired, cancelled = q.cancelled,
+            promoted = q.promoted,
             paused = moment ~= nil,
             paused_until = moment ~= math.huge and moment or nil,
         }
