@@ -127,6 +127,15 @@ async def test_a_wrong_option_is_named_and_nothing_is_stored(app: App, options: 
     assert (await app.storage.stats()).queues == {}
 
 
+async def test_a_key_that_is_enqueued_again_may_change_the_priority(app: App) -> None:
+    first = await app.enqueue("emails", Email("a"), key="a", priority=Priority.LOW)
+    again = await app.enqueue("emails", Email("b"), key="a", priority=Priority.HIGH, on_duplicate="rerank")
+    assert again == Enqueued(first.id, "kept")
+    job = await app.find(first.id)
+    assert job is not None
+    assert (job.rank, b"b" in job.data) == (1.0, False)
+
+
 async def test_an_aging_queue_ranks_by_time_and_level(app: App) -> None:
     @app.handler("old", policy="aging")
     async def old(n: int) -> None: ...

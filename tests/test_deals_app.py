@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from examples.deals.api import DealsApi, Faults, Terms
 from examples.deals.app import Plan, Post, Products, Service, make_service
 from examples.deals.automations import PATIENCE, Automation, Filters, Tier, matches
 from examples.deals.catalogue import deals_of
 from examples.deals.client import DealsClient
+from msgspec.structs import replace
 
-from accoda import App
+from accoda import App, ByKey
 from accoda.clock import ManualClock
+from accoda.demand.waiters import Entry
 
 ROOT = Path(__file__).parent.parent
 HOUR = 3_600_000
@@ -32,13 +36,20 @@ class World:
     def __init__(self) -> None:
         self.clock = ManualClock(1_700_006_400_000)
         self.posts: list[Post] = []
+        self.runs: list[str] = []
+
+    def publish(self, post: Post) -> None:
+        self.posts.append(post)
+
+    def ran(self, run: str) -> None:
+        self.runs.append(run)
 
     async def start(self, terms: Terms, plan: Plan) -> Service:
         self.api = DealsApi(terms, self.clock)
         await self.api.start()
         self.client = DealsClient(self.api.url)
         app = App("memory://", clock=self.clock)
-        self.service = make_service(self.client, [], self.posts.append, plan, app)
+        self.service = make_service(self.client, [], self, plan, app)
         return self.service
 
     async def ask(self, *automations: Automation) -> list[str]:
@@ -62,19 +73,61 @@ async def world() -> AsyncIterator[World]:
 
 async def test_one_call_serves_all_who_want_a_category_each_with_its_own_filter(world: World) -> None:
     await world.start(Terms(capacity=20), Plan())
-    wanted = [automation(n, min_discount=10 * n, max_price=10_000) for n in range(6)]
+    wanted = [automation(n, min_discount=10 * n, max_price=100) for n in range(6)]
     assert await world.ask(*wanted) == ["created"] + ["attached"] * 5
     await world.run()
     assert (world.api.counts.calls, world.api.counts.spent) == (1, 5)
     found = deals_of("toys", world.clock.now() // HOUR)
     assert {post.run.partition("@")[0]: post.deals for post in world.posts} == {
-        one.id: tuple(deal for deal in found if matches(deal, one.filters)) for one in wanted
+        one.id: deals for one in wanted if (deals := tuple(deal for deal in found if matches(deal, one.filters)))
     }
     assert await world.ask(automation(9)) == ["cached"]
     await world.run()
-    assert (len(world.posts), world.api.counts.calls) == (7, 1)
+    assert (len(world.runs), world.api.counts.calls) == (7, 1)
     world.clock.advance(600)
     assert await world.ask(automation(10)) == ["created"]
+
+
+async def test_nothing_is_published_where_no_deal_passes_the_filters_but_the_run_is_over(world: World) -> None:
+    await world.start(Terms(capacity=20), Plan())
+    await world.ask(automation(0, min_discount=101), automation(1))
+    await world.run()
+    assert [post.run.partition("@")[0] for post in world.posts] == ["a1"]
+    assert sorted(run.partition("@")[0] for run in world.runs) == ["a0", "a1"]
+
+
+async def test_filters_and_users_are_stored_under_the_names_that_other_programs_use(world: World) -> None:
+    service = await world.start(Terms(capacity=20), Plan())
+    filters = Filters(30, 100, 4, 50, ("used",))
+    await world.ask(replace(automation(0, "pro"), filters=filters, user_id="user-7"))
+    looked = await service.app.storage.look(ByKey("deals", "toys"), waiters_after=0)
+    [entry] = [msgspec.msgpack.decode(each, type=Entry) for each in looked.waiters]
+    assert (entry.id.partition("@")[0], entry.tier) == ("a0", "pro")
+    assert msgspec.msgpack.decode(entry.data) == {
+        "userId": "user-7",
+        "filters": {
+            "minDiscount": 30,
+            "maxPrice": 100,
+            "minRating": 4,
+            "minReviews": 50,
+            "excludeKeywords": ["used"],
+        },
+    }
+
+
+def test_the_hour_runs_with_one_command_and_tells_what_happened() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "examples.deals"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert "09:00  toys-daily (free) wants toys: attached" in lines
+    assert "09:00  toys-never: nothing passes its filters, nothing is posted; next run 09:30" in lines
+    assert not any("toys-never" in line and "posted, best" in line for line in lines)
+    assert any(line.startswith("09:30  toys-cheap: 4 deals posted, best: ") for line in lines)
+    assert lines[-1] == "11 runs of automations, 8 calls of the API, 0 refused."
+    shown = (ROOT / "examples" / "deals" / "README.md").read_text().split("```\n09:00")[1].split("…")[0]
+    assert done.stdout.startswith("09:00" + shown)
 
 
 async def test_without_sharing_each_automation_has_a_call_of_its_own(world: World) -> None:
@@ -154,7 +207,7 @@ async def test_a_worker_serves_it_on_sqlite_with_the_real_clock(tmp_path: Path) 
         url = f"sqlite:///{tmp_path / 'deals.db'}"
         async with App(url) as app:
             client = DealsClient(api.url)
-            service = make_service(client, [], lambda post: None, Plan(), app)
+            service = make_service(client, [], World(), Plan(), app)
             for number in range(3):
                 await service.ask(automation(number, "pro"), 60_000)
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("ACCODA_", "PYTEST_"))}

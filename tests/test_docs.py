@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accoda import App
+from accoda import App, Waiter
 from accoda.envelope import type_of, unwrap
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -64,6 +64,16 @@ async def test_the_example_of_demand_prints_what_its_comments_say(capsys: pytest
     said = [line for line in said if not line.startswith("for callers")]
     assert capsys.readouterr().out.splitlines()[: len(said)] == said
     assert len(said) == 4
+
+
+async def test_the_example_of_a_delivery_publishes_only_what_a_filter_leaves() -> None:
+    scope = examples("demand.md")
+    app: App = scope["app"]
+    with app.testing():
+        for id, most in (("anna", 100.0), ("ben", 1.0)):
+            await scope["offers"].request("computers", Waiter(id, data=scope["Filters"](most)))
+        await app.run_until_idle()
+    assert (scope["published"], scope["last_run"].keys()) == (["anna"], {"anna", "ben"})
 
 
 def test_every_option_of_a_demand_is_in_its_page() -> None:

@@ -40,7 +40,10 @@ from accoda.model import Lease, clean
         ({"key": ""}, "key: must be 1 to 512 characters"),
         ({"key": "\ud800"}, "key: must be 1 to 512 characters of valid text"),
         ({"key": "a\0b"}, "key: must be 1 to 512 characters of valid text without NUL"),
-        ({"key": "k", "on_duplicate": "merge"}, "on_duplicate: must be 'keep', 'replace' or 'attach', not 'merge'"),
+        (
+            {"key": "k", "on_duplicate": "merge"},
+            "on_duplicate: must be 'keep', 'rerank', 'replace' or 'attach', not 'merge'",
+        ),
         ({"on_duplicate": "attach"}, "on_duplicate: needs a key"),
         ({"waiter": b"w"}, "waiter: needs a key"),
         ({"key": "k", "waiter": "w"}, "waiter: must be bytes, not 'w'"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from accoda import InvalidInput, NewJob, Priority, aging, open_storage, policy, strict
+from accoda import App, InvalidInput, NewJob, Priority, aging, open_storage, policy, strict
 
 NOW = 1_704_067_200_000
 
@@ -43,3 +43,24 @@ async def test_critical_jobs_are_taken_first_and_each_level_first_in_first_out()
             [NewJob("q", bytes([place]), rank=strict(level, NOW)) for place, level in enumerate(levels)]
         )
         assert [job.data[0] for job in await store.take("q", 10)] == [2, 5, 4, 1, 0, 3]
+
+
+async def test_a_level_may_be_given_by_its_name_in_any_case() -> None:
+    app = App("memory://")
+
+    @app.every(60, priority="high")
+    async def sweep() -> None: ...
+
+    async with app:
+        await app.enqueue("q", "n", priority="NORMAL")
+        await app.enqueue_many("q", ["c"], priority="Critical")
+        await sweep.enqueue(priority="low")
+        assert [job.rank for job in await app.storage.take("q", 2)] == [Priority.CRITICAL, Priority.NORMAL]
+        assert [job.rank for job in await app.storage.take("sweep", 2)] == [Priority.LOW]
+    assert app.schedules["sweep"].priority == "HIGH"
+
+
+@pytest.mark.parametrize("wrong", ["URGENT", "", "Priority.HIGH", 7, None])
+async def test_a_word_that_is_no_level_is_told_which_ones_there_are(wrong: object) -> None:
+    with pytest.raises(InvalidInput, match=r"priority: must be one of CRITICAL, HIGH, NORMAL, LOW, not "):
+        await App("memory://").enqueue("q", priority=wrong)  # type: ignore[arg-type]

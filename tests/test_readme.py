@@ -43,7 +43,7 @@ def type_the_example(folder: Path, url: str | None) -> None:
         printed = [worker.stdout.readline().rstrip("\n") for _ in expected]
         worker.terminate()
         rest, errors = worker.communicate(timeout=60)
-    assert printed == expected, errors
+    assert sorted(printed) == sorted(expected) and printed[0] == expected[0], errors  # a slow start may find all ready
     assert (worker.returncode, rest) == (0, ""), errors
 
 

@@ -5,7 +5,21 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
-from accoda import Bury, BuryJob, Done, Exponential, Fixed, InvalidInput, Job, Lease, Retry, RetryLater, WorkerStopped
+from accoda import (
+    Bury,
+    BuryJob,
+    Done,
+    Exponential,
+    Fixed,
+    InvalidInput,
+    Job,
+    Lease,
+    Priority,
+    Retry,
+    RetryLater,
+    WorkerStopped,
+    aging,
+)
 from accoda.errors import RateLimited
 from accoda.retry import Failed, Finished, Limits, decide, describe, give_up, quarantine, quarantine_pause, rule
 
@@ -47,6 +61,19 @@ def test_a_handler_may_say_when() -> None:
     assert later == Retry(job().lease, delay=120.0, reason="RetryLater: busy")
     at = datetime(2030, 1, 1, tzinfo=UTC)
     assert decide(job(), Failed(RetryLater(at=at)), Limits()).at == 1_893_456_000_000  # type: ignore[union-attr]
+
+
+def test_a_handler_may_ask_for_a_new_priority() -> None:
+    asked = Failed(RetryLater("busy", delay=9, priority=Priority.LOW))
+    assert decide(job(), asked, Limits()) == Retry(job().lease, delay=9, reason="RetryLater: busy", rank=3.0)
+    old = replace(job(), created_at=5_000, start_time=7_000, rank=7_000.0)
+    outcome = decide(old, Failed(RetryLater(at=9_000, priority=Priority.HIGH)), Limits(policy=aging))
+    assert isinstance(outcome, Retry) and outcome.rank == 1_007_000, "it keeps its age, which counts from its start"
+    by_rule = decide(job(), Failed(RetryLater(priority=Priority.CRITICAL)), Limits(rule=Fixed(4)))
+    assert isinstance(by_rule, Retry) and (by_rule.delay, by_rule.rank) == (4, 0.0)
+    outcome = decide(job(), Failed(RetryLater(delay=1, priority=17)), Limits(rule=Fixed(4)))
+    assert isinstance(outcome, Retry) and (outcome.delay, outcome.rank) == (4, None)
+    assert "priority: must be one of CRITICAL" in outcome.reason
 
 
 def test_a_wish_that_cannot_be_granted_leaves_the_rule_in_charge() -> None:

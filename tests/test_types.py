@@ -99,6 +99,7 @@ async def main() -> None:
     assert_type(await bare(Email("a")), int)
     assert_type(sync({"id": 1}), str)
     assert_type(await bare.enqueue(Email("a"), priority=Priority.HIGH, delay=3), Enqueued[int])
+    assert_type(await bare.enqueue(Email("a"), priority="HIGH"), Enqueued[int])
     assert_type(await called.enqueue_many([Email("a")]), list[Enqueued[Any]])
     handle = await typed.enqueue("2030-01", headers={"tenant": "acme"})
     assert_type(await handle.result(timeout=5), list[Email])

@@ -20,7 +20,7 @@ class RawRedis:
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = hiredis.Reader()
         self._queue = queue
-        self.base = f"accoda:{{{queue}}}:{queue}"
+        self.base = f"accoda:{queue}"
         self._levels = levels
         self._name = f"raw-{secrets.token_hex(4)}"  # calls and batches of two connections must not be taken for one's
         self._shared = (f"accoda:calls:{self._name}", "accoda:ids", "accoda:queues")

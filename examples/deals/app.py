@@ -7,14 +7,15 @@ the requests.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from msgspec import Struct
 
 from accoda import App, RateLimited
 from accoda.demand import Answer, Demand, Prefetch, Waiter, Weights
 
-from .automations import MINUTE, Automation, Filters, due_of, matches, population, runs
+from .automations import MINUTE, Automation, Wish, due_of, matches, population, runs
 from .catalogue import Deal
 from .client import DealsClient, Reply, read_deals
 
@@ -25,11 +26,23 @@ LOOK_AHEAD = 300
 
 
 class Post(Struct, frozen=True):
-    """What was published for one run of an automation."""
+    """What is published for one run of an automation: at least one deal."""
 
     run: str
     tier: str
     deals: tuple[Deal, ...]
+
+
+class Outlet(Protocol):
+    """Where results go."""
+
+    def publish(self, post: Post) -> None:
+        """Post deals to an automation's channel."""
+        ...
+
+    def ran(self, run: str) -> None:
+        """A run of an automation is over: also if no deal passed its filters, and nothing was published."""
+        ...
 
 
 class Products(Struct, frozen=True):
@@ -69,7 +82,8 @@ class Service(Struct, frozen=True):
 
     async def ask(self, automation: Automation, at: int) -> Answer:
         """An automation's moment has come: it wants its deals by the time that its plan promises."""
-        waiter = Waiter(run_id(automation, at), automation.tier, due_of(automation, at), automation.filters)
+        wish = Wish(automation.user_id, automation.filters)
+        waiter = Waiter(run_id(automation, at), automation.tier, due_of(automation, at), wish)
         return await self.deals.request(self.plan.key(automation), waiter)
 
 
@@ -81,7 +95,7 @@ def run_id(automation: Automation, at: int) -> str:
 def make_service(
     client: DealsClient,
     automations: Sequence[Automation],
-    publish: Callable[[Post], None],
+    outlet: Outlet,
     plan: Plan,
     app: App,
 ) -> Service:
@@ -101,9 +115,11 @@ def make_service(
         return read_deals(reply)
 
     @deals.deliver
-    async def deliver(waiter: Waiter[Filters], found: list[Deal]) -> None:
-        wanted = tuple(deal for deal in found if matches(deal, waiter.data))
-        publish(Post(waiter.id, waiter.tier, wanted))
+    async def deliver(waiter: Waiter[Wish], found: list[Deal]) -> None:
+        wanted = tuple(deal for deal in found if matches(deal, waiter.data.filters))
+        if wanted:
+            outlet.publish(Post(waiter.id, waiter.tier, wanted))
+        outlet.ran(waiter.id)
 
     @app.handler("products", budget="keepa", cost=lambda products: len(products.asins))
     async def look_up(products: Products) -> None:
@@ -123,15 +139,19 @@ def heed(app: App, plan: Plan, reply: Reply) -> None:
         budget.spent(0)
 
 
-def tell(post: Post) -> None:
-    """Stands for a message to a channel."""
-    best = max(post.deals, key=lambda deal: deal.discount, default=None)
-    shown = "nothing that fits" if best is None else f"{len(post.deals)} deals, {best.title} at -{best.discount} %"
-    print(f"{post.run} ({post.tier}): {shown}", flush=True)
+class Console:
+    """Stands for the users' channels and the service's database."""
+
+    def publish(self, post: Post) -> None:
+        best = max(post.deals, key=lambda deal: deal.discount)
+        print(f"{post.run} ({post.tier}): {len(post.deals)} deals, {best.title} at -{best.discount} %", flush=True)
+
+    def ran(self, run: str) -> None:
+        print(f"{run}: has run", flush=True)
 
 
 AUTOMATIONS = population(150)
 service = make_service(
-    DealsClient(os.environ.get("DEALS_API", "http://127.0.0.1:8095")), AUTOMATIONS, tell, Plan(), App()
+    DealsClient(os.environ.get("DEALS_API", "http://127.0.0.1:8095")), AUTOMATIONS, Console(), Plan(), App()
 )
 app = service.app

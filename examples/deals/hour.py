@@ -20,7 +20,7 @@ from accoda import App, Priority
 from accoda.demand import Waiter
 
 from .api import DealsApi, Terms
-from .app import Plan, Products, Service, make_service
+from .app import Plan, Post, Products, Service, make_service
 from .catalogue import CATEGORIES
 from .report import table
 from .simulation import MIDNIGHT, sleep_until, working
@@ -91,6 +91,14 @@ class Scene:
         self.first = services[0]
 
 
+class Silent:
+    """Nobody hears of posts here: calls of the API are counted."""
+
+    def publish(self, post: Post) -> None: ...
+
+    def ran(self, run: str) -> None: ...
+
+
 @asynccontextmanager
 async def scene(loop: VirtualLoop, plan: Plan) -> AsyncIterator[Scene]:
     async with DealsApi(TERMS, ApiClock(loop, MIDNIGHT)) as api:
@@ -100,7 +108,7 @@ async def scene(loop: VirtualLoop, plan: Plan) -> AsyncIterator[Scene]:
         for app in apps[1:]:
             app.connections = apps[0].connections  # one store for all, as a server would be
         pairs = zip(clients, apps, strict=True)
-        services = [make_service(client, [], lambda post: None, plan, app) for client, app in pairs]
+        services = [make_service(client, [], Silent(), plan, app) for client, app in pairs]
         try:
             async with apps[0]:
                 yield Scene(loop, api, services)

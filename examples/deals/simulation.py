@@ -1,6 +1,6 @@
 """A simulated period: the real API over HTTP, the real app with its worker, virtual time.
 
-Everything is counted at the two ends: at the API, and where posts are published.
+Everything is counted at the two ends: at the API, and where runs end.
 """
 
 from __future__ import annotations
@@ -76,7 +76,10 @@ class RequestLog:
         self.wanted[run_id(automation, at)].answer = answer.what
 
     def publish(self, post: Post) -> None:
-        wanted = self.wanted[post.run]
+        """Posts are not counted: a run without a deal that fits has none."""
+
+    def ran(self, run: str) -> None:
+        wanted = self.wanted[run]
         if wanted.delivered_at is None:
             wanted.delivered_at = self._now()
         else:
@@ -112,7 +115,7 @@ async def _simulate(loop: VirtualLoop, period: Period, progress: Callable[[float
     log = RequestLog(period.automations, begins, ends, clock.now)
     async with DealsApi(period.terms, ApiClock(loop, begins)) as api, App("memory://", clock=clock) as app:
         client = CountedClient(api.url, loop.traffic)
-        service = make_service(client, period.automations, log.publish, period.plan, app)
+        service = make_service(client, period.automations, log, period.plan, app)
         telling = asyncio.create_task(_tell(clock, ends, progress))
         async with working([app]):
             await ask_when_due(service, period.automations, clock, ends, log.told)

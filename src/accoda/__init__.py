@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         StorageFull,
         StorageReadOnly,
         StorageUnavailable,
+        TokensTimeout,
         TooLarge,
         VersionConflict,
         WorkerStopped,
@@ -185,6 +186,7 @@ __all__ = [
     "SyncEnqueued",
     "SystemClock",
     "Target",
+    "TokensTimeout",
     "TooLarge",
     "Usage",
     "VersionConflict",
@@ -213,8 +215,8 @@ _WHERE = {
             "AccodaError BuryJob CannotListen CannotStart Conflict ContractError HandlerLost HandlerTimeout "
             "InvalidInput JobCancelled JobFailed JobNotFound KeyReused LeaseLost MissingDriver NotADatabase NotFound "
             "ProcessDied RateLimited RemoteError ResultTimeout RetryLater SchemaMismatch SettingsError "
-            "StorageClosed StorageError StorageFull StorageReadOnly StorageUnavailable TooLarge VersionConflict "
-            "WorkerStopped"
+            "StorageClosed StorageError StorageFull StorageReadOnly StorageUnavailable TokensTimeout TooLarge "
+            "VersionConflict WorkerStopped"
         ),
         "accoda.limits": "set_limits",
         "accoda.model": (

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast,
 
 from msgspec.structs import replace
 
-from accoda.budget import Books, Budget, BudgetView
+from accoda.budget import Books, Budget, BudgetView, outside
 from accoda.budget.registry import BudgetRegistry
 from accoda.budget.usage import Usage, read_usage
 from accoda.clock import Clock, SystemClock
@@ -185,14 +185,16 @@ class App:
         self,
         name: str,
         /,
-        capacity: float,
-        refill: float,
-        per: float | timedelta,
+        capacity: float = 20.0,
+        refill: float = 20.0,
+        per: float | timedelta = 60.0,
         *,
         counts: Literal["cost", "jobs"] = "cost",
         headroom: float = 0.0,
     ) -> Budget:
         """Declare tokens that jobs share: at most `capacity`, and `refill` more every `per` seconds.
+
+        `app.budget("keepa")` alone is 20 tokens, and 20 more a minute.
 
         A handler names what pays for its jobs: `@app.handler("deals", budget="keepa", cost=5)`. `counts` says what is
         paid for, the jobs' cost or their number; `headroom` is the share of the capacity that is kept for urgent work.
@@ -213,6 +215,20 @@ class App:
         """What every budget has left, has reserved and has used today, by name."""
         with self._patience():
             return await self.books.views()
+
+    async def can_afford(self, name: str, cost: int = 1) -> bool:
+        """Whether a budget could pay this cost now, after what others have reserved and wait for. Reserves nothing."""
+        with self._patience():
+            return await outside.can_afford(self.books, name, cost)
+
+    async def wait_for_tokens(self, name: str, cost: int = 1, *, timeout: float | None = None) -> None:
+        """Wait until a budget can pay this cost, and spend it: for code that calls the API outside of any job.
+
+        Callers and queues are served in the order in which they began to wait. Raises `TokensTimeout` if that takes
+        longer than `timeout` seconds, and then nothing is spent.
+        """
+        with self._patience():
+            await outside.wait_for_tokens(self.books, name, cost, timeout)
 
     async def spending(
         self, queue: str, *, since: datetime | int | None = None, after: int | None = None, limit: int = 100
@@ -373,6 +389,8 @@ class App:
 
     async def close(self) -> None:
         """Close this event loop's connection. The next call opens it again."""
+        for demand in self.demands.values():
+            await demand.close()
         await self.connections.close()
 
     async def __aenter__(self) -> Self:
@@ -444,6 +462,8 @@ class SyncFace(LoopThread[App]):
     find = Forward(App.find)
     why = Forward(App.why)
     budget_views = Forward(App.budget_views)
+    can_afford = Forward(App.can_afford)
+    wait_for_tokens = Forward(App.wait_for_tokens)
     spending = Forward(App.spending)
     cancel = Forward(App.cancel)
     run_until_idle = Forward(App.run_until_idle)

@@ -15,22 +15,23 @@ from accoda.errors import InvalidInput
 from accoda.limits import COST
 from accoda.model import NewJob, OnDuplicate
 from accoda.payload import encode
-from accoda.priority import Policy, Priority, strict
+from accoda.priority import Policy, Priority, read_priority, strict
 from accoda.times import milliseconds, seconds
 
 
 class EnqueueOptions(TypedDict, total=False):
     """What may be said of a job when it is enqueued. All of it is optional, and all of it combines.
 
-    `delay` (seconds or a timedelta) or `at` (a datetime with a time zone, or milliseconds) say when it may start.
-    `key` makes it one of a kind in its queue; `on_duplicate` says what happens to a second one. `keep_for` keeps the
-    finished job and its result that many seconds; without it, the handler's own `keep_for` holds. `type` names the
-    handler inside the queue; a job without one has the queue's only handler. `headers` are texts that travel with the
-    job, such as a tenant or a trace. `name` is for people, `max_attempts` wins over the handler's own limit, and
-    `webhook` (a URL, or a `Hook` that says after which ends) is called when the job is done or dead.
+    `priority` is a `Priority`, or its name in any case: `"HIGH"`. `delay` (seconds or a timedelta) or `at` (a datetime
+    with a time zone, or milliseconds) say when it may start. `key` makes it one of a kind in its queue; `on_duplicate`
+    says what happens to a second one. `keep_for` keeps the finished job and its result that many seconds; without it,
+    the handler's own `keep_for` holds. `type` names the handler inside the queue; a job without one has the queue's
+    only handler. `headers` are texts that travel with the job, such as a tenant or a trace. `name` is for people,
+    `max_attempts` wins over the handler's own limit, and `webhook` (a URL, or a `Hook` that says after which ends) is
+    called when the job is done or dead.
     """
 
-    priority: Priority
+    priority: Priority | str
     delay: float | timedelta | None
     at: datetime | int | None
     key: str | None
@@ -144,8 +145,10 @@ def _common(spec: QueueSpec, now: Callable[[], int], options: EnqueueOptions) ->
         raise InvalidInput("at", "give either delay or at, not both")
     start_at = None if at is None else milliseconds("at", at)
     delay = None if delay is None else seconds("delay", delay)
+    priority = options.get("priority", Priority.NORMAL)
+    level = priority if type(priority) is Priority else read_priority(priority)
     return _Common(
-        _rank(spec.policy, _level(options.get("priority", Priority.NORMAL)), now, delay, start_at),
+        _rank(spec.policy, level, now, delay, start_at),
         delay,
         start_at,
         options["cost"] if "cost" in options else spec.cost if type(spec.cost) is int else None,
@@ -244,16 +247,6 @@ def _hook(given: object) -> Hook:
     except InvalidInput as error:
         raise InvalidInput("webhook", str(error).removeprefix(f"{error.field}: ")) from error
     return hook
-
-
-def _level(priority: object) -> Priority:
-    if type(priority) is Priority:
-        return priority
-    try:
-        return Priority(priority)  # type: ignore[arg-type]
-    except ValueError:
-        names = ", ".join(f"Priority.{level.name}" for level in Priority)
-        raise InvalidInput("priority", f"must be one of {names}, not {priority!r}") from None
 
 
 _OPTIONS = EnqueueOptions.__annotations__.keys()

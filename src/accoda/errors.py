@@ -11,6 +11,7 @@
     ├── JobCancelled            the job whose result was asked for was cancelled; carries `id`
     ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
+    ├── TokensTimeout           a budget had not enough tokens in time (also a TimeoutError); carries `budget`, `cost`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
     ├── HandlerLost             a run was stopped from outside; `LeaseLost` and `WorkerStopped` say why
     ├── ProcessDied             the child process that ran a job ended; `CannotStart`: it could not load the handler
@@ -126,6 +127,15 @@ class ResultTimeout(AccodaError, TimeoutError):
         self.id = id
 
 
+class TokensTimeout(AccodaError, TimeoutError):
+    """The budget could not pay in time. Nothing was spent; wait longer, or do without the call."""
+
+    def __init__(self, budget: str, cost: int, timeout: float) -> None:
+        super().__init__(f"budget {budget!r} could not pay {cost} within {timeout:g} s")
+        self.budget = budget
+        self.cost = cost
+
+
 class HandlerTimeout(AccodaError, TimeoutError):
     """The run took longer than its handler's `timeout`, and was stopped."""
 
@@ -168,17 +178,24 @@ class RemoteError(AccodaError):
 class RetryLater(AccodaError):
     """Raise it in a handler: the job goes back, after `delay` seconds (or a timedelta), or at the moment `at`.
 
-    Without either, the queue's retry rule says when. A limit of attempts still holds.
+    Without either, the queue's retry rule says when. A limit of attempts still holds. With `priority` (a `Priority`)
+    the job has that priority from then on.
     """
 
     def __init__(
-        self, reason: str = "", *, delay: float | timedelta | None = None, at: datetime | int | None = None
+        self,
+        reason: str = "",
+        *,
+        delay: float | timedelta | None = None,
+        at: datetime | int | None = None,
+        priority: int | str | None = None,
     ) -> None:
         super().__init__(reason or "asked to run later")
         if delay is not None and at is not None:
             raise InvalidInput("at", "give either delay or at, not both")
         self.delay = delay
         self.at = at
+        self.priority = priority
 
 
 class RateLimited(RetryLater):

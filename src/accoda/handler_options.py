@@ -51,8 +51,9 @@ class HandlerOptions(TypedDict, total=False):
     `lease`, `timeout`, `max_attempts`, `max_crashes` and `keep_dead_for`, so that a running worker can be tuned.
 
     `type`: it handles only the jobs of this type. `concurrency`: how many jobs of the queue a worker process runs at
-    once. `settle="explicit"`: what a handler of batches said nothing of is left to its lease. `on_dead`: a handler, or
-    the name of a queue, that gets a job when one of these jobs is buried.
+    once. `renew=False`: the leases of its jobs are never extended. `settle="explicit"`: what a handler of batches said
+    nothing of is left to its lease. `on_dead`: a handler, or the name of a queue, that gets a job when one of these
+    jobs is buried.
     """
 
     type: str | None
@@ -61,6 +62,7 @@ class HandlerOptions(TypedDict, total=False):
     max_attempts: int | None
     max_crashes: int | None
     lease: float | timedelta
+    renew: bool
     retry: RetryRule | float | None
     policy: str
     keep_for: float | timedelta
@@ -87,6 +89,7 @@ class Options(Struct, frozen=True, kw_only=True):
     max_attempts: int | None = None
     max_crashes: int | None = None
     lease: float | None = None
+    renew: bool = True
     retry: RetryRule = Exponential()
     policy: str = "strict"
     keep_for: float = 0.0
@@ -173,6 +176,12 @@ def _secret(field: str, given: object) -> tuple[str, ...]:
     return tuple(given)
 
 
+def _flag(field: str, given: object) -> bool:
+    if not isinstance(given, bool):
+        raise InvalidInput(field, f"must be True or False, not {given!r:.60}")
+    return given
+
+
 def _number(field: str, given: object) -> float | None:
     if given is None or (isinstance(given, (int, float)) and not isinstance(given, bool)):
         return given
@@ -194,6 +203,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "max_attempts": _whole,
     "max_crashes": _whole,
     "lease": _length,
+    "renew": _flag,
     "retry": lambda _, given: rule(given),
     "policy": _policy,
     "keep_for": seconds,

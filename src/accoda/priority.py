@@ -10,18 +10,36 @@ from collections.abc import Callable
 from enum import IntEnum
 
 from accoda.errors import InvalidInput
+from accoda.model import Job, JobInfo
 
 AGING_STEP = 1_000_000
 """Milliseconds that one level is worth under `aging`: 16 minutes and 40 seconds."""
 
 
 class Priority(IntEnum):
-    """How urgent a job is. Lower is sooner."""
+    """How urgent a job is. Lower is sooner.
+
+    >>> Priority("high")
+    <Priority.HIGH: 1>
+    """
 
     CRITICAL = 0
     HIGH = 1
     NORMAL = 2
     LOW = 3
+
+    @classmethod
+    def _missing_(cls, value: object) -> Priority | None:
+        """The level of a name, in any case."""
+        return cls.__members__.get(value.upper()) if isinstance(value, str) else None
+
+
+def read_priority(value: object) -> Priority:
+    """A level as users write it: `Priority.HIGH`, or its name in any case."""
+    try:
+        return Priority(value)  # type: ignore[arg-type]
+    except ValueError:
+        raise InvalidInput("priority", f"must be one of {', '.join(Priority.__members__)}, not {value!r:.60}") from None
 
 
 Policy = Callable[[Priority, int], float]
@@ -44,6 +62,15 @@ def aging(priority: Priority, enqueued_at: int) -> float:
     3000000.0
     """
     return float(enqueued_at + priority * AGING_STEP)
+
+
+def enqueued_for(job: Job | JobInfo) -> int:
+    """The moment from which an aging rank counts: the job's creation, or its first start time if that was later.
+
+    After several retries the first start time is no longer stored; the creation is then the best guess.
+    """
+    starts = {0: job.start_time, 1: job.prev_start_time}
+    return max(job.created_at, starts.get(job.attempts) or 0)
 
 
 POLICIES: dict[str, Policy] = {"strict": strict, "aging": aging}

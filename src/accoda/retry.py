@@ -15,6 +15,7 @@ from msgspec import Struct
 from accoda.errors import BuryJob, CannotStart, InvalidInput, RateLimited, RetryLater, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
 from accoda.payload import encode_result
+from accoda.priority import Policy, enqueued_for, read_priority, strict
 from accoda.times import milliseconds, seconds
 
 RetryRule = Callable[[int, BaseException], float | None]
@@ -89,11 +90,15 @@ def rule(value: RetryRule | float | None) -> RetryRule:
 
 
 class Limits(Struct, frozen=True):
-    """When to give a job up: its queue's rule, and how many failures and how many crashes it may have; None: any."""
+    """When to give a job up: its queue's rule, and how many failures and how many crashes it may have; None: any.
+
+    `policy` is the queue's: it ranks a job whose handler asks for a new priority.
+    """
 
     rule: RetryRule = Exponential()
     max_attempts: int | None = None
     max_crashes: int | None = None
+    policy: Policy = strict
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -145,14 +150,19 @@ def decide(job: Job, result: Result, limits: Limits) -> Outcome:
         return Bury(
             job.lease, f"failed {tries} times, the last time with {reason}" if tries > 1 else f"failed: {reason}"
         )
+    rank = None
     try:
-        if isinstance(error, RetryLater) and error.at is not None:
-            return Retry(job.lease, at=milliseconds("at", error.at), reason=reason, counts=counts)
-        if isinstance(error, RetryLater) and error.delay is not None:
-            return Retry(job.lease, delay=seconds("delay", error.delay), reason=reason, counts=counts)
+        if isinstance(error, RetryLater):
+            if error.priority is not None:
+                # The job keeps its age: only the level is new.
+                rank = limits.policy(read_priority(error.priority), enqueued_for(job))
+            if error.at is not None:
+                return Retry(job.lease, at=milliseconds("at", error.at), reason=reason, rank=rank, counts=counts)
+            if error.delay is not None:
+                return Retry(job.lease, delay=seconds("delay", error.delay), reason=reason, rank=rank, counts=counts)
     except InvalidInput as wrong:  # what the handler asked for cannot be done: the rule says when, and the reason why
         error = wrong
-    return _by_rule(job, limits.rule, error)
+    return _by_rule(job, limits.rule, error, rank)
 
 
 def give_up(job: Job, limits: Limits) -> Bury | None:
@@ -228,12 +238,12 @@ def describe(error: BaseException) -> str:
     return clean(f"{name}: {text}" if text else name)
 
 
-def _by_rule(job: Job, rule: RetryRule, error: BaseException) -> Outcome:
+def _by_rule(job: Job, rule: RetryRule, error: BaseException, rank: float | None) -> Outcome:
     reason = describe(error)
     try:
         pause = rule(job.tries, error)
         if pause is None:
             return Bury(job.lease, reason)
-        return Retry(job.lease, delay=pause, reason=reason)
+        return Retry(job.lease, delay=pause, reason=reason, rank=rank)
     except Exception as broken:  # a rule is the user's code: its own mistake must not lose the job or spin
         return Retry(job.lease, delay=LONGEST, reason=f"{reason} (and the retry rule failed: {describe(broken)})")

@@ -32,6 +32,10 @@ async def test_the_example_runs() -> None:
         await app.enqueue("deals", "busy")
         await app.run_until_idle()
         assert (await app.budget_views())["keepa"].refused_today == 1
+    async with app.testing():
+        assert (await scope["ask_now"]("toys"))["tokens_used"] == 7
+        view = (await app.budget_views())["keepa"]
+        assert (view.used_today, view.observed_left) == (5, 13)
 
 
 def test_everything_that_can_be_seen_is_in_the_page() -> None:

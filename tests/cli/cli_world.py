@@ -13,8 +13,10 @@ from unittest import mock
 
 import msgspec
 from click.testing import CliRunner, Result
+from msgspec.structs import replace
 
 from accoda import App, Bury, Done, ManualClock, Observation, Priority, Retry
+from accoda.budget.usage import Usage, line_of
 from accoda.cli.commands import accoda
 from accoda.cli.draw import Surroundings
 from accoda.connections import Connections
@@ -38,6 +40,11 @@ async def send(email: dict[str, Any]) -> None: ...
 
 @app.handler("deals", budget="keepa", cost=5)
 async def fetch(category: str) -> None: ...
+
+prices = app.demand("prices", cost=5, budget="keepa")
+
+@prices.fetch
+async def look_up(category: str) -> list[float]: ...
 
 @app.handler("reports", keep_for=86_400)
 async def report(year: int) -> dict[str, int]: ...
@@ -159,6 +166,13 @@ async def _fill(url: str, now: int) -> None:
         at(-12)
         await _heartbeats(app, now)
         await app.books.observe(Observation("keepa", at=clock.now(), left=140.0))
+        await _log(app, now)
+
+
+async def _log(app: App, now: int) -> None:
+    """Two calls that a budget has paid for."""
+    call = Usage(now - 610_000, "deals", 7, "Libri", 5, {"keepa": 5}, duration=0.42)
+    await app.storage.enqueue([line_of(call), line_of(replace(call, at=now - 540_000, success=False, duration=2.005))])
 
 
 async def _reports(app: App, now: int) -> None:

@@ -8,7 +8,10 @@ import msgspec
 from accoda import App, Bury, Done
 from accoda.budget.ledger import Ledger
 from accoda.budget.model import Account, Claim, Hold
+from accoda.budget.usage import Usage, line_of
 from accoda.clock import SystemClock
+from accoda.demand.records import FetchPayload, write
+from accoda.demand.waiters import JOINS, Entry, write_entry
 from accoda.envelope import Hook, JobMetadata, wrap
 from accoda.http.security.tokens import Token
 from accoda.model import NewJob
@@ -60,6 +63,7 @@ async def fill(folder: Path) -> dict[str, int]:
         (folder / name).write_text(text, encoding="utf-8")
     async with App(f"sqlite:///{folder}/accoda.db") as app:
         ids = await _jobs(app)
+        await _demand(app)
         await _documents(app, ids)
         ids |= await _calls(app)
         await app.storage.enqueue([NewJob("accoda.schedules", b"\xc1broken", key=HOSTILE, delay=3600)])
@@ -90,6 +94,14 @@ async def _jobs(app: App) -> dict[str, int]:
     [taken] = await app.storage.take("calls", 1, worker=HOSTILE)
     await app.storage.settle([Bury(taken.lease, HOSTILE)])
     return {**ids, "call": one.id, "paused": paused.id}
+
+
+async def _demand(app: App) -> None:
+    waiter = write_entry(Entry(JOINS, HOSTILE, HOSTILE))
+    fetch = NewJob("deals", write(FetchPayload(HOSTILE)), key="books", on_duplicate="attach", waiter=waiter)
+    usage = Usage(at=SystemClock().now(), operation="deals", job=1, key=HOSTILE, costs={"keepa": 5})
+    await app.storage.enqueue([fetch, line_of(usage)])
+    await app.storage.write("demand/deals/counts", b"{}")
 
 
 async def _documents(app: App, ids: dict[str, int]) -> None:

@@ -5,6 +5,8 @@ import json
 import pytest
 from cli_world import World
 
+from accoda import App, Bury
+
 NO_USER = "2842ec05d79c"
 
 
@@ -21,6 +23,19 @@ def test_they_are_grouped_by_their_cause(world: World) -> None:
 def test_list_is_what_it_does_without_a_word(world: World) -> None:
     assert world.run("dead").stdout == world.run("dead", "list").stdout
     assert world.run("dead", "--fingerprint", NO_USER).stdout.splitlines()[1].startswith(" 3  emails")
+
+
+def test_they_are_listed_latest_first_over_all_queues(world: World) -> None:
+    async def fill(app: App) -> None:
+        for seconds, queue in enumerate(("zoo", "emails", "ark")):
+            world.clock.advance(seconds)
+            await app.enqueue(queue)
+            [job] = [job for job in await app.storage.take(queue, 3) if job.created_at == world.clock.now()]
+            await app.storage.settle([Bury(job.lease, f"no {queue}")])
+
+    world.store(fill)
+    lines = world.run("dead", "--limit", "4").stdout.splitlines()
+    assert [line.split()[1] for line in lines] == ["queue", "ark", "emails", "zoo", "emails"]
 
 
 def test_a_dry_run_changes_nothing(world: World) -> None:

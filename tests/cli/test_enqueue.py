@@ -38,21 +38,24 @@ def test_everything_that_is_said_of_a_job_is_stored(world: World) -> None:
 
 def test_the_handlers_of_an_app_say_how_its_jobs_are_kept(world: World) -> None:
     world.run("enqueue", "reports", "2040", "--app", "shop:app")
-    assert world.store(lambda app: app.find(16)).keep_for == 86_400
+    assert world.store(lambda app: app.find(18)).keep_for == 86_400
 
 
 def test_a_payload_comes_from_standard_input_or_a_file(world: World) -> None:
-    assert world.run("enqueue", "calls", "-", input='{"a": 1}\n').stdout == "Job 16 is in calls.\n"
+    assert world.run("enqueue", "calls", "-", input='{"a": 1}\n').stdout == "Job 18 is in calls.\n"
     Path("p.json").write_text('"text"')
     world.run("enqueue", "calls", "--file", "p.json")
     world.run("enqueue", "calls", "--file", "-", input="[null]")
     world.run("enqueue", "calls", "null")
-    assert [payload(world, id) for id in (16, 17, 18, 19)] == [{"a": 1}, "text", [None], None]
+    assert [payload(world, id) for id in (18, 19, 20, 21)] == [{"a": 1}, "text", [None], None]
 
 
 def test_a_key_that_is_held_is_said(world: World) -> None:
     words = ("enqueue", "emails", "1", "--key", "welcome/elena")
     assert world.run(*words).stdout == "Job 14 of emails has this key already; it was kept.\n"
+    reranked = world.run(*words, "--on-duplicate", "rerank", "--priority", "CRITICAL")
+    assert reranked.stdout == "Job 14 of emails has this key already; it was kept.\n"
+    assert world.store(lambda app: app.find(14)).rank == 0
     replaced = world.run(*words, "--on-duplicate", "replace")
     assert replaced.stdout == "Job 14 of emails has this key already; it was replaced.\n"
     assert payload(world, 14) == 1
@@ -61,9 +64,9 @@ def test_a_key_that_is_held_is_said(world: World) -> None:
 def test_a_secret_field_is_never_shown(world: World) -> None:
     said = '{"to": "anna", "card": {"number": "4111", "name": "A"}}'
     world.run("enqueue", "calls", said, "--secret", "card.number", "--secret", "to")
-    shown = json.loads(world.run("job", "16", "--json").stdout)["payload"]
+    shown = json.loads(world.run("job", "18", "--json").stdout)["payload"]
     assert shown == {"to": "•••", "card": {"number": "•••", "name": "A"}}
-    assert payload(world, 16)["card"]["number"] == "4111", "the handler gets it"
+    assert payload(world, 18)["card"]["number"] == "4111", "the handler gets it"
     assert world.run("enqueue", "mails", "--lines", "--secret", "to", "--file", "few.jsonl").exit_code == 0
     assert "anna@example.com" not in world.run("jobs", "--queue", "mails", "--json").stdout
 
@@ -115,7 +118,7 @@ def test_who_waits_gets_the_result_or_a_no(world: World, monkeypatch: pytest.Mon
     monkeypatch.setattr(jobs, "wait_result", work_then_look)
     assert world.run("enqueue", "calls", "1", "--wait").stdout == '"ok"\n'
     failed = world.run("enqueue", "calls", "1", "--wait")
-    assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "Error: job 17 is dead: no paper")
+    assert (failed.exit_code, failed.stderr.splitlines()[-1]) == (1, "Error: job 19 is dead: no paper")
 
 
 def test_a_url_may_name_a_file_that_is_not_there_yet(world: World) -> None:
@@ -155,7 +158,7 @@ def test_mistakes_are_one_line_and_store_nothing(world: World, words: tuple[str,
 def test_a_payload_that_is_missing_is_asked_for_and_null_is_said(world: World) -> None:
     told = world.run("enqueue", "calls")
     assert told.exit_code == 2 and "or null for a job without one" in " ".join(told.stderr.split())
-    assert world.run("enqueue", "calls", "null").stdout == "Job 16 is in calls.\n"
+    assert world.run("enqueue", "calls", "null").stdout == "Job 18 is in calls.\n"
 
 
 def test_a_queue_or_type_that_no_running_worker_handles_is_named_on_standard_error(world: World) -> None:
@@ -165,10 +168,10 @@ def test_a_queue_or_type_that_no_running_worker_handles_is_named_on_standard_err
 
     world.store(beat)
     fine = world.run("enqueue", "work", "1", "--type", "mail")
-    assert (fine.stdout, fine.stderr) == ("Job 16 is in work.\n", "")
+    assert (fine.stdout, fine.stderr) == ("Job 18 is in work.\n", "")
     typo = world.run("enqueue", "work", "1", "-t", "mial", "--json")
-    assert json.loads(typo.stdout)["id"] == 17 and typo.exit_code == 0
+    assert json.loads(typo.stdout)["id"] == 19 and typo.exit_code == 0
     assert typo.stderr == "Warning: no running worker handles type mial of queue work; did you mean mail?\n"
     table = world.run("jobs", "--type", "mial").stdout.splitlines()
-    assert table[0].split()[:3] == ["id", "queue", "type"] and table[1].split()[:3] == ["17", "work", "mial"]
+    assert table[0].split()[:3] == ["id", "queue", "type"] and table[1].split()[:3] == ["19", "work", "mial"]
     assert "type" not in world.run("jobs", "-q", "emails").stdout, "a column only where a job has one"

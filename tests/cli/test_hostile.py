@@ -56,7 +56,14 @@ COMMANDS: dict[str, list[str]] = {
     "queues pause": ["queues emails pause --note H", "queues emails pause --for H"],
     "queues resume": ["queues paused resume"],
     "queues purge": ["queues emails purge --state dead"],
-    "budgets": ["budgets", "budgets keepa", "budgets H", "budgets --json"],
+    "budgets list": ["budgets", "budgets --json"],
+    "budgets show": ["budgets keepa", "budgets H"],
+    "budgets log": ["budgets keepa log", "budgets H log", "budgets keepa log --json"],
+    "demands list": ["demands", "demands --json"],
+    "demands show": ["demands deals", "demands H"],
+    "demands request": ["demands deals request H H", "demands H request a b", "demands deals request a b --data H"],
+    "demands leave": ["demands deals leave H H", "demands H leave a b"],
+    "demands waiters": ["demands deals waiters books", "demands deals waiters H"],
     "schedules list": ["schedules", "schedules --json"],
     "schedules show": ["schedules show daily", "schedules show H"],
     "schedules add": ["schedules add other --cron H", "schedules add H --every 1h"],
@@ -102,7 +109,7 @@ COMMANDS: dict[str, list[str]] = {
 """How each command is run. H is the hostile text, {dead} the id of a dead job."""
 SHOWS_NOTHING_OF_OTHERS = {
     "job cancel", "job delete", "queues list", "queues resume", "queues purge", "schedules resume", "schedules trigger",
-    "workers undrain", "webhooks secret", "webhooks redeliver", "contract schema",
+    "demands list", "workers undrain", "webhooks secret", "webhooks redeliver", "contract schema",
 }  # fmt: skip
 
 

@@ -11,9 +11,52 @@ from accoda import App, Retry
 def test_jobs_are_listed_with_what_people_know_them_by(world: World) -> None:
     told = world.run("jobs", "--state", "done")
     assert told.stdout.splitlines() == [
-        "id  queue    state  priority  attempt  since    what",
-        " 1  reports  done   NORMAL    1        3 h ago  Report of the year 2029",
+        "id  queue    priority  attempt  ended    what",
+        " 1  reports  NORMAL    1        3 h ago  Report of the year 2029",
     ]
+
+
+def test_running_jobs_are_listed_with_their_workers_and_the_end_of_their_leases(world: World) -> None:
+    told = world.run("jobs", "--state", "running")
+    assert told.stdout.splitlines() == [
+        "id  queue   priority  attempt  worker  started   lease     what",
+        '10  emails  NORMAL    1        post    52 s ago  in 1 min  {"to": "bruno@exampl…',
+    ]
+
+
+def test_lists_of_one_state_are_in_the_order_of_processing_and_fit_a_terminal(world: World) -> None:
+    async def fill(app: App) -> None:
+        @app.handler("aged", policy="aging")
+        async def aged(payload: object) -> None: ...
+
+        for level in ("LOW", "critical", "high"):
+            await app.enqueue("aged", "x" * 90, priority=level, type="report.generate")
+            await app.enqueue("aged", delay=7200 if level == "LOW" else 60, priority=level)
+        await app.enqueue("aged", delay=49 * 86_400)
+        for worker, lease in (("a-worker-with-a-name-as-long-as-a-host-s", 90), ("b", 30)):
+            await app.enqueue("mail", type="mail.send")
+            await app.storage.take("mail", 1, lease=lease, worker=worker)
+
+    world.store(fill)
+    ready = world.run("jobs", "-q", "aged", "-s", "ready").stdout.splitlines()
+    assert [line.split()[3] for line in ready] == ["priority", "CRITICAL", "HIGH", "LOW"]
+    assert [line.split()[4] for line in ready] == ["rank", "1896080400000", "1896081400000", "1896083400000"]
+    delayed = world.run("jobs", "-s", "delayed").stdout.splitlines()
+    assert [line.split()[0] for line in delayed if " aged " in line] == ["21", "23", "19", "24"]
+    running = world.run("jobs", "-s", "taken").stdout.splitlines()
+    assert [line.split()[0] for line in running[1:]] == ["26", "10", "25"]
+    assert all(len(line) <= 80 for line in ready + delayed + running)
+
+
+def test_a_job_is_found_by_the_key_that_its_caller_gave_it(world: World) -> None:
+    async def fill(app: App) -> int:
+        await app.enqueue("emails", key="job-123")
+        return (await app.enqueue("reports", key="job-123", type="report.generate")).id
+
+    id = world.store(fill)
+    found = json.loads(world.run("jobs", "-q", "reports", "--key", "job-123", "--json").stdout)["items"]
+    assert [(job["id"], job["key"], job["type"]) for job in found] == [(id, "job-123", "report.generate")]
+    assert world.run("jobs", "-q", "deals", "--key", "job-123").exit_code == 1
 
 
 def test_pages_lead_from_one_to_the_next(world: World) -> None:
@@ -79,7 +122,8 @@ def test_a_job_is_cancelled_retried_deleted_and_given_a_priority(world: World) -
 def test_a_cancelled_job_that_is_kept_is_listed_and_has_no_result(world: World) -> None:
     id = world.store(lambda app: app.enqueue("emails", 1, keep_for=600)).id
     world.run("job", str(id), "cancel")
-    assert f"{id}  emails  cancelled" in world.run("jobs", "-s", "cancelled").stdout
+    assert f"{id}  emails  NORMAL" in world.run("jobs", "-s", "cancelled").stdout
+    assert f"{id}  emails   cancelled" in world.run("jobs").stdout
     followed, result = world.run("job", str(id), "follow"), world.run("job", str(id), "result")
     assert followed.exit_code == 1 and "cancelled" in followed.stdout
     assert (result.exit_code, result.stderr) == (1, f"Error: job {id} was cancelled\n")
@@ -146,7 +190,7 @@ def test_mistakes_are_one_line_that_says_what_to_do(world: World, words: tuple[s
 @pytest.mark.parametrize("word", ["running", "taken"])
 def test_the_state_of_a_running_job_has_a_word_for_people_and_one_for_programs(world: World, word: str) -> None:
     (line,) = world.run("jobs", "--state", word).stdout.splitlines()[1:]
-    assert line.split()[:3] == ["10", "emails", "running"]
+    assert line.split()[:2] == ["10", "emails"] and "10  emails   running" in world.run("jobs").stdout
     (job,) = json.loads(world.run("jobs", "--state", word, "--json").stdout)["items"]
     assert job["state"] == "taken"
 

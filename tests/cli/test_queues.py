@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from cli_world import NOW, World
 
-from accoda.runtime.heartbeat import Heartbeat, ProcessorState, encode
+from accoda import App
+from accoda.runtime.heartbeat import PREFIX, Heartbeat, ProcessorState, encode
 
 
 def test_a_queue_is_paused_for_a_while_and_resumed(world: World) -> None:
@@ -48,6 +49,29 @@ def test_a_queue_as_json_has_the_names_of_the_wire(world: World) -> None:
     assert [one["name"] for one in json.loads(world.run("queues", "--json").stdout)] == ["deals", "emails", "reports"]
 
 
+def test_a_queue_tells_how_many_delayed_jobs_became_ready_by_their_time(world: World) -> None:
+    for _ in range(2):
+        world.run("enqueue", "later", "1", "--delay", "5m")
+    assert "promoted" not in world.run("queues", "later").stdout
+    world.clock.advance(300)
+    assert "2 delayed jobs became ready" in world.run("queues", "later").stdout
+    assert json.loads(world.run("queues", "later", "--json").stdout)["promoted"] == 2
+
+
+def test_a_queue_has_the_number_that_its_code_or_a_worker_gives_it(world: World) -> None:
+    async def beat(app: App) -> None:
+        worker = Heartbeat("w9", "default", "host-1", 7, 0, 0, ("deals",), 1, numbers={"deals": 12})
+        await app.storage.write(PREFIX + worker.id, encode(worker), ttl=600)
+
+    Path("numbered.py").write_text(
+        "from accoda import App\n\napp = App()\n\n@app.handler('emails', number=7)\nasync def send(to): ...\n"
+    )
+    world.store(beat)
+    assert "number   7" in world.run("queues", "emails", "--app", "numbered:app").stdout
+    told = {each["name"]: each["number"] for each in json.loads(world.run("queues", "--json").stdout)}
+    assert (told["deals"], told["emails"]) == (12, None)
+
+
 def test_workers_say_what_they_do(world: World) -> None:
     lines = world.run("workers").stdout.splitlines()
     assert lines[1].split()[:2] == ["office", "shop-2:812"] and lines[1].endswith("idle (deals, reports)")
@@ -75,6 +99,19 @@ def test_budgets_are_shown(world: World) -> None:
     assert world.run("budgets").stdout.splitlines()[1].split()[:4] == ["keepa", "█████·····", "144", "300"]
     assert json.loads(world.run("budgets", "keepa", "--json").stdout)["capacity"] == 300
     assert world.run("budgets", "keppa").exit_code == 1
+
+
+def test_the_log_of_a_budget_is_read_and_is_no_queue(world: World) -> None:
+    page = json.loads(world.run("budgets", "keepa", "log", "--json").stdout)
+    assert [(line["jobId"], line["duration"], line["success"]) for line in page["items"]] == [
+        (7, 0.42, True),
+        (7, 2.005, False),
+    ]
+    first = world.run("budgets", "keepa", "log", "--limit", "1")
+    assert "Libri" in first.stdout and first.stderr.startswith("More: --after ")
+    assert world.run("budgets", "keepa", "log", "--for", "5s").stderr == "Nothing was paid for in this time.\n"
+    for words in (("queues",), ("jobs", "--limit", "1000"), ("top", "--once")):
+        assert "spent" not in world.run(*words).stdout
 
 
 @pytest.mark.parametrize(

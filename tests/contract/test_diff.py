@@ -37,6 +37,7 @@ def contract(*queues: str) -> str:
 PLAIN = contract(queue(TO, SUBJECT, USER))
 OTHER = queue(TO, id=2, name="other")
 
+PAUSE = "    retry: 30s\n"
 TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
     ("nothing", PLAIN, PLAIN, []),
     ("a description", PLAIN, contract(queue(TO, SUBJECT, USER, more="    description: New words\n")), []),
@@ -123,8 +124,12 @@ TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
     ("a default is another", contract(queue(TO, NOTE)), contract(queue(TO, NOTE.replace("none", "some"))), [
         (SAFE, "emails: field note has another default; stored jobs that end before it get the new one"),
     ]),
-    ("a setting", PLAIN, contract(queue(TO, SUBJECT, USER, more="    batch_size: 50\n")), [
-        (SAFE, "emails: batch_size is 50 now, was the default"),
+    ("a setting", PLAIN, contract(queue(TO, SUBJECT, USER, more="    batch: 50\n")), [
+        (SAFE, "emails: batch is 50 now, was the default"),
+    ]),
+    ("a pause", contract(queue(TO, more=PAUSE)), contract(queue(TO, more="    retry: {first: 2}\n    timeout: 5\n")), [
+        (SAFE, 'emails: retry is {"first": 2.0} now, was 30.0'),
+        (SAFE, "emails: timeout is 5.0 now, was the default"),
     ]),
     ("a policy", PLAIN, contract(queue(TO, SUBJECT, USER, more=AGING)), [
         (SAFE, f"emails: policy is aging now, was the default; {KEPT} before all new ones"),

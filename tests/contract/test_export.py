@@ -67,8 +67,8 @@ queues:
   - id: 7
     name: emails
     description: "Send emails. One after the other: \\"slowly\\"."
-    batch_size: 50
-    visibility_timeout: 30
+    batch: 50
+    lease: 30
     max_attempts: 3
     policy: aging
     cost: 2
@@ -240,7 +240,7 @@ def fields(draw: st.DrawFn) -> tuple[Field, ...]:
 @given(fields(), TEXT, st.sampled_from(["strict", "aging", None]))
 def test_what_is_written_is_read_as_the_same(fields: tuple[Field, ...], about: str, policy: str | None) -> None:
     about = " ".join(about.split())
-    queues = (Queue(1, "no", fields, about, QueueSettings(policy=policy, visibility_timeout=1.5)),)
+    queues = (Queue(1, "no", fields, about, QueueSettings(policy=policy, lease=1.5)),)
     contract = Contract(queues, about)
     try:
         found = parse(write(contract))

@@ -25,8 +25,8 @@ queues:
   - id: 1
     name: emails
     description: One email to one person. "Quotes", \\ and {braces} do no harm; neither does a text so long that it must be broken into lines to fit.
-    batch_size: 50
-    visibility_timeout: 30s
+    batch: 50
+    lease: 30s
     fields:
       - {name: to, type: string, description: The address.}
       - {name: subject, type: string}
@@ -51,7 +51,7 @@ queues:
       - {name: options, type: "[]int", default: []}
       - {name: record, type: bool, default: true}
       - {name: m, type: "[]int", optional: true}
-  - {id: 3, name: a_queue_with_a_name_of_the_longest_kind, max_attempts: 3, fields: [
+  - {id: 3, name: a_queue_with_a_name_of_the_longest_kind, max_attempts: 3, retry: {first: 2s}, fields: [
       {name: a_field_with_a_name_of_the_longest_kinds, type: int},
       {name: another_field_with_a_name_as_long_as_may, type: int},
       {name: a_default_with_a_name_of_the_longest_kin, type: "[]string", default: [aaaaaaaaaaaa, bbbbbbbbbbbb, ccccccccccc]},
@@ -71,7 +71,7 @@ def folder(contract: Contract, tmp_path_factory: pytest.TempPathFactory) -> Path
     folder = tmp_path_factory.mktemp("generated")
     package = folder / "made_for_tests"
     package.mkdir()
-    for name, text in generate(contract, "queues.yaml").items():
+    for name, text in generate(contract, "queues.yaml", aliases=True).items():
         (package / name).write_text(text)
     return folder
 
@@ -108,10 +108,12 @@ def test_it_has_types_that_a_checker_proves(folder: Path) -> None:
 
 def test_a_handler_of_the_wrong_type_is_caught(folder: Path) -> None:
     (folder / "wrong.py").write_text(
-        "from accoda import Batch\n"
+        "from accoda.contract import HandlerContext, JobStorage\n"
         "from made_for_tests import EmailsHandler, EverythingJob\n\n\n"
         "class Mine:\n"
-        "    async def handle_emails(self, batch: Batch[EverythingJob]) -> None: ...\n\n\n"
+        "    async def handle_emails(\n"
+        "        self, ctx: HandlerContext, storage: JobStorage[EverythingJob], jobs: list[EverythingJob]\n"
+        "    ) -> None: ...\n\n\n"
         "mine: EmailsHandler = Mine()\n"
     )
     answer = tool("mypy", "--strict", "wrong.py", folder=folder)
@@ -257,13 +259,13 @@ class Mine:
     def __init__(self) -> None:
         self.seen: list[Any] = []
 
-    async def handle_emails(self, batch: Any) -> None:
-        self.seen += [job.payload for job in batch]
-        for job in batch:
+    async def handle_emails(self, ctx: Any, storage: Any, jobs: list[Any]) -> None:
+        self.seen += jobs
+        for job in jobs:
             if job.attempts == 0:
-                batch.retry(job, delay=0)
+                storage.retry(job, delay=0)
             else:
-                batch.done(job)
+                storage.done(job)
 
 
 async def test_the_dispatcher_runs_what_the_producers_enqueue(made: Any) -> None:

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from accoda.contract import load, parse
 from accoda.contract.loader import MOST_BYTES
 from accoda.errors import ContractError
+from accoda.retry import Exponential
 
 GOOD = """\
 queues:
@@ -51,9 +52,16 @@ queues:
   - id: 7
     name: new_orders
     description: Orders that came in
-    batch_size: 50
-    visibility_timeout: 1m30s
+    batch: 50
+    concurrency: 8
+    lease: 1m30s
+    timeout: 20
+    renew: false
+    retry: {first: 2s, factor: 3, longest: 10m, jitter: false}
     max_attempts: 3
+    max_crashes: 4
+    keep_for: 1h
+    keep_dead_for: 7d
     policy: aging
     cost: 5
     fields:
@@ -71,9 +79,16 @@ queues:
     [queue] = contract.queues
     assert (contract.description, queue.description) == ("The shop", "Orders that came in")
     assert queue.settings.given() == {
-        "batch_size": 50,
-        "visibility_timeout": 90.0,
+        "batch": 50,
+        "concurrency": 8,
+        "lease": 90.0,
+        "timeout": 20.0,
+        "renew": False,
+        "retry": Exponential(first=2.0, factor=3.0, longest=600.0, jitter=False),
         "max_attempts": 3,
+        "max_crashes": 4,
+        "keep_for": 3600.0,
+        "keep_dead_for": 604800.0,
         "policy": "aging",
         "cost": 5,
     }
@@ -194,8 +209,27 @@ WRONG: list[tuple[str, list[str]]] = [
     ]),
     (HEAD + "      - {name: a, type: int, optional: maybe}", ["5:40: optional must be true or false, not 'maybe'"]),
     (HEAD + "      - {name: a, type: int, defualt: 1}", ["5:30: a field has no 'defualt'; did you mean 'default'?"]),
-    (GOOD.replace("    fields:", "    batch_size: many\n    fields:"), [
-        "4:17: batch_size must be a whole number from 1 to 100000, not 'many'",
+    (GOOD.replace("    fields:", "    batch: many\n    fields:"), [
+        "4:12: batch must be a whole number from 1 to 100000, not 'many'",
+    ]),
+    (GOOD.replace("    fields:", "    visibility_timeout: 30\n    batch_size: 5\n    fields:"), [
+        "4:5: a queue has no 'visibility_timeout'; write 'lease'",
+        "5:5: a queue has no 'batch_size'; write 'batch'",
+    ]),
+    (GOOD.replace("    fields:", "    retry: soon\n    fields:"), [
+        "4:12: retry must be a length of time from 0 to 31622400 seconds (30, \"30s\", \"500ms\", \"2m\"), "
+        "not 'soon'; or write {first: 1s, factor: 2, longest: 1h}",
+    ]),
+    (GOOD.replace("    fields:", "    retry: {first: -1, factor: x, jitter: 1, lognest: 1h}\n    fields:"), [
+        "4:20: first of retry must be a length of time from 0 to 31622400 seconds "
+        "(30, \"30s\", \"500ms\", \"2m\"), not '-1'",
+        "4:32: factor of retry must be a number from 1 to 1000, not 'x'",
+        "4:43: jitter of retry must be true or false, not '1'",
+        "4:46: retry has no 'lognest'; did you mean 'longest'?",
+    ]),
+    (GOOD.replace("    fields:", "    max_crashes: 0\n    timeout: []\n    fields:"), [
+        "4:18: max_crashes must be a whole number from 1 to 1000000000 or \"none\", not '0'",
+        "5:14: timeout must be one value, not a list; leave it out for the default",
     ]),
     (GOOD.replace("    fields:", "    policy: fair\n    fields:"), [
         "4:13: policy: must be one of strict, aging, not 'fair'",

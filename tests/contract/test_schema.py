@@ -24,7 +24,7 @@ KINDS: dict[str, Any] = {
 WORDS: dict[str, Any] = {
     "$schema": str, "title": str, "description": str, "type": (str, list), "enum": list, "pattern": str, "not": dict,
     "required": list, "properties": dict, "additionalProperties": bool, "items": dict,
-    "minimum": int, "maximum": int, "minItems": int, "maxItems": int, "maxLength": int,
+    "anyOf": list, "minimum": int, "maximum": int, "minItems": int, "maxItems": int, "maxLength": int,
 }  # fmt: skip
 
 
@@ -36,6 +36,8 @@ def conforms(value: Any, rule: dict[str, Any]) -> bool:
     if "enum" in rule and value not in rule["enum"]:
         return False
     if "not" in rule and conforms(value, rule["not"]):
+        return False
+    if "anyOf" in rule and not any(conforms(value, each) for each in rule["anyOf"]):
         return False
     if isinstance(value, str):
         return len(value) <= rule.get("maxLength", 10**9) and bool(re.search(rule.get("pattern", ""), value))
@@ -65,7 +67,11 @@ def check_rule(rule: dict[str, Any]) -> None:
     if "pattern" in rule:
         re.compile(rule["pattern"])
     assert set(rule.get("required", ())) <= set(rule.get("properties", {}))
-    for inner in (*rule.get("properties", {}).values(), *(rule[word] for word in ("items", "not") if word in rule)):
+    for inner in (
+        *rule.get("properties", {}).values(),
+        *(rule[word] for word in ("items", "not") if word in rule),
+        *rule.get("anyOf", ()),
+    ):
         check_rule(inner)
 
 
@@ -100,9 +106,16 @@ queues:
   - id: 2147483647
     name: new_orders2
     description: Orders
-    batch_size: 100000
-    visibility_timeout: 1m30s
+    batch: 100000
+    lease: 1m30s
+    timeout: 30s
+    renew: false
+    retry: {first: 2s, factor: 1.5, longest: 10m, jitter: false}
     max_attempts: none
+    max_crashes: 5
+    concurrency: 20
+    keep_for: 1h
+    keep_dead_for: 3600
     policy: aging
     cost: 0
     fields:
@@ -117,6 +130,7 @@ queues:
     [
         GOOD,
         FULL,
+        GOOD.replace("    fields:", "    retry: 30s\n    fields:"),
         FULL.replace("1m30s", "2.5").replace("max_attempts: none", "max_attempts: 3"),
         (ROOT / "examples" / "shop" / "contracts" / "queues.yaml").read_text(),
         *(GOOD.replace("string", f'"{word}"') for word in FIELD_TYPES),
@@ -151,11 +165,15 @@ def test_a_good_contract_conforms(text: str) -> None:
         GOOD.replace(", type: string", ""),
         GOOD.replace("string", "string, optional: maybe"),
         GOOD.replace("string", "string, defualt: x"),
-        GOOD.replace("    fields:", "    batch_size: 0\n    fields:"),
-        GOOD.replace("    fields:", "    batch_size: 100001\n    fields:"),
+        GOOD.replace("    fields:", "    batch: 0\n    fields:"),
+        GOOD.replace("    fields:", "    batch: 100001\n    fields:"),
         GOOD.replace("    fields:", "    policy: fair\n    fields:"),
+        GOOD.replace("    fields:", "    retry: [1]\n    fields:"),
+        GOOD.replace("    fields:", "    retry: {frist: 1}\n    fields:"),
+        GOOD.replace("    fields:", "    retry: {factor: 0}\n    fields:"),
+        GOOD.replace("    fields:", "    visibility_timeout: 30\n    fields:"),
         GOOD.replace("    fields:", "    cost: -1\n    fields:"),
-        GOOD.replace("    fields:", "    bach_size: 10\n    fields:"),
+        GOOD.replace("    fields:", "    bacth: 10\n    fields:"),
         GOOD.replace("    fields:\n      - {name: to, type: string}", "    fields: []"),
         GOOD.replace("string}", f"string, description: {'x' * 2001}}}"),
     ],

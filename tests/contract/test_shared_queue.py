@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from accoda import App, Batch, ContractError
+from accoda import App, ContractError
 from accoda.contract.diff import compare, count_broken
 from accoda.contract.export import export
 from accoda.contract.generator import generate
@@ -16,7 +16,7 @@ from accoda.envelope import type_of
 
 SHARED = """
 queues:
-  - {id: 1, name: report, queue: work, policy: aging, batch_size: 5, fields: [{name: month, type: string}]}
+  - {id: 1, name: report, queue: work, policy: aging, batch: 5, fields: [{name: month, type: string}]}
   - {id: 2, name: refresh, queue: work, type: cache.refresh, max_attempts: 3, fields: [{name: key, type: int}]}
   - {id: 3, name: emails, fields: [{name: to, type: string}]}
 """
@@ -35,11 +35,11 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 class Mine:
-    async def handle_report(self, batch: Batch[Any]) -> None: ...
+    async def handle_report(self, ctx: Any, storage: Any, jobs: Any) -> None: ...
 
-    async def handle_refresh(self, batch: Batch[Any]) -> None: ...
+    async def handle_refresh(self, ctx: Any, storage: Any, jobs: Any) -> None: ...
 
-    async def handle_emails(self, batch: Batch[Any]) -> None: ...
+    async def handle_emails(self, ctx: Any, storage: Any, jobs: Any) -> None: ...
 
 
 async def test_producers_and_handlers_say_the_queue_and_the_type(made: Any) -> None:

@@ -35,6 +35,23 @@ def test_jobs_of_every_state_are_listed(dash: Dash) -> None:
     assert "no user 7" in page and "{ &#34;n&#34;: 1 }" in page
 
 
+def test_a_list_of_one_state_is_in_the_order_of_processing_with_what_tells_it(dash: Dash) -> None:
+    low, high, plain = dash.enqueue("a", priority="low"), dash.enqueue("a", priority="HIGH"), dash.enqueue("a")
+    page = dash.text("/jobs?queue=a&state=ready")
+    assert ids(page) == [high, plain, low] and "Ready jobs, in the order in which they will run<" in page
+    assert ">Rank<" not in page, "the priority says it all"
+    assert "Ready jobs, in the order in which they will run, queue by queue<" in dash.text("/jobs?state=ready")
+    dash.run(lambda app: app.storage.enqueue([NewJob("ranked", rank=1_704_067_200_000.0)]))
+    assert ">1704067200000<" in dash.text("/jobs?state=ready&queue=ranked")
+    later, sooner = dash.enqueue("b", delay=60), dash.enqueue("c", delay=30)
+    page = dash.text("/jobs?state=delayed")
+    assert ids(page) == [sooner, later] and "Delayed jobs, the next to start first<" in page
+    dash.run(lambda app: app.storage.take("a", 1, worker="mailer-1"))
+    page = dash.text("/jobs?state=taken")
+    assert "mailer-1" in page and ">Lease ends<" in page and "Running jobs, by the end of their lease<" in page
+    assert ">Worker<" not in dash.text("/jobs")
+
+
 def test_the_address_keeps_the_filter(dash: Dash) -> None:
     wanted = dash.enqueue("orders", {"customer": {"id": 42}}, key="k1")
     dash.enqueue("orders", {"customer": {"id": 43}}, key="k2")

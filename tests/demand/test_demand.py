@@ -352,7 +352,7 @@ async def test_errors_name_what_is_wrong(shop: Shop, trial: Trial) -> None:
     assert await problem(Waiter("a", tier="gold")) == "tier: must be one of business, pro, starter, free, not 'gold'"
     assert "time zone" in await problem(Waiter("a", due=datetime(2030, 1, 1)))
     assert "cannot be stored" in await problem(Waiter("a", data=object()))
-    with pytest.raises(InvalidInput, match="key: must be 1 to 512"):
+    with pytest.raises(InvalidInput, match="key: must be valid text of at least one character"):
         await shop.deals.request("", Waiter("a"))
     app = App("memory://")
     with pytest.raises(InvalidInput, match="keep_for: must be at least fresh_for, which is 60 s"):
@@ -404,3 +404,40 @@ async def test_a_huge_crowd_is_delivered_in_bundles(shop: Shop, trial: Trial, mo
     assert (await shop.app.storage.stats()).queues["deals.deliver"].ready == 4, "three of seven, one of four"
     await shop.app.run_until_idle()
     assert sorted(shop.got) == sorted((f"w{n}", 1) for n in range(25))
+
+
+def test_results_are_cached_for_an_hour_unless_something_else_is_said() -> None:
+    app = App("memory://")
+    usual = app.demand("usual")
+    assert (usual.fresh_for, usual.keep_for) == (3600, 3600)
+    assert (app.demand("never", fresh_for=0).fresh_for, app.demands["never"].keep_for) == (0, 0)
+    longer, shorter = app.demand("longer", keep_for=7200), app.demand("shorter", keep_for=60)
+    assert (longer.fresh_for, longer.keep_for, shorter.fresh_for) == (3600, 7200, 60)
+
+
+async def test_a_demand_that_says_nothing_answers_from_the_cache_for_an_hour() -> None:
+    app = App("memory://")
+    deals = app.demand("deals")
+
+    @deals.fetch
+    async def fetch(key: str) -> str:
+        return key
+
+    with app.testing() as trial:
+        await deals.request("books", Waiter("anna"))
+        await app.run_until_idle()
+        trial.advance(3599)
+        assert (await deals.request("books", Waiter("ben"))).what == "cached"
+        trial.advance(1)
+        assert (await deals.request("books", Waiter("carla"))).what == "created"
+
+
+async def test_the_counts_of_a_process_that_goes_on_without_requests_are_stored_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("accoda.demand.metrics.FLUSH_EVERY", 0.0)
+    async with App("memory://") as app:
+        await app.demand("deals").request("books", Waiter("anna"))
+        async with asyncio.timeout(10):
+            while not (await read_counts(app.storage, "deals")).created:
+                await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from accoda import App, Retry
 from accoda.clock import ManualClock
 from accoda.demand import Demand, Waiter, crowd_of, score
-from accoda.demand.metrics import read_metrics
 from accoda.demand.waiters import JOINS, Entry, present, read_entries
+from accoda.demand.waiting import read_waiting
 from accoda.model import ByKey, Change, Enqueued, Look, NewJob, Target
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import Store
@@ -86,7 +86,7 @@ async def test_the_metrics_of_the_waiting_jobs_can_be_read() -> None:
     deals = declared(app)
     with app.testing() as trial:
         store = await app.connections.get()
-        empty = await read_metrics(store, "deals")
+        empty = await read_waiting(store, "deals")
         assert (empty.depth, empty.bands) == (0, {"urgent": 0, "normal": 0, "low": 0, "prefetch": 0})
         for n in range(5):
             await deals.request("crowd", Waiter(f"w{n}", tier="business"))
@@ -95,7 +95,7 @@ async def test_the_metrics_of_the_waiting_jobs_can_be_read() -> None:
         await deals.request("two", Waiter("a"))
         trial.advance(20)
         await deals.upkeep_once(store)
-        metrics = await read_metrics(store, "deals")
+        metrics = await read_waiting(store, "deals")
     assert metrics.bands == {"urgent": 1, "normal": 1, "low": 1, "prefetch": 0}
     assert (metrics.depth, metrics.oldest_age, metrics.mean_wait) == (3, 30.0, pytest.approx(70 / 3))
 
@@ -120,7 +120,23 @@ async def test_the_sweep_reranks_a_job_whose_joining_process_died_before_it_coul
         await deals.upkeep_once(store)
         await store.enqueue([deals._fetch_job("k", Entry(JOINS, "b", "business"), 0.0)])  # and then the process dies
         assert await wrong_ranks(deals, store) != []
-        trial.advance(5)
+        trial.advance(60)
+        await deals.upkeep_once(store)
+        assert await wrong_ranks(deals, store) == []
+
+
+async def test_the_sweep_knows_of_a_waiter_that_joined_and_is_due_sooner() -> None:
+    """Otherwise it would take the job for one whose score does not change for hours."""
+    app = App("memory://")
+    deals = declared(app)
+    with app.testing() as trial:
+        store = await app.connections.get()
+        await deals.request("k", Waiter("a", due=trial.clock.now() + 300 * MINUTE))
+        await deals.upkeep_once(store)
+        await deals.request("k", Waiter("b", due=trial.clock.now() + 5 * MINUTE + 10_000))
+        assert await wrong_ranks(deals, store) == []
+        trial.advance(20)
+        assert await wrong_ranks(deals, store) != []
         await deals.upkeep_once(store)
         assert await wrong_ranks(deals, store) == []
 
@@ -261,5 +277,35 @@ def test_the_job_that_is_taken_has_the_lowest_score_of_all_ready_jobs(
                     for job in await store.take("deals", 1, max_cost=max_cost):
                         assert waiting[job.id] == min(waiting.values())
                         assert job.cost <= max_cost
+
+    asyncio.run(run())
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(STEPS, max_size=40))
+def test_a_sweep_that_reads_nothing_would_have_found_nothing(steps: list[tuple[object, ...]]) -> None:
+    """After every sweep all ranks are right, whether it read the jobs or concluded that nothing has changed."""
+
+    async def run() -> None:
+        app = App("memory://")
+        deals, other = declared(app), declared(twin := App("memory://"))
+        with app.testing() as trial:
+            twin.connections = app.connections
+            store = await app.connections.get()
+            for n, (what, one, two, three) in enumerate(steps):
+                side = (deals, other)[n % 2]
+                if what == "join":
+                    due = trial.clock.now() + three * MINUTE  # type: ignore[operator]
+                    await side.request(f"k{one}", Waiter(f"w{n % 4}", tier=two, due=due))  # type: ignore[arg-type]
+                elif what == "leave":
+                    await side.withdraw(f"k{one}", f"w{two}")
+                elif what == "pass":
+                    trial.advance(max(5.0, float(one)))  # type: ignore[arg-type]
+                    await (deals, other)[n % 2 - 1].counters.flush(store)
+                    await side.upkeep_once(store)
+                    assert await wrong_ranks(deals, store) == []
+                else:
+                    for job in await store.take("deals", 1):
+                        await store.settle([Retry(job.lease, delay=1.0)])
 
     asyncio.run(run())

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accoda import InvalidInput
-from accoda.demand.score import Crowd, Weights, band, crowd_of, score
+from accoda.demand.score import Crowd, Weights, band, changes_at, crowd_of, score
+from accoda.limits import MOMENT
 
 MINUTE = 60_000
 NOW = 1_700_000_000_000
@@ -83,3 +84,17 @@ def test_another_waiter_never_makes_a_job_less_urgent(crowd: list[tuple[str, int
 
     assert points([*crowd, one]) <= points(crowd)
     assert points(crowd) < 100
+
+
+@given(
+    st.builds(Crowd, st.integers(0, 12), st.sampled_from([0.0, 3.0, 10.0]), st.integers(0, 60 * 60_000)),
+    st.integers(0, 60 * 60_000),
+    st.sampled_from([Weights(), Weights(urgency=0), Weights(most_urgency=0), Weights(urgency=2.5, most_urgency=7)]),
+)
+def test_the_moment_at_which_time_changes_a_score_is_exact(crowd: Crowd, now: int, weights: Weights) -> None:
+    at = changes_at(crowd, now, weights)
+    assert at > now
+    if at == MOMENT:
+        assert score(crowd, now + 120 * 60_000, weights) == score(crowd, now, weights)
+    else:
+        assert score(crowd, at - 1, weights) == score(crowd, now, weights) > score(crowd, at, weights)

@@ -66,6 +66,15 @@ def test_a_key_that_is_held_gives_200_and_the_job_that_holds_it(service: Service
     assert second.json() == {**first.json(), "what": "kept"}
 
 
+def test_a_key_that_is_enqueued_again_may_change_the_priority(service: ServiceRunner) -> None:
+    first = service.post("/api/v1/jobs", {**JOB, "key": "k", "priority": "LOW", "payload": "first"})
+    again = {**JOB, "key": "k", "priority": "CRITICAL", "payload": "second", "onDuplicate": "rerank"}
+    second = service.post("/api/v1/jobs", again)
+    assert (second.status, second.json()) == (200, {**first.json(), "what": "kept"})
+    job = service.get(f"/api/v1/jobs/{first.json()['id']}").json()
+    assert (job["rank"], job["payload"]) == (0, "first")
+
+
 def test_a_queue_or_type_that_no_running_worker_handles_is_named(service: ServiceRunner) -> None:
     async def beat() -> None:
         types = {"work": ["report.generate", "mail"]}
@@ -109,7 +118,7 @@ def test_a_batch_with_one_bad_job_stores_nothing_and_names_its_field(service: Se
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({"payload": 1}, "queue"),
+        ({"queue": ""}, "queue"),
         ({"queue": "a", "type": ""}, "type"),
         ({"queue": "a", "type": "a\nb"}, "type"),
         ({"queue": "no spaces"}, "queue"),

@@ -103,6 +103,7 @@ def filtered(world: World) -> Any:
     return {"action": "cancel", "filter": {"queue": "emails"}}
 
 
+WANTED = {"key": "a", "waiter": "anna"}
 SPEC = {"queue": "emails", "every": 60}
 JOB, DEAD, SCHEDULE = f"{V1}/jobs/{{}}", f"{V1}/dead/{{}}", f"{V1}/schedules/{{}}"
 
@@ -164,7 +165,12 @@ CASES = {
     "GET /api/v1/budgets/{name}": Case("all", lambda _: f"{V1}/budgets/b", status=404),
     "GET /api/v1/budgets/{name}/history": Case("all", lambda _: f"{V1}/budgets/b/history"),
     "GET /api/v1/demands": Case("list"),
+    "GET /api/v1/budgets/{name}/log": Case("all", lambda _: f"{V1}/budgets/b/log", status=404),
     "GET /api/v1/demands/{name}": Case("one", lambda _: f"{V1}/demands/deals"),
+    "POST /api/v1/demands/{name}/request": Case("one", lambda _: f"{V1}/demands/deals/request", lambda _: WANTED),
+    "POST /api/v1/demands/{name}/leave": Case("one", lambda _: f"{V1}/demands/deals/leave", lambda _: WANTED),
+    "GET /api/v1/demands/{name}/waiters": Case("one", lambda _: f"{V1}/demands/deals/waiters?key=a"),
+    "GET /api/v1/jobs/{id}/waiters": Case("one", of(World.job, JOB + "/waiters")),
     "GET /api/v1/metrics/overview": Case("all"),
     "GET /api/v1/metrics/history": Case("all"),
     "GET /metrics": Case("list"),

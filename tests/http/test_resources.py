@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from proof.service import Reply, ServiceRunner
 
-from accoda import App, Bury
+from accoda import App, Bury, Waiter
 from accoda.envelope import Hook
 from accoda.http.options import ServiceOptions
 from accoda.webhooks.call import Facts, call_job
@@ -275,3 +275,67 @@ def test_a_service_that_lives_and_can_work_says_so(service: ServiceRunner) -> No
     ready = service.get("/health/ready").json()
     assert (ready["status"], ready["workers"], ready["storage"]["problem"]) == ("ready", 0, None)
     assert ready["storage"]["latency"] < 1
+
+
+# -- demands and the token log
+
+
+@pytest.fixture
+def deals() -> Iterator[ServiceRunner]:
+    app = App("memory://")
+    app.budget("keepa")
+    demand = app.demand("deals", cost=5, budget="keepa")
+
+    @demand.fetch
+    async def fetch(category: str) -> list[int]:
+        return [30, 50]
+
+    @demand.deliver
+    async def deliver(waiter: Waiter[dict[str, int]], found: list[int]) -> None: ...
+
+    with ServiceRunner(app, ServiceOptions(system_jobs=False)) as running:
+        yield running
+
+
+def test_a_client_joins_and_leaves_a_demand_and_sees_who_waits(deals: ServiceRunner) -> None:
+    def ask(verb: str, **body: Any) -> Any:
+        reply = deals.post(f"/api/v1/demands/deals/{verb}", {"key": "books", **body})
+        assert reply.status == 200, reply.body
+        return reply.json()
+
+    first = ask("request", waiter="anna", tier="pro", due="2030-01-01T09:00:00Z", data={"minDiscount": 30})
+    assert (first["what"], first["waiters"], first["fetchedAt"]) == ("created", 1, None)
+    assert ask("request", waiter="ben", data={})["what"] == "attached"
+    anna = {"id": "anna", "tier": "pro", "due": "2030-01-01T09:00:00.000Z", "delivered": True}
+    ben = {"id": "ben", "tier": "free", "due": None, "delivered": True}
+    assert deals.get("/api/v1/demands/deals/waiters?key=books").json() == {"items": [anna, ben]}
+    assert deals.get(f"/api/v1/jobs/{first['id']}/waiters").json() == {"items": [anna, ben]}
+    assert deals.get("/api/v1/demands/deals").json()["depth"] == 1
+    assert ask("leave", waiter="ben") == {"what": "left"}
+    assert ask("leave", waiter="anna") == {"what": "cancelled"}
+    assert ask("leave", waiter="anna") == {"what": "absent"}
+
+
+def test_a_request_that_cannot_be_served_says_why(deals: ServiceRunner) -> None:
+    def problem(demand: str, **body: Any) -> tuple[int, str]:
+        reply = deals.post(f"/api/v1/demands/{demand}/request", {"key": "books", "waiter": "anna", **body})
+        return reply.status, reply.json()["detail"]
+
+    assert problem("offers")[0] == 404 and "--app MODULE:APP" in problem("offers")[1]
+    status, said = problem("deals", tier="gold", data={})
+    assert (status, said) == (422, "tier: must be one of business, pro, starter, free, not 'gold'")
+    status, said = problem("deals", data="cheap")
+    assert status == 422 and said.startswith("waiter.data: does not fit what deliver takes")
+
+
+def test_the_log_of_a_budget_is_read_page_by_page(deals: ServiceRunner) -> None:
+    for key in ("books", "toys"):
+        deals.post("/api/v1/demands/deals/request", {"key": key, "waiter": "anna", "data": {}})
+    asyncio.run(deals.app.run_until_idle(["deals"]))
+    first = deals.get("/api/v1/budgets/keepa/log?limit=1").json()
+    [line] = first["items"]
+    assert (line["operation"], line["key"], line["cost"], line["success"]) == ("deals", "books", 5, True)
+    assert line["duration"] >= 0 and line["costs"] == {"keepa": 5}
+    [other] = deals.get(f"/api/v1/budgets/keepa/log?after={first['next']}").json()["items"]
+    assert other["key"] == "toys"
+    assert deals.get("/api/v1/budgets/keepa/log?since=2090-01-01T00:00:00Z").json() == {"items": [], "next": None}

@@ -370,7 +370,7 @@ async def test_bad_input_names_its_place_and_settles_nothing(served: ServedQueue
         ({"lease": other, "do": "done"}, "outcomes[1].lease"),
         ({"lease": second, "do": "retry", "delay": 1, "at": "2030-01-01T00:00:00Z"}, "outcomes[1].at"),
         ({"lease": second, "do": "retry", "at": "tomorrow"}, "outcomes[1].at"),
-        ({"lease": second, "do": "done", "then": [{"queue": "x"}, {}]}, "outcomes[1].then[1].queue"),
+        ({"lease": second, "do": "done", "then": [{"queue": "x"}, {"queue": ""}]}, "outcomes[1].then[1].queue"),
         ({"lease": second, "do": "done", "then": [{"queue": "accoda.schedules"}]}, "outcomes[1].then[0].queue"),
         ({"lease": second, "do": "done", "result": [[]] * 100_001}, "outcomes[1].result"),
     ):

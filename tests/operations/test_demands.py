@@ -29,9 +29,9 @@ async def test_waiting_fetches_are_shown_the_most_urgent_first(app: App, deals: 
     first, second = await demands.fetches(app, "deals")
     assert (first.key, first.waiters, first.band, first.cost, first.prefetch) == ("toys", 2, "urgent", 5, False)
     assert (second.key, second.waiters) == ("books", 1) and second.score > first.score
-    [anna] = await demands.waiters(app, "deals", "books", 1)
+    [anna] = await demands.waiters(app, "deals", "books")
     assert (anna.id, anna.tier, anna.due is not None, anna.delivered) == ("anna", "free", True, True)
-    assert [each.id for each in await demands.waiters(app, "deals", "toys", 2)] == ["bob", "carl"]
+    assert [each.id for each in await demands.waiters(app, "deals", "toys")] == ["bob", "carl"]
 
 
 async def test_waiters_that_left_are_not_shown(app: App, deals: object) -> None:
@@ -39,7 +39,7 @@ async def test_waiters_that_left_are_not_shown(app: App, deals: object) -> None:
     await demand.request("toys", Waiter("bob"))
     await demand.request("toys", Waiter("carl"))
     await demand.withdraw("toys", "bob")
-    assert [each.id for each in await demands.waiters(app, "deals", "toys", 3)] == ["carl"]
+    assert [each.id for each in await demands.waiters(app, "deals", "toys")] == ["carl"]
 
 
 async def test_cached_results_are_fresh_then_stale_then_old(app: App, deals: object, clock: ManualClock) -> None:

@@ -1,9 +1,11 @@
 """Operations on every storage: what they build on (order of pages, keys, documents, changes) holds on each server."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -11,6 +13,7 @@ from proof.servers.postgres import PostgresServer
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 from proof.servers.tarantool import TarantoolServer
+from proof.service import ServiceRunner
 
 from accoda import App, Bury
 from accoda.errors import KeyReused
@@ -21,7 +24,9 @@ from accoda.operations.history.reading import read_history
 from accoda.operations.history.recorder import QUEUE, Recorder, ensure_job
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.levels import Level
+from accoda.operations.moments import now_of, rfc3339
 from accoda.operations.new_jobs import NewJobRequest
+from accoda.operations.views import JobView
 from accoda.runtime.attempts import Attempt, write_attempts
 from accoda.runtime.heartbeat import Heartbeat, encode
 
@@ -123,3 +128,63 @@ async def test_history_bulk_runs_and_drain_stand_on_every_storage(app: App) -> N
     assert [run.attempt for run in await jobs.failed_runs(app, 5)] == [0, 1]
     await store.write("worker/w-1", encode(Heartbeat("w-1", "w", "host", 1, 0, 0, ("a",), 1)), ttl=60)
     assert (await workers.drain(app, "w-1")).draining and not (await workers.drain(app, "w-1", False)).draining
+
+
+async def test_the_request_of_a_scheduler_is_delayed_and_runs_at_its_time(app: App) -> None:
+    ran: list[tuple[object, int]] = []
+
+    @app.handler("reports", type="report.generate")
+    async def report(payload: object) -> None:
+        ran.append((payload, await now_of(app.storage)))
+
+    body = {"name": "Scheduled Report", "type": "report.generate", "payload": {"reportId": "monthly"}}
+    with ServiceRunner(app) as service:
+        later = service.post("/jobs", {**body, "scheduledAt": rfc3339(await now_of(app.storage) + 3_600_000)})
+        soon = await now_of(app.storage) + 300
+        assert [later.status, service.post("/jobs", {**body, "scheduledAt": rfc3339(soon)}).status] == [201, 201]
+        assert service.get(later.headers["location"]).json()["state"] == "delayed"
+        while not ran:
+            await app.storage.wait(["reports"], 5)
+            await app.run_until_idle(["reports"])
+        assert ran[0][0] == {"reportId": "monthly"} and ran[0][1] >= soon
+        assert len(ran) == 1 and service.get(later.headers["location"]).json()["state"] == "delayed"
+
+
+async def test_the_line_is_listed_as_it_is_processed(app: App) -> None:
+    """With words for the levels; of several queues, by the moment."""
+    store = app.storage
+    for level in ("low", "CRITICAL", "High", "normal", "critical"):
+        await app.enqueue("line", priority=level)
+        await app.enqueue("line", priority=level, delay=len(level) * 100)
+        await app.enqueue("line2", priority=level, delay=len(level) * 100 + 50)
+
+    async def page(**where: Any) -> list[JobView]:
+        found, cursor = [], None
+        while True:
+            some = await jobs.page(app, JobFilter(**where), limit=3, cursor=cursor)
+            found, cursor = found + some.items, some.next
+            if cursor is None:
+                return [job for job in found if job.queue.startswith("line")]
+
+    ready = await page(queue="line", state="ready")
+    assert [job.priority for job in ready] == ["CRITICAL", "CRITICAL", "HIGH", "NORMAL", "LOW"]
+    for where in ({"queue": "line"}, {}):
+        delayed = await page(state="delayed", **where)
+        starts = [job.scheduled_at for job in delayed]
+        assert starts == sorted(starts) and len(starts) == (5 if where else 10)
+
+    taken = [
+        job for seconds in (90, 30, 60) for job in await store.take("line", 1, lease=seconds, worker=f"w{seconds}")
+    ]
+    assert [job.id for job in taken] == [job.id for job in ready[:3]], "the list told what take would hand out"
+    running = await page(queue="line", state="taken")
+    assert [job.worker for job in running] == ["w30", "w60", "w90"] and all(job.taken_at for job in running)
+
+    await app.enqueue("line3")
+    [other] = await store.take("line3", 1)
+    for job in (taken[2], taken[0], other, taken[1]):
+        await store.settle([Bury(job.lease, "no")])
+        before = await now_of(store)
+        while await now_of(store) == before:  # each in a millisecond of its own
+            await asyncio.sleep(0.001)
+    assert [job.id for job in await page(state="dead")] == [taken[1].id, other.id, taken[0].id, taken[2].id]

@@ -136,7 +136,7 @@ async def test_another_priority_is_another_place_in_the_line(app: App) -> None:
     with pytest.raises(Conflict, match=f"job {first} is taken"):
         await jobs.set_priority(app, first, "LOW")
     with pytest.raises(InvalidInput, match=r"^priority: "):
-        await jobs.set_priority(app, first, "URGENT")  # type: ignore[arg-type]
+        await jobs.set_priority(app, first, "URGENT")
 
 
 async def test_one_that_is_taken_in_between_is_a_conflict_and_not_a_success(app: App) -> None:

@@ -6,6 +6,8 @@ from accoda import App, Bury, InvalidInput, ManualClock
 from accoda.errors import Conflict, NotFound
 from accoda.model import NewJob
 from accoda.operations import queues
+from accoda.runtime.heartbeat import PREFIX, encode
+from accoda.runtime.worker import Worker, WorkerOptions
 
 
 async def test_queues_are_listed_with_their_counts_and_system_queues_when_asked_for(app: App) -> None:
@@ -21,6 +23,22 @@ async def test_queues_are_listed_with_their_counts_and_system_queues_when_asked_
     ]
     everything = {each.name: each for each in await queues.list(app, system=True)}
     assert everything["accoda.webhooks"].system and not everything["a"].system
+
+
+async def test_a_queue_has_the_number_of_its_contract_also_where_only_a_worker_knows_it(app: App) -> None:
+    @app.handler("emails", number=7)
+    async def send(payload: object) -> None: ...
+
+    assert (await queues.get(app, "emails")).number == 7
+    stranger = App("memory://")
+    stranger.connections = app.connections  # one that knows no handler
+    await app.storage.enqueue([NewJob("emails"), NewJob("other")])
+    assert [each.number for each in await queues.list(stranger)] == [None, None]
+    worker = Worker(app, WorkerOptions(managed=False, system_jobs=False))
+    await worker.init()
+    beat = worker.heartbeat()
+    await app.storage.write(PREFIX + beat.id, encode(beat), ttl=60)
+    assert [each.number for each in await queues.list(stranger)] == [7, None]
 
 
 async def test_a_queue_that_never_was_is_not_found(app: App) -> None:

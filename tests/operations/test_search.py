@@ -111,6 +111,40 @@ async def test_dead_jobs_are_listed_latest_first(app: App, clock: ManualClock, l
     assert [job.id for job in found] == [taken[place].id for place in (3, 1, 4, 0, 2)]
 
 
+@pytest.mark.parametrize("limit", [1, 2, 3, 50])
+async def test_jobs_of_one_state_are_merged_over_queues_by_their_moment(
+    app: App, clock: ManualClock, limit: int
+) -> None:
+    names = ["b", "a", "c"]
+    for number in range(12):
+        await app.storage.enqueue([NewJob(names[number % 3]), NewJob(names[number % 3], delay=100 - 7 * (number % 5))])
+    taken = [job for name in names for job in await app.storage.take(name, 4)]
+    for place, job in enumerate(taken):
+        clock.advance(0.001 * (place % 3))  # some end at the same moment
+        await app.storage.settle([Bury(job.lease, f"no user {place}")])
+    dead = (await all_pages(app, state="dead", limit=limit))[0]
+    assert [(job.ended_at, job.id) for job in dead] == sorted(((job.ended_at, job.id) for job in dead), reverse=True)
+    assert len({job.id for job in dead}) == 12 and len({job.queue for job in dead[:6]}) > 1
+    delayed = (await all_pages(app, state="delayed", limit=limit))[0]
+    starts = [(job.scheduled_at, job.id) for job in delayed]
+    assert starts == sorted(starts) and len({job.id for job in delayed}) == 12
+    some = (await all_pages(app, state="dead", error="user 7", limit=limit))[0]
+    assert [job.id for job in some] == [taken[7].id]
+
+
+async def test_a_merged_page_is_bounded_and_the_pages_together_have_each_job_once(app: App) -> None:
+    """2,500 in one queue between two small ones: no page reads more than 1,000 records for them."""
+    await app.storage.enqueue([NewJob("big", delay=60 + n / 1000) for n in range(2500)])
+    await app.storage.enqueue([NewJob("small", delay=60 + n) for n in (0.5, 2.4)])
+    found, count = await all_pages(app, state="delayed", limit=1000)
+    assert len({job.id for job in found}) == len(found) == 2502 and count >= 3
+    assert [job.scheduled_at for job in found] == sorted(job.scheduled_at for job in found)
+    rare, parts = await all_pages(app, state="delayed", key="none", limit=5)
+    assert not rare and parts == 1
+    none, parts = await all_pages(app, state="delayed", name="none", limit=5)
+    assert not none and parts >= 3
+
+
 async def test_the_last_page_says_that_it_is_the_last(app: App) -> None:
     await app.storage.enqueue([NewJob("a") for _ in range(4)])
     page = await page_of(app, limit=4)

@@ -22,6 +22,7 @@ class Owner:
         self.type: str | None = None
         self.takes_batch = False
         self.explicit = False
+        self.renew = True
         self.alone = False
         self.open_bare: Callable[[bytes], Any] | None = None
         self.runner: Runner = runner
@@ -37,7 +38,7 @@ class Owner:
     def untyped(self) -> "Owner":
         return self
 
-    def owner_of(self, data: bytes) -> "Owner":
+    def owner_of(self, type: str | None) -> "Owner":
         return self
 
 

@@ -14,8 +14,8 @@ import pytest
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 
-from accoda import App, ManualClock
-from accoda.errors import RateLimited
+from accoda import App, ManualClock, Priority
+from accoda.errors import RateLimited, RetryLater
 from accoda.runtime import heartbeat
 from accoda.runtime.runners.raised import pack, unpack
 
@@ -165,6 +165,10 @@ def test_rate_limited_comes_out_of_a_child_as_itself() -> None:
         error = unpack(pack(kind(12, budget="api", reason="429")))
         assert isinstance(error, RateLimited)
         assert (type(error).__name__, error.delay, error.budget, str(error)) == (kind.__name__, 12, "api", "429")
+    later = unpack(pack(RetryLater("busy", delay=5, priority=Priority.HIGH)))
+    assert isinstance(later, RetryLater) and (later.delay, later.priority) == (5, 1)
+    odd = unpack(pack(RetryLater(priority=10**40)))
+    assert isinstance(odd, RetryLater) and str(odd.priority).startswith("1000")
     moment = unpack(pack(RateLimited(at=5)))
     assert isinstance(moment, RateLimited)
     assert (moment.delay, moment.at) == (None, 5)

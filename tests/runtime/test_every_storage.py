@@ -1,36 +1,13 @@
 """The same app on every storage, by changing the URL alone."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
-import pytest
 import pytest_asyncio
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 
 from accoda import App, Worker, WorkerOptions
 from accoda.settings import Settings
-
-SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
-
-
-@pytest.fixture(scope="module", params=["memory", "sqlite", *SERVERS])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    name: str = request.param
-    if name == "memory":
-        yield "memory://"
-    elif name == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db"
-    else:
-        server = need(lambda: SERVERS[name]().start())
-        try:
-            yield server.url
-        finally:
-            server.stop()
 
 
 @pytest_asyncio.fixture

@@ -80,15 +80,19 @@ async def test_hanging_threads_hold_their_processors_and_give_them_back_when_the
     await app.enqueue_many("a", range(20))
     before = threading.active_count()
     async with running(app, settings=processors(SLOTS), system_jobs=False) as worker:
-        await until(lambda: worker.problem)
+        # A worker that is slow to begin may have found itself stalled before, by the short `stall_after`.
+        await until(lambda: worker.problem.startswith("all slots are held"))
         assert worker.problem == "all slots are held by threads whose handlers were stopped but do not end"
+        logged = len(caplog.records)
         with caplog.at_level(logging.ERROR, "accoda.worker"):
             await beats(app, 3)
         # Jobs are ready and go on failing, but nothing more is started, and it is no stall: nothing was connected anew.
         assert len(hung.threads) == SLOTS
-        assert threading.active_count() <= before + SLOTS + 1, "the threads, and that of the lease heartbeat"
+        # The threads, that of the lease heartbeat, and idle ones: one that is slow to start gets another beside it.
+        assert threading.active_count() <= before + 2 * SLOTS + 1
         assert not worker.ready and not worker.heartbeat().ready
-        assert "stalled" not in caplog.text and worker.problem in caplog.text
+        assert not any("stalled" in record.getMessage() for record in caplog.records[logged:])
+        assert worker.problem in caplog.text
         stats = (await app.storage.stats()).queues["a"]
         assert (stats.ready, stats.taken, stats.expired) == (20, 0, 0)
         hung.free.set()

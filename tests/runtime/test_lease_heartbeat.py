@@ -147,14 +147,16 @@ class Recording(MemoryStorage):
         return await super().extend(leases, lease)
 
 
-def heartbeat_of(store: Store) -> tuple[LeaseHeartbeat, set[BatchRun]]:
+def heartbeat_of(
+    store: Store, on_lost: Callable[[list[Lease]], None] = lambda leases: None
+) -> tuple[LeaseHeartbeat, set[BatchRun]]:
     """One that is not started: `run_once` is called by hand."""
 
     async def open_store() -> Store:
         return store
 
     batches: set[BatchRun] = set()
-    return LeaseHeartbeat(batches, lambda: 60.0, open_store, leave_open), batches
+    return LeaseHeartbeat(batches, lambda: 60.0, open_store, leave_open, on_lost), batches
 
 
 async def old(store: Store, count: int, lease: float = 60.0) -> BatchRun:
@@ -243,6 +245,26 @@ async def test_leases_that_are_left_to_end_are_not_extended() -> None:
     await heartbeat.run_once(100.0)
     await heartbeat.run_once(102.0)
     assert len(store.extended) == 1
+
+
+async def test_leases_that_are_not_renewed_are_lost_when_they_are_over() -> None:
+    store, stops, told = Recording(), Stops(), list[Lease]()
+    heartbeat, batches = heartbeat_of(store, told.extend)
+    owner = Owner(stops)
+    owner.renew = False
+    batch = await take(store, 2, 60.0, owner=owner)
+    batch.extended_at = 40.0
+    batches.add(batch)
+    await heartbeat.run_once(100.0)
+    assert not batch.lost, "it has not begun"
+    batch.began = 41.0
+    await heartbeat.run_once(99.9)
+    assert not batch.lost
+    await heartbeat.run_once(100.0)
+    await heartbeat.run_once(101.0)
+    await asyncio.sleep(0)
+    assert store.extended == [] and batch.lost == set(batch.ids()) == set(stops.ids)
+    assert told == [job.lease for job in batch.taken], "once: these crashes are taken back"
 
 
 async def test_a_batch_that_was_settled_meanwhile_has_lost_nothing() -> None:

@@ -266,23 +266,24 @@ class TestAStaleLeader:
 
 
 class TestSilence:
-    async def test_an_assignment_ends_when_it_is_not_repeated(self, fleet: Fleet) -> None:
+    async def test_the_last_assignment_is_followed_until_there_is_another(self, fleet: Fleet) -> None:
         await fleet.enqueue("a", 300)
         one, two = fleet.manager("one"), fleet.manager("two")
-        await one.run_once()
+        said = await one.run_once()
         await two.run_once()
-        fleet.clock.advance(9.9)
-        assert two.current is not None
-        fleet.clock.advance(0.1)
-        assert two.current is None and one.current is None
+        await fleet.store.write(LEADER, b'{"worker":"silent"}', ttl=3600)
+        await fleet.pass_time(60, two)
+        assert await fleet.store.read(ASSIGNMENT) is None
+        assert said is not None and two.current == said
 
-    async def test_a_word_that_was_removed_is_no_longer_followed(self, fleet: Fleet) -> None:
+    async def test_an_assignment_that_does_not_name_the_worker_changes_nothing_for_it(self, fleet: Fleet) -> None:
         await fleet.enqueue("a", 300)
-        one, two = fleet.manager("one"), fleet.manager("two")
-        await one.run_once()
-        assert await two.run_once() is not None
-        await fleet.store.write(ASSIGNMENT, b"", ttl=0)
-        assert await two.run_once() is None
+        two, three = fleet.manager("two"), fleet.manager("three")
+        said = await two.run_once()
+        others = msgspec.structs.replace(await fleet.word(), workers={"one": {"a": 4}}, term=99)
+        await fleet.store.write(ASSIGNMENT, msgspec.json.encode(others), ttl=60)
+        assert await two.run_once() == said
+        assert await three.run_once() is None, "round robin, as if there were no manager"
 
     async def test_a_word_that_cannot_be_read_counts_as_none_and_is_replaced(self, fleet: Fleet) -> None:
         await fleet.enqueue("a", 300)

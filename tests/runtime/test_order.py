@@ -4,36 +4,15 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 
 from accoda import App, Batch, Priority, Worker, WorkerOptions
 from accoda.envelope import type_of
 from accoda.settings import Settings
 
-SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
 JOBS = 120
-
-
-@pytest.fixture(scope="module", params=["memory", "sqlite", *SERVERS])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    name: str = request.param
-    if name == "memory":
-        yield "memory://"
-    elif name == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db"
-    else:
-        server = need(lambda: SERVERS[name]().start())
-        try:
-            yield server.url
-        finally:
-            server.stop()
 
 
 class Starts:
@@ -106,13 +85,16 @@ async def test_no_job_starts_while_one_before_it_is_ready(url: str, seed: int) -
         await running
     found = [(job, job.lease.taken_at) for job in starts.jobs]
     assert len({job.id for job, _ in found}) == JOBS
+    # Of takes that go on at once, the one that began first may be the last to see the jobs.
+    slack = 0 if settings.worker("max_processors").value == 1 else 100
     for later, taken in found:
         # What was ready before this job was taken, and goes before it, was not taken after. The store runs here, so its
         # clock is ours. A job is there when its transaction has ended, which is after the moment of its creation.
         passed_over = [
             job.id
             for job, moment in found
-            if (job.rank, job.id) < (later.rank, later.id) and max(job.start_time, there[job.id]) < taken < moment
+            if (job.rank, job.id) < (later.rank, later.id)
+            and max(job.start_time, there[job.id]) < taken < moment - slack
         ]
         assert not passed_over, (later, passed_over)
     # What was taken earlier is started earlier; the jobs of one take start together. Threads begin when they get to it.

@@ -98,6 +98,8 @@ def test_on_dead_is_a_handler_or_a_queue() -> None:
     assert app.add_handler("b", lambda: None, {"on_dead": "alerts"}).options.on_dead == JobTarget("alerts")
     with pytest.raises(InvalidInput, match="on_dead: must be a handler or the name of a queue, not 7"):
         app.add_handler("c", lambda: None, {"on_dead": 7})
+    with pytest.raises(InvalidInput, match="renew: must be True or False, not 0"):
+        app.add_handler("c", lambda: None, {"renew": 0})  # type: ignore[typeddict-item]
     with pytest.raises(InvalidInput, match="settle: must be one of return, explicit, not 'never'"):
         app.add_handler("c", lambda: None, {"settle": "never"})  # type: ignore[typeddict-item]
 

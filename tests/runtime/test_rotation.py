@@ -51,6 +51,24 @@ async def test_a_queue_that_had_less_than_was_asked_for_sleeps() -> None:
     assert turns(rotation, 2) == ["a", "b"]
 
 
+async def test_a_queue_that_is_left_to_others_has_its_turn_a_moment_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("accoda.runtime.rotation.LEFT_FOR", 0.01)
+    rotation = Rotation("ab")
+    rotation.leave_to_others(["a"])
+    assert rotation.asleep() == ["a"] and turns(rotation, 2) == ["b", "b"]
+    rotation.wake(["a"])
+    assert rotation.asleep() == [] and turns(rotation, 2) == ["b", "b"], "it is not waited for either"
+    rotation.leave_to_others(["a"])
+    await rest(rotation)
+    assert turns(rotation, 3) == ["a", "b", "a"], "nobody has taken its jobs: it has its turns again"
+    rotation.report("a", more=False, found=True)
+    rotation.wake(["a"])
+    assert turns(rotation, 2) == ["b", "b"], "until it was empty"
+    rotation.leave_to_others([])
+    assert turns(rotation, 2) == ["a", "b"]
+    rotation.close()
+
+
 async def test_there_is_no_turn_while_all_queues_sleep() -> None:
     rotation = Rotation("ab")
     assert turns(rotation, 3, full=False) == ["a", "b", None]

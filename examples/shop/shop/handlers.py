@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from accoda import Batch
+import time
+
+from accoda import HandlerStats
+from accoda.contract import HandlerContext, JobStorage
 
 from .queues import EmailsJob, InvoicesJob, NewOrdersJob
 from .services import Books, Greylisted, MailServer, NoSuchAddress, Say, Warehouse
@@ -15,24 +18,26 @@ class Orders:
         self._warehouse = warehouse
         self._say = say
 
-    async def handle_new_orders(self, batch: Batch[NewOrdersJob]) -> None:
-        for job in batch:
-            order = job.payload
+    async def handle_new_orders(
+        self, ctx: HandlerContext, storage: JobStorage[NewOrdersJob], jobs: list[NewOrdersJob]
+    ) -> None:
+        for order in jobs:
             if not order.items or len(order.items) != len(order.cents):
-                batch.bury(job, "an order needs items, and a price for each")
+                storage.bury(order, "an order needs items, and a price for each")
                 self._say("new_orders", f"{order.order_id}: buried, nothing was ordered")
                 continue
             missing = self._warehouse.take(order.items)
             if missing is not None:
                 self._warehouse.order_more(missing)
-                batch.retry(job, delay=0.3, reason=f"no {missing} on the shelf")
+                storage.retry(order, delay=0.3, reason=f"no {missing} on the shelf")
                 self._say("new_orders", f"{order.order_id}: no {missing}, tried again in 0.3 s")
                 continue
             # Both are enqueued in the same step in which the order is done: together, or not at all.
-            job.enqueue("invoices", invoice_of(order))
-            job.enqueue("emails", letter(order.email, f"Order {order.order_id}", "Thank you!", order.user_id))
-            batch.done(job)
-            again = f" at try {job.attempts + 1}" if job.attempts else ""
+            storage.put("invoices", invoice_of(order), after=order)
+            hello = letter(order.email, f"Order {order.order_id}", "Thank you!", order.user_id)
+            storage.put("emails", hello, after=order)
+            storage.done(order)
+            again = f" at try {order.attempts + 1}" if order.attempts else ""
             self._say("new_orders", f"{order.order_id}: accepted{again}, {', '.join(order.items)}")
 
 
@@ -43,38 +48,65 @@ class Invoices:
         self._books = books
         self._say = say
 
-    async def handle_invoices(self, batch: Batch[InvoicesJob]) -> None:
-        numbers = self._books.number([job.payload.order_id for job in batch])
-        self._say("invoices", f"a batch of {len(batch)}: numbers {numbers[0]} to {numbers[-1]}")
-        for job, number in zip(batch, numbers, strict=True):
-            invoice = job.payload
+    async def handle_invoices(
+        self, ctx: HandlerContext, storage: JobStorage[InvoicesJob], jobs: list[InvoicesJob]
+    ) -> None:
+        numbers = self._books.number([invoice.order_id for invoice in jobs])
+        self._say("invoices", f"a batch of {len(jobs)}: numbers {numbers[0]} to {numbers[-1]}")
+        for invoice, number in zip(jobs, numbers, strict=True):
             tax = round(invoice.total_cents * invoice.vat / (1 + invoice.vat))
             text = f"Total {euros(invoice.total_cents)}, of which tax {euros(tax)}"
-            job.enqueue("emails", letter(invoice.email, f"Invoice {number}", text, invoice.user_id))
-            batch.done(job)
+            storage.put("emails", letter(invoice.email, f"Invoice {number}", text, invoice.user_id), after=invoice)
+        storage.done(*jobs)
 
 
 class Emails:
-    """Sends emails; what a mail server refuses for now is tried again, what it refuses for good is buried."""
+    """Sends emails. What a mail server refuses for now is tried again after a pause that doubles, ten times at most;
+    what it refuses for good is buried. It counts by itself; the other handlers leave that to Accoda."""
 
     def __init__(self, server: MailServer, say: Say) -> None:
         self._server = server
         self._say = say
 
-    async def handle_emails(self, batch: Batch[EmailsJob]) -> None:
-        for job in batch:
-            email = job.payload
+    async def handle_emails(
+        self, ctx: HandlerContext, storage: JobStorage[EmailsJob], jobs: list[EmailsJob]
+    ) -> HandlerStats:
+        began = time.monotonic()
+        done: list[EmailsJob] = []
+        retried = buried = 0
+        last_error = ""
+        for email in jobs:
+            if ctx.stopping:  # leave quickly: what was not sent is free for another worker at once
+                storage.retry(email, delay=0, reason="the worker stops")
+                continue
             try:
                 await self._server.send(email.to, email.subject, email.body)
             except Greylisted as error:
-                batch.retry(job, delay=0.2 * 2**job.attempts, reason=f"greylisted by {error}")
+                last_error = f"greylisted by {error}"
+                if email.attempts >= 10:
+                    buried += 1
+                    storage.bury(email, f"{last_error} at try {email.attempts + 1}")
+                    continue
+                retried += 1
+                storage.retry(email, delay=0.2 * 2**email.attempts, reason=last_error)
                 self._say("emails", f"{email.subject} to {email.to}: greylisted, tried again soon")
             except NoSuchAddress:
-                batch.bury(job, f"there is no address {email.to!r}")
+                buried += 1
+                last_error = f"there is no address {email.to!r}"
+                storage.bury(email, last_error)
                 self._say("emails", f"{email.subject} to {email.to!r}: buried, no such address")
             else:
-                batch.done(job)
+                done.append(email)
                 self._say("emails", f"{email.subject} to {email.to}: sent")
+        storage.done(*done)
+        return HandlerStats(
+            processed=len(done),
+            errors=retried + buried,
+            retried=retried,
+            buried=buried,
+            duration=time.monotonic() - began,
+            last_error=last_error,
+        )
 
 
 def invoice_of(order: NewOrdersJob) -> InvoicesJob:

@@ -3,6 +3,7 @@
 import pytest
 from shop.app import Services, make_app
 from shop.queues import EmailsJob, InvoicesJob, NewOrdersJob, Queues, deserialize_invoices
+from shop.services import Greylisted, MailServer
 
 from accoda import App, InvalidInput
 
@@ -74,6 +75,21 @@ async def test_an_email_is_tried_again_and_one_without_an_address_is_buried(app:
             ("ben@slow.example", "done"),
         ]
     assert services.mail.sent == [("ben@slow.example", "Hi")]
+
+
+class Refusing(MailServer):
+    async def send(self, to: str, subject: str, body: bytes) -> None:
+        raise Greylisted("slow.example")
+
+
+async def test_an_email_that_is_refused_again_and_again_is_buried_at_the_eleventh_try() -> None:
+    app = make_app(Services(mail=Refusing()), "memory://", say=lambda where, what: None)
+    async with app.testing() as trial:
+        await Queues(app).emails.enqueue(to="ben@slow.example", subject="Hi", body=b"", user_id=8)
+        for _ in range(11):
+            await app.run_until_idle()
+            trial.advance(1000)
+        trial.assert_dead("emails", "greylisted by slow.example at try 11")
 
 
 def test_an_invoice_that_was_stored_before_there_was_vat_is_read() -> None:

@@ -107,11 +107,17 @@ def claim(account: Account, budget: Budget, ask: Ask, now: int) -> Account:
     return replace(account, claims=account.claims | {ask.queue: new})
 
 
+def unclaim(account: Account, queue: str) -> Account:
+    """The queue's head no longer waits."""
+    if queue not in account.claims:
+        return account
+    return replace(account, claims={other: claim for other, claim in account.claims.items() if other != queue})
+
+
 def hold(account: Account, ask: Ask, id: str, new: Hold) -> Account:
     """Reserve, and end the queue's claim. The same reservation twice is one."""
-    account = advance(account, new.reserved_at)
-    claims = {queue: claim for queue, claim in account.claims.items() if queue != ask.queue}
-    return replace(account, holds=account.holds | {id: new}, claims=claims)
+    account = unclaim(advance(account, new.reserved_at), ask.queue)
+    return replace(account, holds=account.holds | {id: new})
 
 
 def keep(account: Account, id: str, amount: float | None, now: int) -> Account:

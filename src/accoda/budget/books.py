@@ -10,6 +10,7 @@ Nothing else in the store is touched, and nothing here decides: `ledger` does.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -26,7 +27,11 @@ from accoda.errors import InvalidInput, StorageUnavailable, VersionConflict
 from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Store
 
+log = logging.getLogger("accoda.budget")
+
 DOCUMENT = "budgets"
+BELIEVED = 60.0
+"""Seconds up to which every `refill_in` is believed."""
 PATIENCE = 10.0
 """Seconds for which a change is tried."""
 
@@ -70,6 +75,7 @@ class Books:
         self._name = os.urandom(8).hex()
         self._number = 0  # of the last try to write
         self._grants = 0
+        self._warned: set[str] = set()
         self._known: tuple[Ledger, int] | None = None
         self._pending: list[_Entry] = []
         self._tries: dict[int, _Try] = {}
@@ -82,6 +88,15 @@ class Books:
         self._grants += 1
         id = f"{self._name}-{self._grants}"
         return cast(ReserveResult, await self._do(lambda ledger, basis: book.reserve(ledger, basis, ask, id)))
+
+    async def can_afford(self, ask: Ask) -> bool:
+        """Whether `reserve` would reserve now; read afresh, and nothing is written."""
+        ledger, _ = await self._read()
+        return book.can_afford(ledger, Basis(self.budgets, await self.clock.now()), ask)
+
+    async def withdraw(self, ask: Ask) -> bool:
+        """The head no longer waits: its claim ends. False: as for `settle`."""
+        return await self._owe(lambda ledger, basis: book.withdraw(ledger, basis, ask))
 
     async def keep(self, grant: Grant, jobs: int, cost: int) -> Grant:
         """Give back what was not taken: `jobs` of that summed `cost` were. No write where it fits exactly."""
@@ -102,11 +117,13 @@ class Books:
 
         False: the store is away; it is applied, still once, with the next change of this object that gets through.
         """
-        return await self._owe(lambda ledger, basis: book.settle(ledger, basis, settlement))
+        told = replace(settlement, observed=tuple(map(self._checked, settlement.observed)))
+        return await self._owe(lambda ledger, basis: book.settle(ledger, basis, told))
 
     async def observe(self, *observed: Observation) -> bool:
         """Note the API's numbers outside any run: believed in full. False: as for `settle`."""
-        done = await self._owe(lambda ledger, basis: book.observe(ledger, basis, observed))
+        told = [self._checked(seen) for seen in observed]
+        done = await self._owe(lambda ledger, basis: book.observe(ledger, basis, told))
         self._tell([seen.budget for seen in observed])
         return done
 
@@ -128,6 +145,23 @@ class Books:
     async def flush(self) -> bool:
         """Try what is still owed to the store. True: nothing is."""
         return await self._owe(lambda ledger, basis: ledger) if self._pending else True
+
+    def _checked(self, seen: Observation) -> Observation:
+        """The next step is at most `per` seconds away. A `refill_in` of more than twice that, and more than a minute,
+        is most likely in milliseconds: it is passed over, since to believe it would let the queues wait for hours."""
+        budget = self.budgets.get(seen.budget)
+        if budget is None or seen.refill_in is None or seen.refill_in <= max(2 * budget.per, BELIEVED):
+            return seen
+        if seen.budget not in self._warned:
+            self._warned.add(seen.budget)
+            log.warning(
+                "budget %r: refill_in=%g is passed over, because it is refilled every %g s; refill_in is in seconds "
+                "(divide milliseconds by 1000); if the API really refills so rarely, declare it: app.budget(…, per=…)",
+                seen.budget,
+                seen.refill_in,
+                budget.per,
+            )
+        return replace(seen, refill_in=None)
 
     def _tell(self, budgets: Sequence[str]) -> None:
         for listener in tuple(self.listeners):

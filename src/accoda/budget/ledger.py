@@ -145,6 +145,21 @@ def reserve(ledger: Ledger, basis: Basis, ask: Ask, id: str) -> tuple[Ledger, Re
     return _with(ledger, held), grant
 
 
+def can_afford(ledger: Ledger, basis: Basis, ask: Ask) -> bool:
+    """Whether all budgets of the ask could pay its head now."""
+    return all(
+        accounts_of.affordable(account_of(ledger, basis, name), budget_of(basis, name), ask, basis.now)
+        and accounts_of.need(budget_of(basis, name), ask) <= budget_of(basis, name).capacity
+        for name in ask.budgets
+    )
+
+
+def withdraw(ledger: Ledger, basis: Basis, ask: Ask) -> Ledger:
+    """End the claims of an ask."""
+    accounts = {name: account_of(ledger, basis, name) for name in ask.budgets}
+    return _with(ledger, {name: accounts_of.unclaim(account, ask.queue) for name, account in accounts.items()})
+
+
 def _grant(opened: Mapping[str, Account], basis: Basis, ask: Ask, id: str) -> Grant:
     """How many jobs, and of what cost: the least over all budgets, and at least the head."""
     count, cost = ask.most_jobs, ask.most_jobs * ask.head_cost

@@ -29,7 +29,8 @@ GRACE = 5.0
 
 
 class Budget(Struct, frozen=True):
-    """Tokens that jobs share: at most `capacity` of them, and `refill` more every `per` seconds.
+    """Tokens that jobs share: at most `capacity` of them, and `refill` more every `per` seconds; 20, and 20 a minute,
+    where nothing else is said.
 
     `counts` says what is paid for: the jobs' `cost`, or `jobs`, one token each. `headroom` is the share of the capacity
     that is kept for urgent work.
@@ -43,9 +44,9 @@ class Budget(Struct, frozen=True):
     """
 
     name: str
-    capacity: float
-    refill: float
-    per: float
+    capacity: float = 20.0
+    refill: float = 20.0
+    per: float = 60.0
     counts: Counts = "cost"
     headroom: float = 0.0
 

@@ -30,14 +30,15 @@ class BudgetReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that was said. `budget` None: all budgets of the queue. `at`: the moment at which it was said, by the
     storage's clock; 0 if it was said where there is no such clock, until it comes to where there is one.
 
-    Either `spent` (of `job`), or `left` (told to `job`, if to one) with `refill_in` or `reset_at`, or one of
-    `closed_for` and `closed_until`.
+    Either `spent` (of `job`, whose call took `duration` seconds, if that was said), or `left` (told to `job`, if to
+    one) with `refill_in` or `reset_at`, or one of `closed_for` and `closed_until`.
     """
 
     at: int
     budget: str | None = None
     job: int | None = None
     spent: int | None = None
+    duration: float | None = None
     left: float | None = None
     refill_in: float | None = None
     reset_at: int | None = None
@@ -84,14 +85,16 @@ class BudgetReporter:
             )
         )
 
-    def spent(self, job: HasId, cost: int) -> None:
+    def spent(self, job: HasId, cost: int, *, duration: float | timedelta | None = None) -> None:
         """What the job's call really cost, where it is not the job's own cost; the last word counts.
 
-        To budgets that count jobs, 0 says that there was no call.
+        To budgets that count jobs, 0 says that there was no call. `duration`: how many seconds the call took, for the
+        log; without it, that is how long the handler ran.
         """
         if type(cost) is not int or not 0 <= cost <= COST:
             raise InvalidInput("cost", f"must be a whole number >= 0, not {cost!r}")
-        self._report(BudgetReport(at=self._now(), job=job.id, spent=cost))
+        took = None if duration is None else times.seconds("duration", duration)
+        self._report(BudgetReport(at=self._now(), job=job.id, spent=cost, duration=took))
 
     def close(
         self,

@@ -86,7 +86,7 @@ class Reservation:
             cost=cost,
             costs={name: cost if what == "cost" else counts for name, what in self._counts.items()},
             success=isinstance(outcome, Done),
-            duration=max(0, now - began) / 1000,
+            duration=self._duration_of(job, max(0, now - began) / 1000),
         )
 
     def settlement(self, now: int) -> Settlement:
@@ -152,6 +152,11 @@ class Reservation:
             cost = max(0, min(COST, said[-1]))
             return cost, min(cost, 1)
         return (0, 0) if self._refusal(job) is not None else (job.cost, 1)
+
+    def _duration_of(self, job: Job, ran: float) -> float:
+        """How long its call took: what the handler said, else how long the handler ran."""
+        said = [report.duration for report in self.reports if report.job == job.id and report.duration is not None]
+        return said[-1] if said else ran
 
     def _refusal(self, job: Job) -> RateLimited | None:
         batch = self._batches.get(job.id)

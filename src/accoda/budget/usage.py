@@ -28,7 +28,8 @@ class Usage(Struct, frozen=True, array_like=True):
     """What one run of a job took.
 
     `operation` is its queue, `cost` what it cost in tokens, `costs` what each budget paid. `success`: the job is done.
-    `duration` is the length of its batch's run in seconds, `at` the moment of its end. `id` is the line's own: give the
+    `duration` is how many seconds the call took: what `spent(…, duration=…)` said, else how long the handler ran (a
+    handler of batches: for the whole batch). `at` is the moment of its end. `id` is the line's own: give the
     last one as `after` to read on.
     """
 

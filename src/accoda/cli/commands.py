@@ -31,7 +31,8 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Queues": {
         "queues": "List queues; pause, resume or purge one.",
-        "budgets": "What the budgets have left.",
+        "budgets": "What the budgets have left; the log of one.",
+        "demands": "Results that many want: who waits, join, leave.",
         "schedules": "Jobs that come by cron or at intervals.",
         "webhooks": "Calls on done and dead: log, secret.",
     },

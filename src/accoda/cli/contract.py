@@ -29,18 +29,19 @@ class _NoVerdict(click.ClickException):
 @click.argument("file", type=FILE)
 @click.option("--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="The package's folder.")
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the files are out of date.")
-def generate(file: Path, out: Path, check: bool) -> None:
+@click.option("--aliases", is_flag=True, help="Also write the names EmailsTask, TaskID, SerializeEmailsTask and so on.")
+def generate(file: Path, out: Path, check: bool, aliases: bool) -> None:
     """Write typed Python for the queues of a contract FILE."""
     from accoda.contract import generate as write
     from accoda.contract import load
 
-    files = write(load(file), file.name)
+    files = write(load(file), file.name, aliases=aliases)
     stale = [name for name, text in files.items() if _content(out / name) != text]
     if check:
         for name in stale:
             say(f"{out / name} is out of date", err=True)
         if stale:
-            say(f"Run: accoda generate {file} --out {out}", err=True)
+            say(f"Run: accoda generate {file} --out {out}{' --aliases' if aliases else ''}", err=True)
         sys.exit(1 if stale else 0)
     for name in stale:
         if not _is_ours(_content(out / name)):

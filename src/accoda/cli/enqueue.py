@@ -47,7 +47,10 @@ KEPT = 300.0
 @click.option("--at", metavar="MOMENT", help="Start at 2030-01-31T09:00:00Z.")
 @click.option("--key", metavar="TEXT", help="One of a kind in its queue.")
 @click.option(
-    "--on-duplicate", type=click.Choice(["keep", "replace"]), metavar="WHAT", help="keep (default) or replace."
+    "--on-duplicate",
+    type=click.Choice(["keep", "rerank", "replace"]),
+    metavar="WHAT",
+    help="keep (default), rerank or replace.",
 )
 @click.option("--cost", type=click.IntRange(0, 2**53), metavar="N", help="What it takes of its budget.")
 @click.option("--keep-for", metavar="LENGTH", help="Keep its result so long.")

@@ -16,11 +16,14 @@ from accoda.operations.words import length, state_word
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.operations import demands
     from accoda.operations import jobs as operations
+    from accoda.operations.demands import WaiterView
     from accoda.operations.jobs import RunView
     from accoda.operations.views import JobView
 else:
     operations = lazily("accoda.operations.jobs")
+    demands = lazily("accoda.operations.demands")
 
 EVERY = 0.5
 """Seconds between two looks at a job that is followed."""
@@ -40,11 +43,13 @@ def job() -> None:
 def show(store: StoreOptions, id: int) -> None:
     """Show everything about it."""
 
-    async def ask(app: App) -> tuple[JobView, list[RunView]]:
-        return await operations.get(app, id), await operations.failed_runs(app, id)
+    async def ask(app: App) -> tuple[JobView, list[RunView], list[WaiterView]]:
+        found = await operations.get(app, id)
+        waiting = await demands.waiters_of(app, id) if found.waiters else []
+        return found, await operations.failed_runs(app, id), waiting
 
-    found, runs = store.ask(ask)
-    present(store, found, lambda job: show_job(job, runs))
+    found, runs, waiting = store.ask(ask)
+    present(store, found, lambda job: show_job(job, runs, waiting))
 
 
 @job.command()
@@ -120,7 +125,7 @@ async def wait_for(app: App, id: int, seconds: float | None) -> Any:
             raise ResultTimeout(id, seconds, job.state)
 
 
-def show_job(job: JobView, runs: Sequence[RunView] = ()) -> None:
+def show_job(job: JobView, runs: Sequence[RunView] = (), waiting: Sequence[WaiterView] = ()) -> None:
     """A card, with the traceback of its last failed run, if one was recorded."""
     moment = now()
 
@@ -149,7 +154,7 @@ def show_job(job: JobView, runs: Sequence[RunView] = ()) -> None:
             ("fingerprint", job.fingerprint if job.state == "dead" else None),
             ("cost", job.cost or None),
             ("key", job.key),
-            ("waiters", job.waiters or None),
+            ("waiters", waiter_lines(waiting, moment) or job.waiters or None),
             ("kept for", length(job.keep_for) if job.keep_for else None),
             ("webhook", hook),
             ("schedule", f"{job.schedule}, tick of {stamp(job.tick)}" if job.schedule and job.tick else job.schedule),
@@ -157,6 +162,11 @@ def show_job(job: JobView, runs: Sequence[RunView] = ()) -> None:
             ("result", in_json(job.result, 2) if job.result is not None else None),
         ],
     )
+
+
+def waiter_lines(found: Sequence[WaiterView], moment: int) -> str:
+    """A line for each waiter of a demand's job."""
+    return "\n".join(f"{one.id}, {one.tier}, due {ago(one.due, moment) or 'now'}" for one in found)
 
 
 def progress_of(job: JobView) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +32,8 @@ type_option = click.option("-t", "--type", metavar="TYPE", help="Of this type al
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
 )
+MOMENTS = {"ready": "enqueued", "delayed": "starts", "taken": "started"} | dict.fromkeys(STATES[3:], "ended")
+"""What the moment of a job in a state is, see `since`."""
 _WORDS = "ready, delayed, running, dead, done or cancelled."
 
 
@@ -66,14 +69,18 @@ system_option = click.option("--all", "system", is_flag=True, help="Those of sys
 def jobs(store: StoreOptions, **given: Any) -> None:
     """List jobs, a page at a time.
 
-    Ready jobs as they will run, delayed and running ones by their
-    moment, those that have ended latest first.
+    Ready jobs as they will run, delayed ones by their start, running ones by
+    the end of their lease, those that have ended latest first. Jobs of
+    several queues in one state are merged by that moment; ready ones, and
+    jobs in several states, are listed queue by queue.
+
+    A job that was given a key of your own: accoda jobs -q QUEUE --key KEY
     """
     page = page_of(store, given)
     if store.as_json:
         echo_json(page)
     elif page.items:
-        show_jobs(page.items)
+        show_jobs(page.items, given["state"])
     show_next(page, store, any(given[name] is not None for name in FILTERS if name in given), "No job matches.")
 
 
@@ -93,32 +100,33 @@ def page_of(store: StoreOptions, given: dict[str, Any], **more: Any) -> Page[Job
     return store.ask(ask)
 
 
-def show_jobs(found: list[JobView]) -> None:
-    """A line for each job."""
+def show_jobs(found: list[JobView], state: str | None = None) -> None:
+    """A line for each job. Those in one `state` need no column for it, and have those that tell their order."""
     moment = now()
-    typed = typed_column(found)
-    columns: tuple[str | Column, ...] = (
-        Column("id", right=True),
-        Column("queue", cut=True),
-        *typed,
-        "state",
-        "priority",
-        "attempt",
-    )
-    rows = [
-        (
-            job.id,
-            job.queue,
-            *([job.type or ""] if typed else []),
-            state_word(job.state),
-            job.priority or f"{job.rank:g}",
-            attempt(job),
-            since(job, moment),
-            what(job),
-        )
-        for job in found
+    cells: list[tuple[str | Column, Callable[[JobView], object]]] = [
+        (Column("id", right=True), lambda job: job.id),
+        (Column("queue", cut=True), lambda job: job.queue),
+        *((column, lambda job: job.type or "") for column in typed_column(found)),
     ]
-    table((*columns, "since", Column("what", cut=True)), rows)
+    if state is None:
+        cells.append(("state", lambda job: state_word(job.state)))
+    if state == "ready" and any(job.has_own_rank for job in found):
+        cells += [("priority", lambda job: job.priority or ""), (Column("rank", right=True), rank)]
+    else:
+        cells.append(("priority", lambda job: job.priority or rank(job)))
+    cells.append(("attempt", attempt))
+    if state == "taken":
+        cells.append((Column("worker", cut=True), lambda job: job.worker or ""))
+    cells.append((MOMENTS.get(state or "", "since"), lambda job: since(job, moment)))
+    if state == "taken":
+        cells.append(("lease", lambda job: ago(job.lease_until, moment)))
+    cells.append((Column("what", cut=True), what))
+    table([column for column, _ in cells], [[cell(job) for _, cell in cells] for job in found])
+
+
+def rank(job: JobView) -> str:
+    """A rank with all of its digits: one of an aging queue is a moment in milliseconds."""
+    return f"{job.rank:.15g}"
 
 
 def typed_column(found: list[JobView]) -> list[Column]:

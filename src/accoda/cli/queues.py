@@ -137,6 +137,7 @@ def _card(queue: QueueView) -> None:
     card(
         f"queue {queue.name}",
         [
+            ("number", queue.number),
             ("health", _health(queue, now())),
             ("waiting", f"{queue.ready:,} ready, {queue.delayed:,} delayed"),
             ("oldest", length(queue.oldest_age) if queue.ready else None),
@@ -145,6 +146,7 @@ def _card(queue: QueueView) -> None:
             ("so far", f"{queue.done:,} done, {queue.retried:,} retried, {queue.buried:,} buried"),
             ("leases lost", f"{queue.expired:,}" if queue.expired else None),
             ("cancelled", f"{queue.cancelled:,}" if queue.cancelled else None),
+            ("promoted", f"{queue.promoted:,} delayed jobs became ready" if queue.promoted else None),
             ("handler", "yes" if queue.handled else None),
         ],
     )

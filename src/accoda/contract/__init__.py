@@ -5,7 +5,20 @@ files = generate(contract)                         # {"emails.py": "…", …}
 """
 
 from accoda.contract.generator import generate
+from accoda.contract.handling import HandlerContext, JobStorage
 from accoda.contract.loader import load, parse
-from accoda.contract.model import Contract, Field, FieldType, Queue, QueueSettings
+from accoda.contract.model import Contract, Field, FieldType, Queue
+from accoda.contract.queue_settings import QueueSettings
 
-__all__ = ["Contract", "Field", "FieldType", "Queue", "QueueSettings", "generate", "load", "parse"]
+__all__ = [
+    "Contract",
+    "Field",
+    "FieldType",
+    "HandlerContext",
+    "JobStorage",
+    "Queue",
+    "QueueSettings",
+    "generate",
+    "load",
+    "parse",
+]

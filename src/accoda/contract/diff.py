@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from enum import IntEnum
 from itertools import zip_longest
@@ -79,12 +80,16 @@ def _queue(old: Queue, after: Contract, renamed: str | None) -> Iterator[Change]
         yield Change(old.name, Verdict.WORKERS_FIRST, text)
     for change in _fields(old, new):
         yield Change(old.name, *change)
-    earlier, later = old.settings.given(), new.settings.given()
+    earlier, later = old.settings.written(), new.settings.written()
     for name in dict.fromkeys((*earlier, *later)):
         if earlier.get(name) != later.get(name):
-            words = [str(values.get(name, "the default")) for values in (later, earlier)]
+            words = [_written(values.get(name)) for values in (later, earlier)]
             order = _order(earlier.get(name), later.get(name)) if name == "policy" else ""
             yield Change(old.name, Verdict.SAFE, f"{name} is {words[0]} now, was {words[1]}{order}")
+
+
+def _written(value: object) -> str:
+    return "the default" if value is None else value if isinstance(value, str) else json.dumps(value)
 
 
 def _place(queue: Queue) -> str:

@@ -12,14 +12,15 @@ from msgspec import UNSET
 from msgspec.inspect import DataclassType, StructType, TypedDictType, type_info
 
 from accoda.contract.loader import NAME, RESERVED, parse
-from accoda.contract.model import FIELD_TYPES, Contract, Field, Queue, QueueSettings
+from accoda.contract.model import FIELD_TYPES, Contract, Field, Queue
+from accoda.contract.queue_settings import KEYS, QueueSettings
 from accoda.contract.wire import RecordCodec
 from accoda.errors import ContractError
 from accoda.payload import name_of
+from accoda.retry import Exponential, Fixed
 from accoda.runtime.handler import Handler, QueueHandlers
 
 _WORDS = {kind.python.replace("Int64", "int"): word for word, kind in FIELD_TYPES.items()}
-_OPTIONS = {"batch_size": "batch", "visibility_timeout": "lease", "max_attempts": "max_attempts"}
 
 
 def export(queues_of_app: typing.Mapping[str, QueueHandlers]) -> tuple[str, list[str]]:
@@ -36,7 +37,7 @@ def export(queues_of_app: typing.Mapping[str, QueueHandlers]) -> tuple[str, list
         number = (handler.options.number if handler is first else None) or next(free)
         fields = _fields(handler, problems, notes)
         if fields:
-            about, settings = handler.__doc__ or "", _settings(handler)
+            about, settings = handler.__doc__ or "", _settings(handler, notes)
             if handler.type is None:
                 queues.append(Queue(number, handler.queue, tuple(fields), about, settings))
             else:
@@ -117,13 +118,18 @@ def _default_of(field: msgspec.inspect.Field) -> Any:
     return field.default if field.default is not msgspec.NODEFAULT else UNSET
 
 
-def _settings(handler: Handler[Any, Any, Any]) -> QueueSettings:
+def _settings(handler: Handler[Any, Any, Any], notes: list[str]) -> QueueSettings:
+    """What the handler says of its jobs, as far as a contract has a key for it; the rest is noted."""
     options = handler.options
-    given = {name: getattr(options, option) for name, option in _OPTIONS.items()}
-    policy = options.policy if options.policy != "strict" else None
-    # A cost computed from the payload is code, which a contract cannot contain.
-    cost = options.cost if isinstance(options.cost, int) and options.cost else None
-    return QueueSettings(**given, policy=policy, cost=cost)
+    given = {name: getattr(options, name) for name in KEYS if name in options.said}
+    left = sorted(options.said - {*KEYS, "number", "type", "settle"})
+    if not isinstance(given.get("retry"), Fixed | Exponential | None):
+        given["retry"], left = None, ["retry", *left]
+    if not isinstance(given.get("cost"), int | None):
+        given["cost"], left = None, ["cost", *left]
+    if left:
+        notes.append(f"{handler.queue}: a contract cannot say its {', '.join(left)}: keep its handler in code")
+    return QueueSettings(**given)
 
 
 def write(contract: Contract) -> str:
@@ -135,7 +141,7 @@ def write(contract: Contract) -> str:
         lines += [f"    {name}: {_scalar(value)}" for name in ("queue", "type") if (value := getattr(queue, name))]
         if queue.description:
             lines.append(f"    description: {_scalar(' '.join(queue.description.split()))}")
-        lines += [f"    {name}: {_scalar(value)}" for name, value in queue.settings.given().items()]
+        lines += [f"    {name}: {_scalar(value)}" for name, value in queue.settings.written().items()]
         lines += ["    fields:", *(f"      - {_field(field)}" for field in queue.fields)]
     return "\n".join(lines) + "\n"
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from msgspec import UNSET
 
 from accoda.contract.generator.code import literal
-from accoda.contract.model import FIELD_TYPES, Contract, Field, FieldType, Queue, QueueSettings
-from accoda.contract.problems import Problems, shown
+from accoda.contract.model import FIELD_TYPES, Contract, Field, FieldType, Queue
+from accoda.contract.problems import Problems, described, shown
+from accoda.contract.queue_settings import KEYS, QueueSettings, read_setting
 from accoda.envelope import check_type
-from accoda.errors import AccodaError, ContractError, InvalidInput
-from accoda.priority import policy
+from accoda.errors import ContractError, InvalidInput
+from accoda.handler_options import QUEUE_WIDE
 from accoda.settings.knobs import QUEUE_KNOBS, suggest
 from accoda.settings.yaml_tree import ListNode, MappingNode, Node, Position, Scalar, YamlError, read_tree
 
@@ -34,8 +36,6 @@ RESERVED = ("job_id", "attempts", "prev_start_time")
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 _BARE_LIST = re.compile(r":\s*\[\][a-z]")
-_SETTINGS = ("batch_size", "visibility_timeout", "max_attempts", "policy", "cost")
-_OF_QUEUE = ("batch_size", "visibility_timeout", "policy")
 _INT64 = (-(2**63), 2**63 - 1)
 
 
@@ -123,16 +123,19 @@ class _Loader:
             "type": self._job_type,
             "fields": self._fields,
             "description": self._text,
-            **{name: lambda value, name=name: self._setting(name, value) for name in _SETTINGS},  # type: ignore[misc]
+            **{name: partial(self._setting, name) for name in KEYS},
         }
         values = self._entries(node, known, "a queue", needed=("id", "name", "fields"))
         if values.get("id") is None or values.get("name") is None:
             return None
-        settings = QueueSettings(**{name: values.get(name) for name in _SETTINGS})
+        settings = QueueSettings(**{name: values.get(name) for name in KEYS})
         fields = tuple(values.get("fields") or ())
         about, shared, kind = values.get("description") or "", values.get("queue"), values.get("type")
         self._positions[values["name"]] = node.position
         return Queue(values["id"], values["name"], fields, about, settings, shared, kind)
+
+    def _setting(self, name: str, node: Node) -> Any:
+        return read_setting(name, node, self._wrong)
 
     def _job_type(self, node: Node) -> str | None:
         word = node.value if isinstance(node, Scalar) else None
@@ -157,34 +160,16 @@ class _Loader:
                 )
             for name, value in queue.settings.given().items():
                 first, whose = said.setdefault((where, name), (value, queue.name))
-                if name in _OF_QUEUE and first != value:
+                if name in QUEUE_WIDE and first != value:
                     text = f"{name} is {value} here and {first} in {whose}; it holds for the whole queue {where!r}"
                     self._wrong(position, f"{text}: say it once")
 
     def _id(self, node: Node) -> int | None:
         value = self._number(node)
         if value is None or not 0 < value <= MOST_ID:
-            self._wrong(node.position, f"id must be a whole number from 1 to {MOST_ID}, not {_what(node)}")
+            self._wrong(node.position, f"id must be a whole number from 1 to {MOST_ID}, not {described(node)}")
             return None
         return value if self._once(self._ids, value, node.position, f"id {value}") else None
-
-    def _setting(self, name: str, node: Node) -> Any:
-        if not isinstance(node, Scalar) or node.value is None:
-            self._wrong(node.position, f"{name} must be one value, not {_what(node)}; leave it out for the default")
-            return None
-        try:
-            if name == "policy":
-                policy(node.text)
-                return node.text
-            if name == "cost":
-                value = self._number(node)
-                if value is None or value < 0 or value > 1 << 53:
-                    raise ValueError(f"cost must be a whole number from 0 to 2^53, not {_what(node)}")
-                return value
-            return QUEUE_KNOBS[name].read(node.text)
-        except (ValueError, AccodaError) as error:
-            self._wrong(node.position, str(error))
-            return None
 
     # -- fields
 
@@ -235,7 +220,7 @@ class _Loader:
                 text = 'a list is no type; write it in quotes: "[]byte", "[]int", "[]int64" or "[]string"'
             else:
                 word = node.text if isinstance(node, Scalar) else ""
-                text = f"there is no type {_what(node)}; {suggest(word, tuple(FIELD_TYPES))}"
+                text = f"there is no type {described(node)}; {suggest(word, tuple(FIELD_TYPES))}"
             self._wrong(node.position, text)
         return found
 
@@ -245,11 +230,11 @@ class _Loader:
         if kind.word.startswith("[]") and kind.word != "[]byte":
             one = FIELD_TYPES[kind.word[2:]]
             if not isinstance(node, ListNode) or not all(_fits(item, one) for item in node.items):
-                self._wrong(node.position, f"the default must be a list of {one.word}, not {_what(node)}")
+                self._wrong(node.position, f"the default must be a list of {one.word}, not {described(node)}")
                 return UNSET
             return [item.value for item in node.items]
         if not _fits(node, kind):
-            self._wrong(node.position, f"the default must be {_ARTICLE[kind.word]}, not {_what(node)}")
+            self._wrong(node.position, f"the default must be {_ARTICLE[kind.word]}, not {described(node)}")
             return UNSET
         assert isinstance(node, Scalar)
         if kind.word == "[]byte":
@@ -264,7 +249,9 @@ class _Loader:
         """The value of each known key; unknown and missing keys are problems."""
         for name, (position, _) in node.items.items():
             if name not in known:
-                self._wrong(position, f"{what} has no {shown(name)}; {suggest(name, tuple(known))}")
+                knob = QUEUE_KNOBS.get(name)  # the name of a setting, where a handler's option has another
+                hint = f"write {knob.option!r}" if knob and knob.option in known else suggest(name, tuple(known))
+                self._wrong(position, f"{what} has no {shown(name)}; {hint}")
         for name in needed:
             if name not in node.items:
                 self._wrong(node.position, f"{what} needs {name!r}; {_ADVICE[name]}")
@@ -283,8 +270,10 @@ class _Loader:
     def _name(self, node: Node, what: str, names: dict[str, Position]) -> str | None:
         word = node.value if isinstance(node, Scalar) else None
         if not isinstance(word, str) or len(word) > MOST_NAME or not NAME.fullmatch(word) or not word.isascii():
-            text = f"{_what(node)} is no name of a {what}; {_NAMES}"
-            self._wrong(node.position, text + (f"; in quotes if {_what(node)} is meant" if _is_literal(node) else ""))
+            text = f"{described(node)} is no name of a {what}; {_NAMES}"
+            self._wrong(
+                node.position, text + (f"; in quotes if {described(node)} is meant" if _is_literal(node) else "")
+            )
             return None
         if keyword.iskeyword(word) or keyword.issoftkeyword(word):
             self._wrong(node.position, f"{word!r} is a word of Python and cannot be a name; write {word + '_name'!r}")
@@ -317,7 +306,7 @@ class _Loader:
 
     def _truth(self, node: Node) -> bool:
         if not isinstance(node, Scalar) or not isinstance(node.value, bool):
-            self._wrong(node.position, f"optional must be true or false, not {_what(node)}")
+            self._wrong(node.position, f"optional must be true or false, not {described(node)}")
             return False
         return node.value
 
@@ -339,12 +328,6 @@ def _fits(node: Node, kind: FieldType) -> bool:
             return type(value) is bool
         case _:
             return type(value) is str
-
-
-def _what(node: Node) -> str:
-    if isinstance(node, Scalar):
-        return "nothing" if node.value is None and not node.text else shown(node.text)
-    return "a mapping" if isinstance(node, MappingNode) else "a list"
 
 
 def _is_literal(node: Node) -> bool:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from accoda.settings.knobs import Number
+from accoda.contract.queue_settings import QueueSettings
 
 Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 """A whole number of 64 bits."""
@@ -60,20 +59,6 @@ class Field(Struct, frozen=True):
     def given_default(self) -> Any:
         """The value of a job that does not give this field: its default, or None if it is optional."""
         return None if isinstance(self.default, UnsetType) else self.default
-
-
-class QueueSettings(Struct, frozen=True):
-    """The settings of a queue in a contract; None: not given."""
-
-    batch_size: Number = None
-    visibility_timeout: Number = None
-    max_attempts: Number = None
-    policy: str | None = None
-    cost: int | None = None
-
-    def given(self) -> dict[str, Any]:
-        """Those that are given, by name."""
-        return {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
 
 
 class Queue(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from accoda.settings.yaml_tree import Position
+from accoda.settings.yaml_tree import MappingNode, Node, Position, Scalar
 
 
 class Problem(Struct, frozen=True):
@@ -45,3 +45,10 @@ def shown(text: object) -> str:
     word = str(text)
     word = ascii(word if len(word) <= 40 else word[:37] + "…")
     return word.replace("\\u2026", "…")
+
+
+def described(node: Node) -> str:
+    """What is written at a place, for an error."""
+    if isinstance(node, Scalar):
+        return "nothing" if node.value is None and not node.text else shown(node.text)
+    return "a mapping" if isinstance(node, MappingNode) else "a list"

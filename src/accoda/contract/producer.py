@@ -26,11 +26,12 @@ class Producer(Generic[R]):
         type: str | None = None,
         policy: str = "strict",
         cost: int = 0,
+        keep_for: float = 0.0,
     ) -> None:
         self.app = app
         self.queue = queue
         self.type = type
-        app.declare(QueueSpec(queue, policy_of(policy), codec.encode, 0.0, cost, type=type))
+        app.declare(QueueSpec(queue, policy_of(policy), codec.encode, keep_for, cost, type=type))
 
     async def enqueue_record(self, record: R, options: EnqueueOptions | None = None) -> Enqueued:
         """Enqueue one record; its `job_id`, `attempts` and `prev_start_time` are not stored."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from accoda.contract.loader import MOST_FIELDS, MOST_ID, MOST_NAME, MOST_QUEUES, MOST_TEXT, NAME, RESERVED
 from accoda.contract.model import FIELD_TYPES
-from accoda.settings.knobs import QUEUE_KNOBS
+from accoda.contract.queue_settings import key_schemas
 
 
 def schema() -> dict[str, Any]:
@@ -21,8 +21,6 @@ def schema() -> dict[str, Any]:
         optional={"type": "boolean", "description": "Whether it may be null. It is null if it is not given."},
         default={"description": "Its value if it is not given, and in jobs that were stored before the field existed."},
     )
-    size = QUEUE_KNOBS["batch_size"]
-    helps = {knob: {"description": QUEUE_KNOBS[knob].help} for knob in QUEUE_KNOBS}
     queue = _object(
         ("id", "name", "fields"),
         id={"type": "integer", "minimum": 1, "maximum": MOST_ID, "description": "A unique number."},
@@ -31,11 +29,7 @@ def schema() -> dict[str, Any]:
         type={"type": "string", "maxLength": 200, "pattern": "^.+$", "description": "Its jobs' type; else its name."},
         description=text,
         fields={"type": "array", "minItems": 1, "maxItems": MOST_FIELDS, "items": field},
-        batch_size={"type": "integer", "minimum": int(size.low), "maximum": int(size.high), **helps["batch_size"]},
-        visibility_timeout={"type": ["number", "string"], **helps["visibility_timeout"]},
-        max_attempts={"type": ["integer", "string"], **helps["max_attempts"]},
-        policy={"enum": ["strict", "aging"], "description": "How priorities order its jobs."},
-        cost={"type": "integer", "minimum": 0, "maximum": 1 << 53, "description": "What a job takes of a budget."},
+        **key_schemas(),
     )
     queues = {"type": "array", "minItems": 1, "maxItems": MOST_QUEUES, "items": queue}
     about = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Accoda queue contract"}

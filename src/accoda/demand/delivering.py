@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from accoda.demand.records import CachedResult, DeliveryPayload, DemandContext, RunCodec, read_cached
+from accoda.demand.records import CachedResult, DeliveryPayload, DemandContext, RunCodec, read_cached, stored_key
 from accoda.demand.waiters import Waiter
 from accoda.model import ByKey, Job, Lease, Outcome
 from accoda.payload import Codec, UnreadablePayload
@@ -34,12 +34,13 @@ class DeliveryRun(Struct, frozen=True):
 
 
 class DeliveryHooks:
-    """What happens around the runs of deliveries. `data` and `result` are the types that `deliver` takes."""
+    """What happens around the runs of deliveries. `data` reads a waiter's data; `result` is the type that `deliver`
+    takes."""
 
-    def __init__(self, demand: DemandContext, data: Any, result: Any) -> None:
+    def __init__(self, demand: DemandContext, data: Codec[Any], result: Any) -> None:
         self.codec = RunCodec(DeliveryPayload)
         self._demand = demand
-        self._data: Codec[Any] = Codec(data)
+        self._data = data
         self._result: Codec[Any] = Codec(result)
         self._values: OrderedDict[tuple[str, int], Any] = OrderedDict()
 
@@ -51,7 +52,7 @@ class DeliveryHooks:
             except UnreadablePayload as error:
                 self.codec.prepare(job.lease, error)
         keys = {delivery.key for delivery in deliveries.values()}
-        looks = await asyncio.gather(*(store.look(ByKey(self._demand.cache_queue, key)) for key in keys))
+        looks = await asyncio.gather(*(store.look(ByKey(self._demand.cache_queue, stored_key(key))) for key in keys))
         cached = {key: read_cached(look.job) for key, look in zip(keys, looks, strict=True)}
         for lease, delivery in deliveries.items():
             try:

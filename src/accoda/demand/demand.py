@@ -17,12 +17,13 @@ import asyncio
 import secrets
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
 from accoda.demand import delivering, fetching
-from accoda.demand.metrics import Counters, DemandView, read_counts, read_metrics
+from accoda.demand.metrics import Counters, DemandView, read_counts
 from accoda.demand.options import (
     Answer,
     DemandOptions,
@@ -42,6 +43,7 @@ from accoda.demand.records import (
     FetchPayload,
     deliveries,
     read_cached,
+    stored_key,
     write,
 )
 from accoda.demand.score import DEFAULT_WEIGHTS, PREFETCH, URGENT, crowd_of, score
@@ -55,11 +57,13 @@ from accoda.demand.waiters import (
     entry_of,
     write_entry,
 )
+from accoda.demand.waiting import read_waiting
 from accoda.enqueue import cost_of
-from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout
+from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout, StorageError
 from accoda.handler_options import HandlerOptions, hints_of
 from accoda.model import ById, ByKey, NewJob, Remove, check_queue
-from accoda.payload import Codec
+from accoda.payload import Codec, UnreadablePayload, encode
+from accoda.storage.common.reconnecting import limited_patience
 from accoda.storage.protocol import Store
 from accoda.times import milliseconds, seconds
 
@@ -71,8 +75,12 @@ else:
     V = TypeVar("V")
 F = TypeVar("F", bound=Callable[..., Any])
 
+FRESH_FOR = 3600.0
+"""Seconds for which a result is fresh where nothing else is said."""
 KEPT_LEAST = 3600.0
 """Seconds for which a result is kept for its deliveries, even if nothing is cached."""
+LAST_FLUSH = 2.0
+"""Seconds for which a process that ends tries to store what it has counted."""
 FIRST_LOOK, LAST_LOOK = 0.002, 0.25
 """Seconds between two looks for a result: the first pause, and the longest."""
 
@@ -90,9 +98,11 @@ class Demand(Generic[V]):
         self.queue = queue
         self.deliver_queue = f"{queue}.deliver"
         self.cache_queue = f"{queue}.cache"
-        self.fresh_for = seconds("fresh_for", options.get("fresh_for", 0.0))
         keep_for = options.get("keep_for")
-        self.keep_for = self.fresh_for if keep_for is None else seconds("keep_for", keep_for)
+        kept = None if keep_for is None else seconds("keep_for", keep_for)
+        usual = FRESH_FOR if kept is None else min(FRESH_FOR, kept)
+        self.fresh_for = seconds("fresh_for", options.get("fresh_for", usual))
+        self.keep_for = self.fresh_for if kept is None else kept
         if self.keep_for < self.fresh_for:
             raise InvalidInput("keep_for", f"must be at least fresh_for, which is {self.fresh_for:g} s")
         self.fresh_ms = round(self.fresh_for * 1000)
@@ -105,6 +115,7 @@ class Demand(Generic[V]):
         self._cost = options.get("cost", 0)
         self._rankings: WeakKeyDictionary[asyncio.AbstractEventLoop, Ranking] = WeakKeyDictionary()
         self._result: Codec[V] = Codec()
+        self._data: Codec[Any] = Codec()
 
     # -- the user's functions
 
@@ -144,7 +155,8 @@ class Demand(Generic[V]):
         def add(function: F) -> F:
             waiter, result = parameters_of(function, "deliver", "waiter", "result")
             hints = hints_of(function)
-            hooks = delivering.DeliveryHooks(self, data_type(hints.get(waiter, Any)), hints.get(result, Any))
+            self._data = Codec(data_type(hints.get(waiter, Any)))
+            hooks = delivering.DeliveryHooks(self, self._data, hints.get(result, Any))
             chosen = check_place(cast(HandlerOptions, options))
             self._add(self.deliver_queue, function, delivering.runner(self, function), chosen, hooks)
             return function
@@ -162,6 +174,13 @@ class Demand(Generic[V]):
         handler = self.host.add_handler(queue, named_as(function, run), options)
         handler.codec, handler.hooks = hooks.codec, hooks
 
+    def check_data(self, data: object) -> None:
+        """Refuse data of a waiter that `deliver`, where it is declared, could not read: for data from outside."""
+        try:
+            self._data.decode(encode(data))
+        except UnreadablePayload as error:
+            raise InvalidInput("waiter.data", f"does not fit what deliver takes: {error}") from error
+
     # -- requests
 
     async def request(self, key: str, waiter: Waiter[Any], *, fresh_after: datetime | int | None = None) -> Answer:
@@ -173,8 +192,9 @@ class Demand(Generic[V]):
         """
         moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
         entry = entry_of(waiter, self.weights, moment)
+        name = stored_key(key)
         store = await self.host.connections.get()
-        look = await self._ranking.look_up_cached(store, key)
+        look = await self._ranking.look_up_cached(store, name)
         if moment is not None and moment > look.at:
             raise InvalidInput("fresh_after", "must not be in the future; enqueue the request with a delay instead")
         cached = read_cached(look.job)
@@ -182,7 +202,7 @@ class Demand(Generic[V]):
             answer = await self._join(store, key, entry, look.at)
         else:
             answer = await self._serve(store, key, entry, cached, look.at)
-        await self.counters.answered(store, answer.what)
+        self.counters.answered(store, answer.what)
         return answer
 
     async def withdraw(self, key: str, waiter_id: str) -> Left:
@@ -191,9 +211,10 @@ class Demand(Generic[V]):
         "absent": it does not wait for this key (any more); its delivery may be on its way.
         """
         check_id(waiter_id)
+        name = stored_key(key)
         store = await self.host.connections.get()
         while True:
-            log = await self._ranking.look(store, key)
+            log = await self._ranking.look(store, name)
             if log is None or not log.has(waiter_id):
                 return "absent"
             entry = Entry(LEAVES, waiter_id, leaves=log.id)
@@ -208,11 +229,12 @@ class Demand(Generic[V]):
                 await store.change([Remove(left.id, 1, self.queue)])
         # The entry is in the log of the waiter's job, before that job's end: the waiter is not served, whatever becomes
         # of the job.
-        log = await self._ranking.look(store, key)
+        self.counters.answered(store, "left")
+        log = await self._ranking.look(store, name)
         if log is not None and log.id == left.id:
             if not log.crowd.count and await store.change([Remove(log.id, log.seen, self.queue)]):
                 return "cancelled"
-            await self._ranking.update(store, key)
+            await self._ranking.update(store, name)
         return "left"
 
     async def get(
@@ -232,33 +254,42 @@ class Demand(Generic[V]):
         waiter: Waiter[None] = Waiter(f"get-{secrets.token_hex(8)}", tier or min(tiers, key=lambda t: tiers[t]), due)
         moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
         entry = entry_of(waiter, self.weights, moment, ASKS)
+        name = stored_key(key)
         store = await self.host.connections.get()
-        look = await self._ranking.look_up_cached(store, key)
+        look = await self._ranking.look_up_cached(store, name)
         cached = read_cached(look.job)
         if cached is not None and _is_younger(cached, self.fresh_for, look.at) and cached.fetched_at >= (moment or 0):
-            await self.counters.answered(store, "cached")
+            self.counters.answered(store, "cached")
             return self._result.decode(cached.result)
         answer = await self._join(store, key, entry, look.at)
-        await self.counters.answered(store, answer.what)
+        self.counters.answered(store, answer.what)
         try:
             before = -1 if cached is None else cached.fetched_at
-            return self._result.decode(await self._wait(store, key, answer.id, timeout, max(before + 1, moment or 0)))
+            return self._result.decode(await self._wait(store, name, answer.id, timeout, max(before + 1, moment or 0)))
         except (ResultTimeout, asyncio.CancelledError):
             await self.withdraw(key, waiter.id)
             raise
 
     async def view(self) -> DemandView:
-        """The demand in numbers, without looking at any job."""
+        """The demand in numbers, as it is now, whether a worker runs or not."""
         store = await self.host.connections.get()
-        metrics, counts = await asyncio.gather(read_metrics(store, self.queue), read_counts(store, self.queue))
-        return DemandView(self.queue, metrics, counts)
+        await self.counters.flush(store)
+        waiting, counts = await asyncio.gather(read_waiting(store, self.queue), read_counts(store, self.queue))
+        return DemandView(self.queue, waiting, counts)
+
+    async def close(self) -> None:
+        """Store what this process has counted: `app.close()` does, and a worker that leaves. If the store is away, that
+        is given up after some seconds."""
+        if self.counters.has_any:
+            with suppress(StorageError), limited_patience(LAST_FLUSH):
+                await self.counters.close(await self.host.connections.get())
 
     # -- upkeep, called by workers
 
     async def upkeep_once(self, store: Store) -> None:
         """What a worker does for this demand every `upkeep` seconds."""
+        await self.counters.flush(store)  # first: what this process has joined is then known to the sweep
         await self._ranking.sweep(store, self.upkeep)
-        await self.counters.flush(store)
 
     async def prefetch_once(self, store: Store) -> int:
         """Fetch ahead, if there is nothing else to do and the budgets have tokens to spare."""
@@ -277,9 +308,9 @@ class Demand(Generic[V]):
 
     def cache_job(self, fetched: Fetched, open_until: int = 0) -> NewJob:
         """The result of a fetch, for the cache and for its deliveries."""
-        data = write(CachedResult(fetched.at, fetched.result, open_until))
+        data = write(CachedResult(fetched.at, fetched.result, open_until, fetched.key))
         kept = max(self.keep_for, KEPT_LEAST)
-        return NewJob(self.cache_queue, data, key=fetched.key, on_duplicate="replace", delay=kept)
+        return NewJob(self.cache_queue, data, key=stored_key(fetched.key), on_duplicate="replace", delay=kept)
 
     def cost_of(self, key: str) -> int:
         return cost_of(self._cost, key)
@@ -287,6 +318,7 @@ class Demand(Generic[V]):
     def join_again(self, delivery: DeliveryPayload) -> None:
         """The result of a delivery is gone: its waiter joins the next fetch, in the step that ends the delivery."""
         job, entry = self.host.current, delivery.to
+        self.counters.mine.attached += 1
         job.batch.then(job, self._fetch_job(delivery.key, entry, self._rank([entry], delivery.fetched_at)))
 
     def unpack(self, bundle: DeliveryPayload) -> None:
@@ -327,12 +359,13 @@ class Demand(Generic[V]):
         ask = Entry(ASKS, entry.id, entry.tier, entry.due)
         jobs.append(self._fetch_job(key, ask, self._rank([ask], at)))
         delivery, refresh = await store.enqueue(jobs)
-        await self._ranking.joined(store, key, ask, refresh, at)
+        await self._ranking.joined(store, stored_key(key), ask, refresh, at)
         return Answer("stale", delivery.id, refresh.waiters, cached.fetched_at)
 
     async def _join(self, store: Store, key: str, entry: Entry, at: int) -> Answer:
-        enqueued = await self._ranking.enqueue(store, key, self._fetch_job(key, entry, self._rank([entry], at)))
-        await self._ranking.joined(store, key, entry, enqueued, at)
+        name, job = stored_key(key), self._fetch_job(key, entry, self._rank([entry], at))
+        enqueued = await self._ranking.enqueue(store, name, job)
+        await self._ranking.joined(store, name, entry, enqueued, at)
         what: What = "created" if enqueued.what == "created" else "attached"
         return Answer(what, enqueued.id, enqueued.waiters)
 
@@ -342,7 +375,7 @@ class Demand(Generic[V]):
             write(FetchPayload(key)),
             rank=rank,
             cost=self.cost_of(key),
-            key=key,
+            key=stored_key(key),
             on_duplicate="attach",
             waiter=write_entry(entry),
         )
@@ -355,13 +388,13 @@ class Demand(Generic[V]):
         rank = min(self.weights.points(entry.tier) for entry in (delivery.to, *delivery.more))
         return NewJob(self.deliver_queue, write(delivery), rank=rank)
 
-    async def _wait(self, store: Store, key: str, id: int, timeout: float | None, since: int) -> bytes:
+    async def _wait(self, store: Store, name: str, id: int, timeout: float | None, since: int) -> bytes:
         """Look for a result of the moment `since` or later, at growing intervals."""
         deadline = None if timeout is None else time.monotonic() + timeout
         pause = FIRST_LOOK
         while True:
             job = (await store.look(ById(id))).job  # before the cache: a fetch that ended has left its result there
-            cached = read_cached((await store.look(ByKey(self.cache_queue, key))).job)
+            cached = read_cached((await store.look(ByKey(self.cache_queue, name))).job)
             if cached is not None and cached.fetched_at >= since:
                 return cached.result
             if job is None:

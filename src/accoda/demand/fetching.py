@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from accoda.demand.records import CachedResult, DemandContext, Fetched, FetchPayload, RunCodec, read_cached
+from accoda.demand.records import CachedResult, DemandContext, Fetched, FetchPayload, RunCodec, read_cached, stored_key
 from accoda.demand.waiters import Entry, present, read_entries
 from accoda.errors import BuryJob, InvalidInput
 from accoda.model import Bury, ById, ByKey, Done, Head, Job, Lease, Outcome
@@ -71,7 +71,7 @@ class FetchHooks:
         except UnreadablePayload as error:
             return self.codec.prepare(job.lease, error)
         look, stored = await asyncio.gather(
-            store.look(ByKey(self._demand.cache_queue, payload.key)), _waiters(store, job.lease)
+            store.look(ByKey(self._demand.cache_queue, stored_key(payload.key))), _waiters(store, job.lease)
         )
         waiters = present(read_entries(stored), job.id)
         run = plan(payload, waiters, read_cached(look.job), look.at, self._demand.fresh_ms)

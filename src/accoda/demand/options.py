@@ -39,10 +39,11 @@ class Answer(Struct, frozen=True):
 class DemandOptions(TypedDict, total=False):
     """The options of a demand.
 
-    `fresh_for`: how long a result counts as fresh; `keep_for`: how long it is still given, as stale, while a new one is
-    fetched (at least `fresh_for`). `cost` (a number, or a function of the key) is taken from `budget`, one name or
-    several. `weights` are the parameters of the score, `prefetch` fetches ahead when there is nothing else to do. Every
-    `upkeep` seconds the jobs whose score time has changed are reranked.
+    `fresh_for`: how long a result counts as fresh (an hour; 0: nothing is cached); `keep_for`: how long it is still
+    given, as stale, while a new one is fetched (at least `fresh_for`, which it is without it). `cost` (a number, or a
+    function of the key) is taken from `budget`, one name or several. `weights` are the parameters of the score,
+    `prefetch` fetches ahead when there is nothing else to do. Every `upkeep` seconds the jobs whose score time has
+    changed are reranked.
     """
 
     fresh_for: float | timedelta

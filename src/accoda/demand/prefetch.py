@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 from msgspec import Struct
 
-from accoda.demand.records import DemandContext, FetchPayload, claim, read_cached, write
+from accoda.demand.records import DemandContext, FetchPayload, claim, read_cached, stored_key, write
 from accoda.demand.score import PREFETCH
 from accoda.errors import InvalidInput
 from accoda.model import ByKey, Head, NewJob, check_count, check_duration
@@ -60,9 +60,10 @@ class Prefetch(Struct, frozen=True, kw_only=True):
         since = max(0, due - demand.fresh_ms)  # a result fetched before this moment is no longer fresh when it is due
         if now < since:
             return False
-        cached = read_cached((await store.look(ByKey(demand.cache_queue, key))).job)
+        name = stored_key(key)
+        cached = read_cached((await store.look(ByKey(demand.cache_queue, name))).job)
         if cached is not None and cached.fetched_at > since:
             return False
         payload = write(FetchPayload(key, True, since))
-        job = NewJob(demand.queue, payload, rank=PREFETCH, cost=demand.cost_of(key), key=key)
+        job = NewJob(demand.queue, payload, rank=PREFETCH, cost=demand.cost_of(key), key=name)
         return (await store.enqueue([job]))[0].what == "created"

@@ -3,7 +3,7 @@
 Why no rank ignores a waiter: a process that joins or leaves computes the rank from the log up to its own entry at
 least, and its `Rerank(waiters=n)` is applied only while the job has no more entries than it saw. If that is refused, a
 later entry was added by a process that saw more and reranks the job itself. If that process dies before it does, the
-next sweep finds more entries than it knows, and reranks the job.
+next sweep that reads all jobs (at the latest after `EVERYTHING`) finds more entries than it knows, and reranks the job.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ import time
 from collections import OrderedDict
 from collections.abc import Sequence
 
-import msgspec
+from msgspec.structs import replace
 
 from accoda.demand.metrics import QueueMetrics
 from accoda.demand.records import claim
-from accoda.demand.score import BANDS, Crowd, Weights, band, score
+from accoda.demand.score import Crowd, Weights, changes_at, score
 from accoda.demand.waiters import Entry, WaiterLog
+from accoda.demand.waiting import WAITING, Count, Tally, marks, read_count, write_count
+from accoda.limits import MOMENT
 from accoda.model import ByKey, Cursor, Enqueued, Head, JobInfo, Look, NewJob, Rerank
 from accoda.storage.common.call_batching import CallBatching
 from accoda.storage.protocol import Store
 
+EVERYTHING = 60_000
+"""Milliseconds after which a sweep reads all jobs although nothing seems to have changed: a process that was killed
+right after it joined has neither reranked the job nor counted itself."""
 _REMEMBERED = 10_000
 _PAGE = 500
 _AT_ONCE = 50
@@ -132,23 +137,29 @@ class Ranking:
     async def sweep(self, store: Store, every: float) -> QueueMetrics | None:
         """Rerank the jobs whose score time has changed, and count. None: another worker does it, or did it just now.
 
-        It reads all waiting jobs page by page, and changes only those whose score is different.
+        If nothing has happened since the last sweep, and no score has changed by time, it reads no job: then the
+        numbers are those of the last one.
         """
         if time.monotonic() < self._rest_until or not await claim(store, f"demand/{self.queue}/sweeper", every):
             return None
         began = time.monotonic()
-        metrics = await self._sweep(store)
+        now = (await store.look(Head(self.queue))).at
+        # Read before the jobs are: what happens after this line makes the marks of the next sweep differ from these.
+        seen, last = await marks(store, self.queue), await read_count(store, self.queue)
+        if last.marks == seen and now < last.next_at and now - last.waiting.at < EVERYTHING:
+            return replace(last.waiting, reranked=0)
+        count = replace(await self._sweep(store), marks=seen)
         took = time.monotonic() - began
         self._rest_until = began + took / _SHARE if took > every * _SHARE else 0.0
-        await store.write(f"demand/{self.queue}/metrics", msgspec.json.encode(metrics))
-        return metrics
+        await write_count(store, self.queue, count)
+        return count.waiting
 
-    async def _sweep(self, store: Store) -> QueueMetrics:
+    async def _sweep(self, store: Store) -> Count:
+        """Read all waiting jobs page by page, and change those whose score is different."""
         now = (await store.look(Head(self.queue))).at
         swept: dict[int, tuple[int, Crowd]] = {}
-        bands, ages, reranked = dict.fromkeys(BANDS, 0), 0.0, 0
-        oldest, depth = 0.0, 0
-        for state in ("ready", "delayed"):
+        tally, reranked = Tally(now), 0
+        for state in WAITING:
             after: Cursor | None = None
             while page := await store.browse(self.queue, state, order="id", after=after, limit=_PAGE):
                 after = page[-1].cursor("id")
@@ -158,12 +169,10 @@ class Ranking:
                 reranked += await store.change(reranks) if reranks else 0
                 ranks = {rerank.id: rerank.rank for rerank in reranks}
                 for job in page:
-                    bands[band(ranks.get(job.id, job.rank))] += 1
-                    age = max(0, now - job.created_at) / 1000
-                    oldest, ages, depth = max(oldest, age), ages + age, depth + 1
+                    tally.add(job, ranks.get(job.id, job.rank))
         self._swept = swept
-        mean = ages / depth if depth else 0.0
-        return QueueMetrics(at=now, depth=depth, oldest_age=oldest, mean_wait=mean, bands=bands, reranked=reranked)
+        changes = (changes_at(crowd, now, self._weights) for _, crowd in swept.values())
+        return Count(waiting=tally.metrics(reranked), next_at=min(changes, default=MOMENT))
 
     def _wrong(self, page: Sequence[JobInfo], crowds: dict[int, tuple[int, Crowd]], now: int) -> list[Rerank]:
         found = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -11,10 +12,31 @@ from msgspec import Struct
 from accoda.demand.metrics import Counters
 from accoda.demand.waiters import Entry
 from accoda.envelope import MARK, unwrap
-from accoda.errors import VersionConflict
+from accoda.errors import InvalidInput, VersionConflict
+from accoda.limits import KEY
 from accoda.model import Job, JobInfo, Lease, NewJob
 from accoda.payload import Codec, UnreadablePayload
 from accoda.storage.protocol import Store
+
+HASHED = "sha256:"
+"""What the stored form of a long key begins with."""
+
+
+def stored_key(key: str) -> str:
+    """The key under which the jobs of a result are stored: as it is, or hashed if it is longer than storages allow.
+
+    A key that looks like a hash is hashed too, so that no two keys have the same stored form. The payloads have all of
+    it.
+    """
+    try:
+        data = key.encode() if type(key) is str else b""
+    except UnicodeEncodeError:  # a lone surrogate
+        data = b""
+    if not data or b"\0" in data:
+        raise InvalidInput("key", f"must be valid text of at least one character, without NUL, not {key!r:.60}")
+    if len(key) <= KEY and not key.startswith(HASHED):
+        return key
+    return HASHED + sha256(data).hexdigest()
 
 
 class FetchPayload(Struct, frozen=True, array_like=True, gc=False):
@@ -45,6 +67,7 @@ class CachedResult(Struct, frozen=True, array_like=True, gc=False):
     fetched_at: int
     result: bytes
     open_until: int = 0
+    key: str = ""
 
 
 class DeliveryPayload(Struct, frozen=True, array_like=True, gc=False):

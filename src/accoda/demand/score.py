@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from math import isfinite
+from math import ceil, isfinite
 from typing import Literal, get_args
 
 from msgspec import Struct, field
 
 from accoda.errors import InvalidInput
+from accoda.limits import MOMENT
 
 PREFETCH = 100.0
 """The score of a job without waiters."""
@@ -94,6 +95,20 @@ def score(crowd: Crowd, now: int, weights: Weights = DEFAULT_WEIGHTS) -> float:
     minutes = max(0, crowd.earliest - now) // _MINUTE
     urgency = min(weights.most_urgency, minutes * weights.urgency)
     return urgency + max(0.0, weights.crowd - weights.each * crowd.count) + crowd.tier
+
+
+def changes_at(crowd: Crowd, now: int, weights: Weights = DEFAULT_WEIGHTS) -> int:
+    """The first moment after `now` at which time alone gives the crowd another score; `MOMENT`: never.
+
+    >>> changes_at(Crowd(1, 0.0, 150_000), 0), changes_at(Crowd(1, 0.0, 31 * 60_000), 0)
+    (30001, 60001)
+    """
+    minutes = max(0, crowd.earliest - now) // _MINUTE
+    if not crowd.count or not minutes or not weights.urgency or not weights.most_urgency:
+        return MOMENT
+    # Beyond the most, nothing changes until the minutes that are left count for less than that.
+    next_minutes = min(minutes, ceil(weights.most_urgency / weights.urgency)) - 1
+    return crowd.earliest - (next_minutes + 1) * _MINUTE + 1
 
 
 def band(rank: float) -> Band:

@@ -39,6 +39,7 @@ GROUPS = {
     "Schedules": "Jobs that come by cron or at intervals.",
     "Webhooks": "Calls when jobs have ended: their log, and the secret that signs them.",
     "Work": "Take jobs and settle them, in any language.",
+    "Demands": "Results that many want: join, leave, and who waits.",
     "Looks": "The store as a whole: numbers, workers, budgets.",
     "Service": "The service itself: health, metrics, documents.",
 }

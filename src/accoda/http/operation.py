@@ -55,9 +55,10 @@ class Operation(Struct, frozen=True, kw_only=True):
     `path_type`, `query` and `request` are structs; the first two are made of texts. `replies` by status: the first is
     the one that a handler's plain value gets. `errors` are the kinds of problem (`accoda.http.problems.KINDS`) that are
     particular to it: those that any operation may have (401, 403, 500, 503, a bad body) are known from the rest.
-    `rules` are keywords of JSON Schema that hold for the request as a whole, which no type can say.
-    `hidden`: not in the OpenAPI document. `body_optional`: an empty body stands for `{}`. `scope` None: open to
-    every caller, with or without a token. `queues` says what becomes of a token that is limited to queues:
+    `rules` are keywords of JSON Schema that hold for the request as a whole, which no type can say. `alias` is a second
+    path of it, which its description names. `hidden`: not in the OpenAPI document. `body_optional`: an empty body
+    stands for `{}`. `scope` None: open to every caller, with or without a token. `queues` says what becomes of a token
+    that is limited to queues:
 
     - path: the `name` in the path is a queue, which must be one of the token's
     - job: the `id` in the path is a job, which must be in one of them
@@ -84,6 +85,7 @@ class Operation(Struct, frozen=True, kw_only=True):
     headers: Sequence[Header] = ()
     errors: Sequence[str] = ()
     rules: dict[str, Any] = {}
+    alias: str | None = None
     hidden: bool = False
 
     @property

@@ -33,6 +33,7 @@ KINDS: dict[str, Kind] = {
     "forbidden": Kind(403, "Not allowed", "The token lacks the scope that this operation needs; `scope` names it."),
     "not-found": Kind(404, "Not found", "Nothing is at this path, or what it names is not stored."),
     "method-not-allowed": Kind(405, "Method not allowed", "The header `Allow` names the methods of this path."),
+    "not-acceptable": Kind(406, "Only in HTML", "This path is a page for people; `detail` names the API's path."),
     "too-slow": Kind(408, "The body took too long", "Send it at once, or in smaller parts."),
     "conflict": Kind(409, "Not possible in its current state", "`detail` says what to do first."),
     "in-flight": Kind(409, "The same request is under way", "Its Idempotency-Key is in use; repeat it in a moment."),

@@ -55,7 +55,7 @@ class Schemas:
     def leave_out(self, queues: Sequence[str]) -> None:
         """Say of every place for a user's queue that it is none of these, and none of their companions."""
         names = "|".join(re.escape(queue) for queue in queues)
-        others = {"not": {"pattern": rf"^({names})(\..*)?$"}}
+        others = {"not": {"type": "string", "pattern": rf"^({names})(\..*)?$"}}  # what is left out, or null, is none
         for name in WITH_QUEUES & self.components.keys():
             _merge(self.components[name], {"properties": {"queue": others}})
         path = self._parameters.get(OwnQueuePath.__name__)

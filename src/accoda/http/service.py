@@ -12,7 +12,8 @@ from accoda.http.long_polls import LongPolls
 from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
 from accoda.http.problems import ProblemError, from_error, send_problem
-from accoda.http.security.pages import is_page
+from accoda.http.security.origins import SAFE
+from accoda.http.security.pages import is_page, is_view, wants_json
 from accoda.storage.common.reconnecting import limited_patience, set_patience
 
 if TYPE_CHECKING:
@@ -65,11 +66,26 @@ class Service:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1000})
             return
-        if self.dashboard is not None and scope["type"] == "http" and is_page(scope["path"]):
-            await self.dashboard(scope, receive, send)
+        if self.dashboard is not None and scope["type"] == "http" and is_page(scope["method"], scope["path"]):
+            if is_view(scope["path"]) and wants_json(scope["headers"]):
+                await send_problem(send, self._no_page(scope))
+            else:
+                await self.dashboard(scope, receive, send)
             return
         scope["accoda.service"] = self
         await self._router(scope, receive, send)
+
+    def _no_page(self, scope: Scope) -> ProblemError:
+        """The answer to a program that asks for a page: where the API has it."""
+        from starlette.routing import Match
+
+        path = "/api/v1" + scope["path"].rstrip("/")
+        found = any(route.matches({**scope, "path": path})[0] != Match.NONE for route in self._router.routes)
+        where = f"the API has it at {path}" if found else "the API is below /api/v1, and /openapi.json lists its paths"
+        if scope["method"] in SAFE:
+            return ProblemError("not-acceptable", f"this is a page for people, in HTML; {where}")
+        allow = (("allow", "GET, HEAD"),)
+        return ProblemError("method-not-allowed", f"this is a page, which can only be read; {where}", headers=allow)
 
     def meet(self, guard: Guard) -> None:
         """Let the dashboard ask the guard about tokens, and the guard speak to its readers in pages."""
@@ -134,9 +150,10 @@ class Resource:
 def _resources(table: Sequence[Operation], app: App, options: ServiceOptions, polls: LongPolls) -> dict[str, Resource]:
     endpoints: dict[str, dict[str, Endpoint]] = defaultdict(dict)
     for operation in table:
-        if operation.method in endpoints[operation.path]:
-            raise ValueError(f"two operations for {operation.method} {operation.path}")
-        endpoints[operation.path][operation.method] = Endpoint(operation, app, options, polls)
+        for path in filter(None, (operation.path, operation.alias)):
+            if operation.method in endpoints[path]:
+                raise ValueError(f"two operations for {operation.method} {path}")
+            endpoints[path][operation.method] = Endpoint(operation, app, options, polls)
     return {path: Resource(methods) for path, methods in endpoints.items()}
 
 

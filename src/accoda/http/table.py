@@ -16,6 +16,7 @@ MODULES = (
     "accoda.http.resources.schedules",
     "accoda.http.worker_api",
     "accoda.http.resources.webhooks",
+    "accoda.http.resources.demands",
     "accoda.http.resources.overview",
     "accoda.http.resources.records",
     "accoda.http.resources.health",

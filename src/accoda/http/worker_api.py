@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
+from msgspec.structs import replace
 
 from accoda.http.call import Call
 from accoda.http.operation import Reply, operation
 from accoda.http.resources.common import OwnQueuePath
-from accoda.http.resources.jobs import check_queues
+from accoda.http.resources.jobs import named_and_allowed
 from accoda.http.settling import (
     Again,
     Fail,
@@ -116,10 +117,15 @@ async def take_jobs(call: Call[TakeRequest, Any, OwnQueuePath]) -> Taken:
     replies={200: Reply(description="What was refused.", type=Settled, example=Settled([]))},
 )
 async def settle_jobs(call: Call[SettleRequest, Any, OwnQueuePath]) -> Settled:
-    queue, said, store = call.path.name, call.body.outcomes, call.app.storage
+    queue, store = call.path.name, call.app.storage
     check_workable(call.app, queue, 0)
     # Of the leases, the store itself refuses those that name a queue in which their job is not.
-    check_queues(call, (job for one in said if isinstance(one, Finish) for job in one.then))
+    said = [
+        replace(one, then=tuple(await named_and_allowed(call, one.then, f"outcomes[{place}].then")))
+        if isinstance(one, Finish) and one.then
+        else one
+        for place, one in enumerate(call.body.outcomes)
+    ]
     tickets, outcomes = read_outcomes(call.app, queue, said)
     refused = await store.settle(await with_calls(call.app, store, tickets, outcomes))
     await _take_back_crashes(store, refused)

@@ -1,21 +1,24 @@
-"""Demands in numbers, as workers last stored them; the fetches of one, their waiters, and what is cached."""
+"""Demands in numbers; the fetches of one, their waiters, and what is cached; and what a waiter does: join and leave."""
 
 from __future__ import annotations
 
 import builtins
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from accoda.demand.metrics import Counts, QueueMetrics, read_counts, read_metrics
-from accoda.demand.records import FetchPayload, read_cached
+from accoda.demand.demand import Demand
+from accoda.demand.metrics import Counts, QueueMetrics, read_counts
+from accoda.demand.options import Answer, Left, What
+from accoda.demand.records import FetchPayload, read_cached, stored_key
 from accoda.demand.score import Band, band
-from accoda.demand.waiters import present, read_entries
+from accoda.demand.waiters import Waiter, present, read_entries
+from accoda.demand.waiting import read_waiting
 from accoda.envelope import unwrap
-from accoda.errors import NotFound
+from accoda.errors import JobNotFound, NotFound
 from accoda.limits import is_name
-from accoda.model import ByKey, JobInfo, State
+from accoda.model import ById, ByKey, JobInfo, State
 from accoda.operations.host import Host
 from accoda.operations.moments import now_of, rfc3339
 from accoda.operations.views import same
@@ -29,7 +32,7 @@ Freshness = Literal["fresh", "stale", "old", "unknown"]
 
 
 class DemandView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A demand: its waiting fetches as the last upkeep found them (`at`), and what all processes have counted."""
+    """A demand: its waiting fetches at the moment `at`, and what all processes have counted."""
 
     queue: str
     at: str | None = None
@@ -41,6 +44,7 @@ class DemandView(Struct, rename="camel", frozen=True, kw_only=True):
     stale: int = 0
     attached: int = 0
     created: int = 0
+    left: int = 0
     hit_rate: float = 0.0
     calls: int = 0
     served: int = 0
@@ -82,10 +86,10 @@ class FetchView(Struct, rename="camel", frozen=True, kw_only=True):
     def of(cls, job: JobInfo) -> FetchView:
         return cls(
             **same(job, "id state waiters cost attempts"),
-            key=job.key or "",
+            key=_payload(job).key or job.key or "",
             score=job.rank,
             band=band(job.rank),
-            prefetch=_is_prefetch(job),
+            prefetch=_payload(job).prefetch,
             created_at=rfc3339(job.created_at),
             reason=job.reason or None,
         )
@@ -103,8 +107,22 @@ class CachedView(Struct, rename="camel", frozen=True, kw_only=True):
     kept_until: str
 
 
+class AnswerView(Struct, rename="camel", frozen=True, kw_only=True):
+    """The answer to a request. `id` is the job that serves it: the delivery of a result that is there, or the fetch;
+    `waiters` is how many entries the fetch has."""
+
+    what: What
+    id: int
+    waiters: int = 0
+    fetched_at: str | None = None
+
+    @classmethod
+    def of(cls, answer: Answer) -> AnswerView:
+        return cls(**same(answer, "what id waiters"), fetched_at=rfc3339(answer.fetched_at))
+
+
 class WaiterView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A waiter for a result; `due`: by when it is wanted."""
+    """A waiter for a result; `due`: by when it is wanted. Not `delivered`: it only wants the result to be fetched."""
 
     id: str
     tier: str
@@ -117,7 +135,7 @@ async def list(host: Host) -> builtins.list[DemandView]:
     store = await host.connections.get()
     stored = {_queue(document.name) for document in await store.documents(PREFIX)}
     queues = sorted(host.demands.keys() | {queue for queue in stored if is_name(queue)})
-    return [DemandView.of(queue, await read_metrics(store, queue), await read_counts(store, queue)) for queue in queues]
+    return [DemandView.of(queue, await read_waiting(store, queue), await read_counts(store, queue)) for queue in queues]
 
 
 async def get(host: Host, queue: str) -> DemandView:
@@ -143,22 +161,56 @@ async def cached(host: Host, queue: str, most: int = MOST) -> builtins.list[Cach
     return [view for job in jobs if (view := _cached(host, queue, job, now)) is not None]
 
 
-async def waiters(host: Host, queue: str, key: str, count: int) -> builtins.list[WaiterView]:
-    """The waiters of the fetch of a key, of the latest 200 entries; `count` is how many it has."""
+async def waiters(host: Host, queue: str, key: str) -> builtins.list[WaiterView]:
+    """The waiters of the fetch of a key, of its latest 200 entries; none if no fetch waits or runs."""
     store = await host.connections.get()
-    look = await store.look(ByKey(queue, key), waiters_after=max(0, count - MOST_WAITERS))
-    job = None if look.job is None else look.job.id
-    entries = [*present(read_entries(look.waiters), job).values()][:MOST_WAITERS]
+    job = (await store.look(ByKey(queue, stored_key(key)))).job
+    return [] if job is None else await _waiters(host, job)
+
+
+async def waiters_of(host: Host, id: int) -> builtins.list[WaiterView]:
+    """The waiters of a job, of its latest 200 entries; none if it belongs to no demand."""
+    job = (await (await host.connections.get()).look(ById(id))).job
+    if job is None:
+        raise JobNotFound(id)
+    return await _waiters(host, job)
+
+
+async def request(host: Host, queue: str, key: str, waiter: Waiter[Any], fresh_after: int | None = None) -> AnswerView:
+    """Let a waiter have the result of a key; see `Demand.request`."""
+    demand = _declared(host, queue)
+    demand.check_data(waiter.data)
+    return AnswerView.of(await demand.request(key, waiter, fresh_after=fresh_after))
+
+
+async def leave(host: Host, queue: str, key: str, waiter: str) -> Left:
+    """Let a waiter leave; see `Demand.withdraw`."""
+    return await _declared(host, queue).withdraw(key, waiter)
+
+
+def _declared(host: Host, queue: str) -> Demand:
+    demand = host.demands.get(queue)
+    if demand is None:
+        raise NotFound("demand", queue, "name the app that declares it: --app MODULE:APP, or accoda serve MODULE:APP")
+    return demand
+
+
+async def _waiters(host: Host, job: JobInfo) -> builtins.list[WaiterView]:
+    if not job.waiters:
+        return []
+    store = await host.connections.get()
+    look = await store.look(ById(job.id), waiters_after=max(0, job.waiters - MOST_WAITERS))
+    entries = [*present(read_entries(look.waiters), job.id).values()][:MOST_WAITERS]
     return [
         WaiterView(id=entry.id, tier=entry.tier, due=rfc3339(entry.due), delivered=entry.kind == 0) for entry in entries
     ]
 
 
-def _is_prefetch(job: JobInfo) -> bool:
+def _payload(job: JobInfo) -> FetchPayload:
     try:
-        return _fetch_payload.decode(unwrap(job.data)[1]).prefetch
+        return _fetch_payload.decode(unwrap(job.data)[1])
     except (ValueError, RecursionError):  # unreadable: the worker that runs it will say so
-        return False
+        return FetchPayload("")
 
 
 def _cached(host: Host, queue: str, job: JobInfo, now: int) -> CachedView | None:
@@ -171,7 +223,7 @@ def _cached(host: Host, queue: str, job: JobInfo, now: int) -> CachedView | None
     if demand is not None:
         freshness = "fresh" if age < demand.fresh_for else "stale" if age < demand.keep_for else "old"
     return CachedView(
-        key=job.key or "",
+        key=found.key or job.key or "",
         fetched_at=rfc3339(found.fetched_at),
         age=age,
         freshness=freshness,

@@ -77,6 +77,10 @@ class Activity(Struct, frozen=True):
         spark = self.sparks.get(queue, FLAT if self.sparks else None)
         return judge(stats, RecentRuns.of(spark, self.serving.get(queue, 0), self.budgets.get(queue)))
 
+    def number(self, queue: str) -> int | None:
+        """The queue's number, as the code of a worker that is alive has it."""
+        return next((beat.numbers[queue] for beat in self.workers if queue in beat.numbers), None)
+
 
 async def read_activity(host: Host) -> Activity:
     """What queues did in the last quarter of an hour, the workers that serve them, and the budgets they wait for."""

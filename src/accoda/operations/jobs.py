@@ -16,15 +16,18 @@ from accoda.model import ENDED, ById, Cancel, Enqueued, JobInfo, Remove, Rerank,
 from accoda.names import is_system
 from accoda.operations import idempotency
 from accoda.operations.attempt_text import attempt_text
+from accoda.operations.default_queue import with_queues
 from accoda.operations.host import Host
 from accoda.operations.idempotency import Once, OnceAnswer
 from accoda.operations.job_filter import JobFilter
-from accoda.operations.levels import LEVELS, Level, new_rank
+from accoda.operations.levels import LEVELS, new_rank
+from accoda.operations.merged_search import MergedSearch, is_merged
 from accoda.operations.moments import rfc3339
 from accoda.operations.new_jobs import NewJobRequest, prepare
 from accoda.operations.redaction import redacted
 from accoda.operations.search import Search, SearchCursor, where_of
 from accoda.operations.views import JobView, Page
+from accoda.priority import Priority, read_priority
 from accoda.runtime.attempts import Attempt, Ended, read_attempts
 from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progress, read_progress
 from accoda.storage.protocol import Store
@@ -72,19 +75,28 @@ async def create(host: Host, requests: Sequence[NewJobRequest], *, batch: bool |
 
     `batch`: errors name the field with its job (`jobs[3].priority`); None: where there are several jobs.
     """
-    jobs = prepare(host, requests, _where(requests, batch))
+    where = _where(requests, batch)
+    jobs = prepare(host, await with_queues(host, requests, where), where)
     return await (await host.connections.get()).enqueue(jobs) if jobs else []
 
 
 async def create_once(
-    host: Host, requests: Sequence[NewJobRequest], key: str, who: str = "", *, batch: bool | None = None
+    host: Host,
+    requests: Sequence[NewJobRequest],
+    key: str,
+    who: str = "",
+    *,
+    batch: bool | None = None,
+    content: Sequence[NewJobRequest] | None = None,
 ) -> OnceAnswer:
     """`create` with an idempotency key: the same request again gets the same answer, which says so.
 
-    See `accoda.operations.idempotency` for what that promises.
+    `content` is what the caller sent, if the queues of `requests` were filled in: it stays the same request, whichever
+    workers live when it is sent again. See `accoda.operations.idempotency` for what is promised.
     """
-    jobs = prepare(host, requests, _where(requests, batch))
-    return await idempotency.enqueue_once(await host.connections.get(), jobs, Once.of(who, key, requests))
+    where, once = _where(requests, batch), Once.of(who, key, requests if content is None else content)
+    jobs = prepare(host, await with_queues(host, requests, where), where)
+    return await idempotency.enqueue_once(await host.connections.get(), jobs, once)
 
 
 async def page(
@@ -95,8 +107,11 @@ async def page(
     cursor: str | None = None,
     among: Collection[str] | None = None,
 ) -> Page[JobView]:
-    """Jobs that match, by queue name and state: ready ones as they will be handed out, delayed and taken ones by their
-    moment, dead, done and cancelled ones latest first.
+    """Jobs that match, in the order of processing: ready ones as they will be handed out, delayed and taken ones by the
+    moment at which they come back (start time, end of the lease), dead, done and cancelled ones latest first.
+
+    Over several queues, jobs of one state are merged by that moment; ready ones, and jobs of several states, go by the
+    queue's name, then by state, as do those of more than 100 queues.
 
     A page may be shorter than `limit`, or empty, and still have a next one: at most 1,000 records are read for it.
     With `among`, only these queues are searched.
@@ -105,8 +120,13 @@ async def page(
         raise InvalidInput("limit", f"must be an integer from 1 to {MOST}, not {limit!r:.60}")
     after = None if cursor is None else SearchCursor.read(cursor)
     where = replace(where_of(host, filter), among=among)
-    search = Search(await host.connections.get(), where, limit, order="line")
-    found = await search.run(after)
+    store = await host.connections.get()
+    search = Search(store, where, limit, order="line")
+    starts = await search.starts()
+    if is_merged(where, starts):
+        found = await MergedSearch(store, where, limit).run(starts, after)
+    else:
+        found = await search.run(after, starts)
     return Page([JobView.of(host, job) for job in found.jobs], None if found.next is None else found.next.token())
 
 
@@ -176,10 +196,9 @@ async def delete(host: Host, id: int) -> None:
         raise JobNotFound(id)
 
 
-async def set_priority(host: Host, id: int, level: Level) -> JobView:
+async def set_priority(host: Host, id: int, priority: Priority | str) -> JobView:
     """Give a waiting job another level."""
-    if level not in LEVELS:
-        raise InvalidInput("priority", f"must be one of {', '.join(LEVELS)}, not {level!r:.60}")
+    level = LEVELS[read_priority(priority)]
     store = await host.connections.get()
     job = await _find_own(store, id)
     if job.state in WAITING:

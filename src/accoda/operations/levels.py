@@ -8,7 +8,7 @@ from accoda.errors import Conflict
 from accoda.model import JobInfo
 from accoda.operations.handlers import options_of
 from accoda.operations.host import Host
-from accoda.priority import AGING_STEP, Policy, Priority, aging, policy, strict
+from accoda.priority import AGING_STEP, Policy, Priority, aging, enqueued_for, policy, strict
 
 Level = Literal["CRITICAL", "HIGH", "NORMAL", "LOW"]
 LEVELS: tuple[Level, ...] = ("CRITICAL", "HIGH", "NORMAL", "LOW")
@@ -32,9 +32,9 @@ def new_rank(host: Host, job: JobInfo, level: Level) -> float:
     if rule is aging:
         present = level_of(host, job)
         # An aging rank is a moment and a level. Only the level changes: the job keeps its age.
-        since = job.rank - Priority[present] * AGING_STEP if present and job.rank >= _A_MOMENT else _enqueued_for(job)
+        since = job.rank - Priority[present] * AGING_STEP if present and job.rank >= _A_MOMENT else enqueued_for(job)
         return since + Priority[level] * AGING_STEP
-    return rule(Priority[level], _enqueued_for(job))
+    return rule(Priority[level], enqueued_for(job))
 
 
 def better_ranks(job: JobInfo) -> list[tuple[Level, float]]:
@@ -49,7 +49,7 @@ def better_ranks(job: JobInfo) -> list[tuple[Level, float]]:
 def _level(job: JobInfo) -> Level | None:
     if job.rank < _A_MOMENT:
         return LEVELS[int(job.rank)] if job.rank in (0.0, 1.0, 2.0, 3.0) else None
-    level = round((job.rank - _enqueued_for(job)) / AGING_STEP)
+    level = round((job.rank - enqueued_for(job)) / AGING_STEP)
     return LEVELS[level] if 0 <= level < len(LEVELS) else None
 
 
@@ -58,12 +58,3 @@ def _policy(host: Host, job: JobInfo) -> Policy:
     if options is not None:
         return policy(options.policy)
     return aging if job.rank >= _A_MOMENT else strict
-
-
-def _enqueued_for(job: JobInfo) -> int:
-    """The moment from which an aging rank counts: the job's creation, or its first start time if that was later.
-
-    After several retries the first start time is no longer stored; the creation is then the best guess.
-    """
-    starts = {0: job.start_time, 1: job.prev_start_time}
-    return max(job.created_at, starts.get(job.attempts) or 0)

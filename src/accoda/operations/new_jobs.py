@@ -50,14 +50,15 @@ _ON_THE_WIRE = {
 
 
 class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True, gc=False):
-    """A job to be stored. `queue` is needed; everything else is optional. `type` names the handler inside the queue.
+    """A job to be stored; everything is optional. `type` names the handler inside the queue. Without a `queue` it goes
+    to the only one that has a handler for its `type`, or else to `default`.
 
     `scheduledAt` (RFC 3339, with an offset) or `delay` (seconds) say when it may start; `maxRetries` n lets it run
     n + 1 times; `webhookUrl` is called when it has ended as `webhookOn` says; `headers` are texts that
     travel with the job; `secretFields` names fields of the payload that are never shown.
     """
 
-    queue: Name
+    queue: Name | None = None
     type: JobType | None = None
     name: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
     payload: Any = None
@@ -65,7 +66,7 @@ class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     scheduled_at: Annotated[str, Meta(max_length=64, extra_json_schema=moments.SHAPE)] | None = None
     delay: Seconds | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY)] | None = None
-    on_duplicate: Literal["keep", "replace"] | None = None
+    on_duplicate: Literal["keep", "rerank", "replace"] | None = None
     cost: Annotated[int, Meta(ge=0, le=COST)] | None = None
     keep_for: Seconds | None = None
     max_retries: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
@@ -103,8 +104,8 @@ def check_not_of_demand(host: Host, field: str, queue: str) -> None:
 
 
 def _job(host: Host, request: NewJobRequest) -> NewJob:
-    _check_queue(host, request.queue)
-    spec = spec_of(host, request.queue, request.type)
+    queue = _checked_queue(host, request.queue)
+    spec = spec_of(host, queue, request.type)
     if request.secret_fields:
         spec = msgspec.structs.replace(spec, secret=tuple(dict.fromkeys((*spec.secret, *request.secret_fields))))
     return new_job(spec, _fitted(spec, request.payload), host.now, _options(request))
@@ -138,10 +139,13 @@ def _options(request: NewJobRequest) -> EnqueueOptions:
     return cast(EnqueueOptions, options)
 
 
-def _check_queue(host: Host, queue: str) -> None:
+def _checked_queue(host: Host, queue: str | None) -> str:
+    if queue is None:
+        raise InvalidInput("queue", "is missing")  # `default_queue` fills it in
     check_queue(queue)
     check_not_system("queue", queue)
     check_not_of_demand(host, "queue", queue)
+    return queue
 
 
 def _rename(error: InvalidInput, prefix: str) -> None:

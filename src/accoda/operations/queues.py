@@ -61,7 +61,7 @@ async def views(
     """The queues of these counters, by name. `system`: Accoda's own too."""
     own = await bookkeeping(await host.connections.get(), stats, host.demands)
     return [
-        QueueView.of(host, name, stats[name], activity.health(name, stats[name]), name in own)
+        QueueView.of(host, name, stats[name], activity, name in own)
         for name in sorted(stats)
         if system or name not in own
     ]
@@ -74,8 +74,7 @@ async def get(host: Host, name: str) -> QueueView:
     if name not in stats and name not in host.handlers:
         raise NotFound("queue", name, "a queue is there from its first job on")
     own = await bookkeeping(await host.connections.get(), stats, host.demands)
-    mine = stats.get(name, _EMPTY)
-    return QueueView.of(host, name, mine, (await read_activity(host)).health(name, mine), name in own)
+    return QueueView.of(host, name, stats.get(name, _EMPTY), await read_activity(host), name in own)
 
 
 async def waiting(host: Host, queue: str, shown: int = 10) -> WaitingSummary:

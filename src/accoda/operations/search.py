@@ -116,31 +116,23 @@ class Search:
         self._calls = 0
         self._found = Found([])
 
-    async def run(self, after: SearchCursor | None = None) -> Found:
+    async def run(self, after: SearchCursor | None = None, starts: list[SearchCursor] | None = None) -> Found:
         """The next jobs after a cursor. They may be few, or none, and still have a next part."""
-        for start in await self._starts(after):
+        for start in _from(await self.starts() if starts is None else starts, after):
             if not await self._through(start):
                 break
         return self._found
 
-    async def _starts(self, after: SearchCursor | None) -> list[SearchCursor]:
-        """Where jobs may be, in order, from the cursor on. In a queue that is named, all states are searched."""
+    async def starts(self) -> list[SearchCursor]:
+        """Where jobs may be, in order. In a queue that is named, all states are searched."""
         where = self._where
         if where.queue is not None:
-            every = [SearchCursor(where.queue, state) for state in where.states]
-        else:
-            stats = (await self._store.stats()).queues
-            hidden = frozenset() if where.system else await bookkeeping(self._store, stats)
-            among = stats if where.among is None else where.among
-            names = [name for name in sorted(stats) if name not in hidden and name in among]
-            every = [
-                SearchCursor(name, state) for name in names for state in where.states if _may_have(stats[name], state)
-            ]
-        if after is None:
-            return every
-        # A cursor of another filter continues from its place, but not into what this filter leaves out.
-        here = [after] if any(start.section == after.section for start in every) else []
-        return here + [start for start in every if start.section > after.section]
+            return [SearchCursor(where.queue, state) for state in where.states]
+        stats = (await self._store.stats()).queues
+        hidden = frozenset() if where.system else await bookkeeping(self._store, stats)
+        among = stats if where.among is None else where.among
+        names = [name for name in sorted(stats) if name not in hidden and name in among]
+        return [SearchCursor(name, state) for name in names for state in where.states if _may_have(stats[name], state)]
 
     async def _through(self, at: SearchCursor) -> bool:
         """Search one queue's jobs in a state; False: this part ends here."""
@@ -190,6 +182,14 @@ def where_of(host: Host, filter: JobFilter, states: Sequence[State] = STATES, un
         since=since,
         until=min(until, before),
     )
+
+
+def _from(every: list[SearchCursor], after: SearchCursor | None) -> list[SearchCursor]:
+    """Those from a cursor on. One of another filter continues from its place, but not into what this one leaves out."""
+    if after is None:
+        return every
+    here = [after] if any(start.section == after.section for start in every) else []
+    return here + [start for start in every if start.section > after.section]
 
 
 def _may_have(stats: QueueStats, state: State) -> bool:

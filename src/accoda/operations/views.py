@@ -10,9 +10,10 @@ from accoda.envelope import Event, unwrap
 from accoda.fingerprint import fingerprint
 from accoda.model import JobInfo, QueueStats, State
 from accoda.operations.attempt_text import attempt_text, crash_text, max_attempts
-from accoda.operations.health import Health
+from accoda.operations.handlers import options_of
+from accoda.operations.health import Activity, Health
 from accoda.operations.host import Host
-from accoda.operations.levels import Level, level_of
+from accoda.operations.levels import LEVELS, Level, level_of
 from accoda.operations.moments import rfc3339
 from accoda.operations.redaction import redacted
 from accoda.operations.words import stamp
@@ -70,6 +71,11 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     keep_for: float = 0.0
     progress: Progress | None = None
 
+    @property
+    def has_own_rank(self) -> bool:
+        """Whether its rank says more than its priority: its queue is an aging one, or ranks jobs otherwise."""
+        return self.priority is None or self.rank != LEVELS.index(self.priority)
+
     @classmethod
     def of(cls, host: Host, info: JobInfo, progress: Progress | None = None) -> JobView:
         """What is shown of a stored job, with its secrets hidden."""
@@ -102,11 +108,13 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired` and `cancelled` count since
-    the store was made; `oldest_age` is in seconds. `handled`: this app has a handler for it. `system`: it is one of
-    Accoda's own."""
+    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired`, `cancelled` and `promoted`
+    (delayed jobs that became ready because their start time came) count since the store was made; `oldest_age` is in
+    seconds. `number` is the one that its contract or handler gives it, if this app or a running worker knows it.
+    `handled`: this app has a handler for it. `system`: it is one of Accoda's own."""
 
     name: str
+    number: int | None = None
     health: Health
     ready: int = 0
     delayed: int = 0
@@ -118,6 +126,7 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     buried: int = 0
     expired: int = 0
     cancelled: int = 0
+    promoted: int = 0
     oldest_age: float = 0.0
     paused: bool = False
     paused_until: str | None = None
@@ -125,12 +134,15 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     handled: bool = False
 
     @classmethod
-    def of(cls, host: Host, name: str, stats: QueueStats, health: Health, system: bool) -> QueueView:
+    def of(cls, host: Host, name: str, stats: QueueStats, activity: Activity, system: bool) -> QueueView:
+        options = options_of(host, name)
         return cls(
-            **same(stats, "ready delayed taken dead total done retried buried expired cancelled oldest_age paused"),
+            **same(stats, "ready delayed taken dead total done retried buried expired cancelled promoted"),
+            **same(stats, "oldest_age paused"),
             name=name,
+            number=activity.number(name) if options is None or options.number is None else options.number,
             paused_until=rfc3339(stats.paused_until),
-            health=health,
+            health=activity.health(name, stats),
             system=system,
             handled=name in host.handlers,
         )

@@ -11,7 +11,7 @@ from accoda.operations.host import Host
 from accoda.operations.moments import now_of, rfc3339
 from accoda.operations.views import same
 from accoda.runtime.drain import ask, asked_for
-from accoda.runtime.heartbeat import Heartbeat, ProcessorState, read_heartbeats
+from accoda.runtime.heartbeat import Heartbeat, ProcessorState, QueueSums, read_heartbeats
 
 
 class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
@@ -34,12 +34,28 @@ class ProcessorView(Struct, rename="camel", frozen=True, kw_only=True):
         )
 
 
+class HandlerStatsView(Struct, rename="camel", frozen=True, kw_only=True):
+    """What a worker's handlers did for a queue since it started: jobs that were done, runs that failed, jobs that went
+    back, seconds that they ran in sum, and the latest error."""
+
+    processed: int = 0
+    errors: int = 0
+    retried: int = 0
+    duration: float = 0.0
+    last_error: str = ""
+
+    @classmethod
+    def of(cls, sums: QueueSums) -> HandlerStatsView:
+        return cls(**same(sums, "processed errors retried last_error"), duration=round(sums.ran, 3))
+
+
 class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
     """A worker, as it last described itself `beat_age` seconds ago: `running` jobs of the `slots` that it can run at
     once. `problem` is empty while all is well.
 
     `types` are those that it handles, by queue; a queue that is not there has handlers without a type only.
-    `draining`: it was asked to take nothing more. `drained`: it knows, and nothing runs in it any more.
+    `stats` is what its handlers did, by queue. `draining`: it was asked to take nothing more. `drained`: it knows, and
+    nothing runs in it any more.
     """
 
     id: str
@@ -51,6 +67,7 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
     beat_age: float
     queues: builtins.list[str]
     types: dict[str, builtins.list[str | None]] = {}
+    stats: dict[str, HandlerStatsView] = {}
     max_processors: int
     slots: int
     running: int
@@ -69,6 +86,7 @@ class WorkerView(Struct, rename="camel", frozen=True, kw_only=True):
             beat_age=max(0, now - beat.beat_at) / 1000,
             queues=[*beat.queues],
             types={queue: [*types] for queue, types in beat.types.items() if types != (None,)},
+            stats={queue: HandlerStatsView.of(sums) for queue, sums in beat.sums.items()},
             slots=beat.most,
             processors=[ProcessorView.of(processor, now) for processor in beat.processors],
             draining=draining,

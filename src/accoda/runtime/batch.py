@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, Unpack
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from accoda.budget.report import BudgetReporter, JobBudgetReporter
 from accoda.enqueue import EnqueueOptions, FollowUpOptions, inherited
@@ -20,8 +21,9 @@ from accoda.errors import BuryJob, HandlerLost, InvalidInput, RetryLater, Worker
 from accoda.handler_options import JobTarget
 from accoda.limits import ARRAY_KEYS
 from accoda.masking import Mask
-from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry
+from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
 from accoda.payload import Codec, UnreadablePayload
+from accoda.priority import read_priority
 from accoda.retry import (
     PLAIN,
     QUARANTINED,
@@ -43,6 +45,8 @@ T = TypeVar("T")
 UNHANDLED = "given back: no handler of this queue in this worker handles"
 LONGEST_UNHANDLED = 60.0
 """Seconds that a job of a type that nobody handles waits at most before it is looked at again."""
+COUNTED = 1_000_000_000
+"""The most that a handler may count of one batch."""
 NO_RESULT = "the run ended without a result: no handler returned, and no middleware said what becomes of the job"
 
 
@@ -202,12 +206,15 @@ class Batch(Generic[T]):
         at: datetime | int | None = None,
         reason: str = "",
         error: BaseException | None = None,
+        priority: int | str | None = None,
     ) -> None:
         """The job goes back: after `delay`, at the moment `at`, or when the queue's rule says.
 
-        With `error` it counts as an error too, and the error is its reason.
+        With `error` it counts as an error too, and the error is its reason. With `priority` (a `Priority`) it has that
+        priority from then on.
         """
-        later = RetryLater(reason or ("" if error is None else describe(error)), delay=delay, at=at)
+        text = reason or ("" if error is None else describe(error))
+        later = RetryLater(text, delay=delay, at=at, priority=None if priority is None else read_priority(priority))
         later.__cause__ = error
         self.fail(job, later)
 
@@ -307,6 +314,8 @@ class BatchOwner(Protocol):
     takes_batch: bool
     explicit: bool
     """Whether jobs of which a handler of batches says nothing are left to their leases."""
+    renew: bool
+    """Whether the leases of its jobs are extended while they run."""
     alone: bool
     """Whether each job is a batch of its own."""
     runner: Runner
@@ -349,6 +358,8 @@ class BatchRun(Batch[Any]):
     """The jobs whose outcomes are on their way to the store."""
     tell: Callable[[], None] = staticmethod(lambda: None)
     """To be called on the loop when a job has ended while others run."""
+    hooks = True
+    """Whether some of its jobs may have a webhook."""
     leases_end_at: float | None = None
     """The moment (`time.monotonic`) from which on its leases are left to end; None: never."""
 
@@ -416,7 +427,17 @@ class BatchRun(Batch[Any]):
         """The handler of the batch returned this."""
         self.returned = True
         if isinstance(value, HandlerStats):
-            self.stats = value
+            self.stats = self._without_secrets(value)
+
+    def _without_secrets(self, stats: HandlerStats) -> HandlerStats:
+        """What a handler counted. It may have given anything: what is no count is 0, and an error becomes its text."""
+        given = {name: getattr(stats, name) for name in ("processed", "errors", "retried", "buried")}
+        counts = {name: n if type(n) is int and 0 <= n <= COUNTED else 0 for name, n in given.items()}
+        error: object = stats.last_error
+        text = describe(error) if isinstance(error, BaseException) else clean(str(error or ""))
+        if text:
+            text = Mask.union(mask_for(job, self.owner.secret, self.owner.codec) for job in self.taken).text(text)
+        return replace(stats, **counts, last_error=text)
 
     def ids(self) -> list[int]:
         return [job.id for job in self.taken]
@@ -446,14 +467,14 @@ class BatchRun(Batch[Any]):
 
     def outcomes(self) -> list[Outcome]:
         """What becomes of the jobs that have ended, but for those that are settled already."""
-        results, follow_ups, settled, calls = self.results, self.follow_ups, self.settled, self.calls
+        results, follow_ups, settled, calls, hooks = self.results, self.follow_ups, self.settled, self.calls, self.hooks
         found: list[Outcome] = []
         for job in self.taken:
-            id, data = job.id, job.data
+            id = job.id
             result = results.get(id)
             if result is None or id in settled or id in calls:
                 continue
-            if result is PLAIN and id not in follow_ups and (not data or data[0] != MARK or not unwrap(data)[0].hook):
+            if result is PLAIN and id not in follow_ups and not (hooks and unwrap(job.data)[0].hook):
                 found.append(Done(job.lease))  # it went well and left nothing: nothing to decide
             else:
                 found.append(self.decide(job))
@@ -509,8 +530,8 @@ class JobOwners(Protocol):
         """What runs jobs without a type."""
         ...
 
-    def owner_of(self, data: bytes) -> BatchOwner | None:
-        """By its type; None: nothing here runs it."""
+    def owner_of(self, type: str | None) -> BatchOwner | None:
+        """What runs jobs of this type; None: nothing here does."""
         ...
 
 
@@ -521,21 +542,25 @@ def open_jobs(owners: JobOwners, jobs: Sequence[Job]) -> Opened:
     its second crash on it is quarantined. So a poison job takes no good one down with it again and again.
     """
     found: dict[int, tuple[BatchOwner, list[Job], list[Any]]] = {}
+    hooks = False
     opened = Opened([], [], [])
     for job in jobs:
-        data = job.data
-        bare = 0 < len(data) <= ARRAY_KEYS and data[0] != MARK
-        owner = owners.untyped if bare else owners.owner_of(data)
+        data, owner = job.data, owners.untyped
+        if data and data[0] == MARK:
+            metadata, data = unwrap(data)
+            owner = owners.owner_of(metadata.type)
+            hooks = hooks or metadata.hook is not None
         if owner is None:
             opened.not_run.append(unhandled(job))
             continue
         try:
-            payload = owner.open_bare(data) if bare and owner.open_bare is not None else owner.codec.open(job)
+            bare = owner.open_bare if 0 < len(data) <= ARRAY_KEYS else None
+            payload = owner.codec.open(job) if bare is None else bare(data)
         except Exception as error:
             opened.not_run.append(_unreadable(owner, job, error))
             continue
-        # A first crash of a job that was left to its lease on purpose is none, and will be taken back.
-        if job.crashes and (not owner.explicit or job.crashes >= QUARANTINED):
+        # A first crash of a job whose lease ended on purpose is none, and will be taken back.
+        if job.crashes and ((owner.renew and not owner.explicit) or job.crashes >= QUARANTINED):
             _add_suspect(owner, job, payload, opened)
         elif owner.alone:
             opened.batches.append(BatchRun(owner, [job], [payload]))
@@ -544,7 +569,9 @@ def open_jobs(owners: JobOwners, jobs: Sequence[Job]) -> Opened:
             group[2].append(payload)
         else:
             found[id(owner)] = owner, [job], [payload]
-    opened.batches += [BatchRun(*group) for group in found.values()]
+    for group in found.values():
+        opened.batches.append(batch := BatchRun(*group))
+        batch.hooks = hooks
     opened.suspects.sort(key=lambda batch: batch.taken[0].crashes)  # those with the fewest crashes first
     return opened
 

@@ -23,6 +23,8 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 Moment = Annotated[int, Meta(ge=0, le=MOMENT)]
 Amount = Annotated[float, Meta(ge=0, le=1e12)]
 Total = Annotated[int, Meta(ge=0, le=1 << 53)]
+LAST_ERROR = 200
+"""Characters of an error that a heartbeat carries."""
 Processors = Annotated[int, Meta(ge=0, le=10_000)]
 """As many as the setting `max_processors` allows."""
 
@@ -45,13 +47,20 @@ class QueueRate(Struct, frozen=True):
     busy: Amount = 0.0
 
 
-class QueueSums(Struct, frozen=True):
+class QueueSums(Struct, frozen=True, omit_defaults=True):
     """What a worker did for a queue since it began: jobs, the seconds that they ran and that they had waited, ready,
-    before. Sums only ever grow; the difference of two looks is a rate."""
+    before; and its handlers' `HandlerStats` in sum. Sums only ever grow; the difference of two looks is a rate.
+
+    `last_error` is the text of the latest error, as in the logs: without secrets, and not all of a long one.
+    """
 
     jobs: Total = 0
     ran: Amount = 0.0
     waited: Amount = 0.0
+    processed: Total = 0
+    errors: Total = 0
+    retried: Total = 0
+    last_error: Annotated[str, Meta(max_length=LAST_ERROR)] = ""
 
 
 class Heartbeat(Struct, frozen=True):
@@ -60,7 +69,7 @@ class Heartbeat(Struct, frozen=True):
     `concurrency`: the queues that may have fewer of those slots. `batches`: the queues whose handlers take whole
     batches, and how many jobs a batch has at most; each processor runs one batch at a time, beside the slots. `types`:
     of which types it handles jobs, for queues with several (None: those that no other handler serves). `draining`: it
-    was asked to take nothing more, and finishes what runs.
+    was asked to take nothing more, and finishes what runs. `numbers`: those of the queues that have one.
     """
 
     id: str
@@ -83,6 +92,7 @@ class Heartbeat(Struct, frozen=True):
     free: Count = 0
     concurrency: dict[str, Count] = {}
     batches: dict[str, Count] = {}
+    numbers: dict[str, int] = {}
 
     @property
     def running(self) -> int:

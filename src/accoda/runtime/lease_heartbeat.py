@@ -41,10 +41,21 @@ def beat(lease: float) -> float:
 
 def is_due(batch: BatchRun, now: float) -> bool:
     """Whether its leases are to be extended: each second or each quarter of the lease, until they are left to end."""
+    if not batch.owner.renew:
+        return False
     if batch.leases_end_at is not None and now >= batch.leases_end_at:
         return False
     # A bit early rather than a whole beat late: the sleep may be shorter than asked by a hair.
     return now - batch.extended_at >= 0.9 * beat(batch.lease)
+
+
+def is_over(batch: BatchRun, now: float) -> bool:
+    """Whether its leases have ended because its handler has `renew=False`.
+
+    They began when the store took the jobs, which is before `extended_at`: at this moment they are over by the store's
+    clock too. A batch that has not begun is left alone, since there is nothing to stop yet.
+    """
+    return not batch.owner.renew and batch.began > 0 and now - batch.extended_at >= batch.lease
 
 
 class LeaseHeartbeat:
@@ -125,14 +136,15 @@ class LeaseHeartbeat:
 
     async def run_once(self, now: float) -> None:
         """Extend what is due at the moment `now`: one call for all leases of the same length."""
-        if now < self._retry_at:
-            return
         due: dict[float, list[BatchRun]] = {}
         for batch in self._batches.copy():
             if is_due(batch, now):
                 due.setdefault(batch.lease, []).append(batch)
-        for lease, batches in due.items():
-            await self._extend(batches, lease, now)
+            elif is_over(batch, now):
+                self._tell(batch, {job.id: "lost" for job in batch.unsettled()})
+        if now >= self._retry_at:
+            for lease, batches in due.items():
+                await self._extend(batches, lease, now)
 
     async def _extend(self, batches: list[BatchRun], lease: float, now: float) -> None:
         # By the whole lease: a worker may hold a lost lease of a job beside the one with which it took the job again.

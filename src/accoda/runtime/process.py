@@ -95,6 +95,8 @@ async def _main(app: Host, options: ProcessOptions, settings: Settings, stack: E
     finally:
         leaver.left()
         logs.flush()
+        for demand in app.demands.values():
+            await demand.close()
         await app.connections.close()
     if options.burst and worker.problem:
         log.error("jobs are left: %s", worker.problem)

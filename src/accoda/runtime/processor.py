@@ -22,6 +22,7 @@ from typing import TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accoda.envelope import type_of
 from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
 from accoda.queue_access import RunningBatch, Taken
@@ -29,7 +30,7 @@ from accoda.retry import Failed, describe, runs_alone
 from accoda.runtime.attempts import explain
 from accoda.runtime.batch import BatchRun, ending, open_jobs
 from accoda.runtime.events import BatchReport, HandlerStats, tell
-from accoda.runtime.heartbeat import ProcessorState, QueueRate, QueueSums
+from accoda.runtime.heartbeat import LAST_ERROR, ProcessorState, QueueRate, QueueSums
 from accoda.runtime.queue_service import DECAY, QueueService
 from accoda.runtime.worker_context import WorkerContext
 from accoda.storage.common.lease_durability import hold_here
@@ -47,13 +48,14 @@ log = logging.getLogger("accoda.worker")
 
 class Ended(Struct):
     """Jobs of a run that have ended, and what becomes of them. `ran` is how long they ran, in seconds. `last`: no other
-    job of the run is left."""
+    job of the run is left. `said` are outcomes that are settled already, by the handler itself."""
 
     service: QueueService
     batch: BatchRun
     outcomes: list[Outcome]
     ran: float
     last: bool
+    said: list[Outcome] = []
     refused: list[Refused] = []
 
 
@@ -117,9 +119,9 @@ class Processor:
             queue = queue if self._has_room(queue) else None
         else:
             queue = context.rotation.pick(self._holds, self._has_room)
-            if queue is None and ended and self._has_room(ended[0].service.queue):
+            if queue is None and ended and (last := ended[0].service.queue) not in context.rotation.left:
                 # It goes to the store in any case: a look into a queue that sleeps costs no round trip of its own.
-                queue = ended[0].service.queue
+                queue = last if self._has_room(last) else None
         self._move_to(queue)
         return None if queue is None else self._services[queue]
 
@@ -309,7 +311,9 @@ class Processor:
             if settling is not None:
                 await settling
         if taken.hopeless:
-            found = [(service.owner_of(job.data) or service.handlers[0], job, why) for job, why in taken.hopeless]
+            found = [
+                (service.owner_of(type_of(job.data)) or service.handlers[0], job, why) for job, why in taken.hopeless
+            ]
             await self._settle_not_run(service, [ending(one, job, Bury(job.lease, why)) for one, job, why in found])
         return taken.jobs
 
@@ -318,11 +322,13 @@ class Processor:
         count = len(outcomes)
         refused = await service.access.settle(outcomes)
         self.context.unhandled.note(service.queue, outcomes)
+        lost = {refusal.lease for refusal in refused}
+        kept = tuple([outcome for outcome in outcomes if outcome.lease not in lost])
+        reasons = [outcome.reason for outcome in kept if isinstance(outcome, Bury)]
+        buried, last = len(reasons), reasons[-1] if reasons else ""
+        stats = HandlerStats(errors=buried, retried=len(kept) - buried, buried=buried, lost=len(lost), last_error=last)
+        add_up(service, stats)
         if self.context.monitors:
-            lost = {refusal.lease for refusal in refused}
-            kept = tuple([outcome for outcome in outcomes if outcome.lease not in lost])
-            buried = sum(isinstance(outcome, Bury) for outcome in kept)
-            stats = HandlerStats(errors=buried, retried=len(kept) - buried, buried=buried, lost=len(lost))
             report = BatchReport(service.queue, service.number, count, stats, 0.0, 0.0, kept)
             tell(self.context.monitors, "batch_started", service.queue, service.number, count)
             tell(self.context.monitors, "batch_ended", report)
@@ -458,7 +464,8 @@ class Processor:
                 service.running -= len(outcomes) + len(left)
             elif last and self._batch is batch:
                 self._batch = None
-            found.append(Ended(service, batch, outcomes, now - batch.began, last))
+            said = self.context.settled_by_handlers.said_of(left) if left else []
+            found.append(Ended(service, batch, outcomes, now - batch.began, last, said))
         return found
 
     async def _settle(self, ended: list[Ended]) -> None:
@@ -515,28 +522,32 @@ class Processor:
         self.context.batches.discard(batch)
         self._release(one.service.queue)
         if batch.owner.explicit and (left := batch.left()):
-            self.context.false_crashes.left_to_end([job.lease for job in left], one.service.lease)
+            said = {outcome.lease for outcome in one.said}
+            leases = [job.lease for job in left if job.lease not in said]
+            self.context.false_crashes.left_to_end(leases, one.service.lease)
 
     def _report(self, one: Ended) -> None:
         context, service, batch, outcomes = self.context, one.service, one.batch, one.outcomes
-        kept, stats = outcomes, None
+        kept = outcomes
+        jobs = len(outcomes) + len(one.said)
         if one.refused:
             kept = context.settled_by_handlers.kept(outcomes, one.refused)
             batch.lost |= {refusal.lease.id for refusal in one.refused}
+        lost = len(outcomes) - len(kept)
+        kept = [*kept, *one.said] if one.said else kept
         failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
-        context.jobs_run += len(outcomes)
-        self._count(service, len(outcomes), one.ran, batch.waited)
+        context.jobs_run += jobs
+        stats = batch.stats or summary(batch, len(kept) - len(failed), failed, one.ran)
+        self._count(one, stats)
         if failed:
             context.attempts.note(batch, failed, round(context.time() * 1000))
         if context.monitors:
             cancelled = sum(refusal.why == "cancelled" for refusal in one.refused)
-            lost = len(outcomes) - len(kept) - cancelled
-            stats = batch.stats or summary(batch, len(kept) - len(failed), failed, one.ran)
             report = BatchReport(
                 service.queue,
                 service.number,
-                len(outcomes),
-                replace(stats, lost=lost, cancelled=cancelled) if lost or cancelled else stats,
+                jobs,
+                replace(stats, lost=lost - cancelled, cancelled=cancelled) if lost or cancelled else stats,
                 time.monotonic() - batch.started if one.last else 0.0,
                 batch.waited,
                 failed,
@@ -547,12 +558,13 @@ class Processor:
         if one.last:
             batch.forget()
 
-    def _count(self, service: QueueService, jobs: int, ran: float, waited: float) -> None:
-        """Jobs ended: each ran for `ran` seconds in its slot, and had waited that long before."""
-        rate, sums = service.rate, service.sums
-        busy = ran if service.whole else ran * jobs / min(self.slots, service.concurrency)
+    def _count(self, one: Ended, stats: HandlerStats) -> None:
+        """Jobs ended, each in its slot; `stats` is what their handler did."""
+        service, jobs = one.service, len(one.outcomes) + len(one.said)
+        rate = service.rate
+        busy = one.ran if service.whole else one.ran * jobs / min(self.slots, service.concurrency)
         service.rate = QueueRate(rate.jobs * DECAY + jobs, rate.busy * DECAY + busy)
-        service.sums = QueueSums(sums.jobs + jobs, sums.ran + ran * jobs, sums.waited + waited * jobs)
+        add_up(service, stats, jobs, one.ran, one.batch.waited)
 
 
 class StoreAccess:
@@ -631,6 +643,8 @@ def with_follow_ups(outcomes: list[Outcome], follow_ups: Sequence[NewJob]) -> bo
 
 def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], duration: float) -> HandlerStats:
     """Settled jobs of a batch in numbers. A retry that the handler asked for is no error, unless it named one."""
+    if not failed:
+        return HandlerStats(processed=done, duration=duration)
     results = {outcome.lease.id: batch.results.get(outcome.lease.id) for outcome in failed}
     errors = {id: result.error for id, result in results.items() if isinstance(result, Failed)}
     errors = {id: error for id, error in errors.items() if _is_error(error)}
@@ -641,6 +655,20 @@ def summary(batch: BatchRun, done: int, failed: Sequence[Outcome], duration: flo
         buried=sum(isinstance(outcome, Bury) for outcome in failed),
         duration=duration,
         last_error=_last_error(batch, errors),
+    )
+
+
+def add_up(service: QueueService, stats: HandlerStats, jobs: int = 0, ran: float = 0.0, waited: float = 0.0) -> None:
+    """Add to what the heartbeat says of a queue. Each of the jobs ran for `ran` seconds, and had waited before."""
+    sums = service.sums
+    service.sums = QueueSums(
+        sums.jobs + jobs,
+        sums.ran + ran * jobs,
+        sums.waited + waited * jobs,
+        sums.processed + stats.processed,
+        sums.errors + stats.errors,
+        sums.retried + stats.retried,
+        stats.last_error[:LAST_ERROR] or sums.last_error,
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from accoda.envelope import MARK, unwrap
 from accoda.model import Job, JobInfo
 from accoda.payload import Codec
 from accoda.priority import Priority
@@ -36,6 +35,7 @@ class HandlerService:
         self.type = handler.type
         self.number: int | None = None
         self.takes_batch = handler.takes_batch
+        self.renew = handler.options.renew
         self.explicit = handler.options.settle == "explicit" and handler.takes_batch
         self.alone = alone and not handler.takes_batch
         self.codec = handler.codec
@@ -94,13 +94,11 @@ class QueueService:
                 said.retry,
                 self._setting("max_attempts", said.max_attempts),
                 self._setting("max_crashes", said.max_crashes),
+                service.handler.spec.policy,
             )
 
-    def owner_of(self, data: bytes) -> HandlerService | None:
-        """What runs a job with these data, by its type; None: nothing here does."""
-        if not data or data[0] != MARK:
-            return self.untyped
-        type = unwrap(data)[0].type
+    def owner_of(self, type: str | None) -> HandlerService | None:
+        """What runs jobs of this type; None: nothing here does."""
         return self.untyped if type is None else self._by_type.get(type, self._others)
 
     @property

@@ -13,6 +13,9 @@ A queue that was woken is probed by one processor first: eight free processors d
 
 A queue whose head cannot be paid for yet is *blocked* until a moment: it has jobs, so the common wait would come back
 at once, and is left out of it. A timer, or tokens that came back, make it *woken*.
+
+A queue that is left to other workers (the manager gave them processors for it, and this worker none) is blocked in the
+same way for a moment when it gets jobs. The others have taken them by then; if they have not, this worker does.
 """
 
 from __future__ import annotations
@@ -28,6 +31,8 @@ GROUP = 64
 """Queues that wait together at most."""
 SOON = 0.002
 """Seconds before a queue that just gave jobs joins the common wait: most often its processor is back sooner."""
+LEFT_FOR = 0.1
+"""Seconds for which jobs are left to the workers that were given their queue."""
 SHORTEST_BLOCK = 5
 """Milliseconds for which a queue is blocked at least."""
 
@@ -98,6 +103,8 @@ class Rotation:
             group.queues = {queue: _QueueTurns(group) for queue in self._order[first : first + GROUP]}
             self._queues |= group.queues
         self._next = 0
+        self.left: frozenset[str] = frozenset()
+        """The queues that are left to other workers."""
         self.resting: dict[asyncio.Future[None], None] = {}
         """Those of processors that have nothing to do, in the order of their coming: `call_all` ends them."""
         self.quiet = asyncio.Event()
@@ -188,9 +195,29 @@ class Rotation:
         for name in names:
             queue = self._queues[name]
             if queue.state is _State.ASLEEP:
+                if name in self.left:
+                    queue.state = _State.BLOCKED
+                    queue.timer = asyncio.get_running_loop().call_later(LEFT_FOR, self.unblock, [name]).cancel
+                    continue
                 queue.state = _State.WOKEN
                 self.only = None
         self.call_all()
+
+    def leave_to_others(self, names: Iterable[str]) -> None:
+        """Leave the jobs of these queues to other workers, and those of no other queue.
+
+        That is safe whatever became of those workers: a job that none of them took in `LEFT_FOR` seconds is taken here,
+        and from then on the queue has its turns here as well, until a take finds fewer jobs than it asked for.
+        """
+        before, self.left = self.left, frozenset(names)
+        for name in self.left - before:
+            queue = self._queues[name]
+            if queue.state in _OPEN:
+                queue.state = _State.ASLEEP
+                queue.group.join(at_once=True)
+                self.only = None
+        if back := before - self.left:
+            self.unblock(back)
 
     def asleep(self) -> list[str]:
         """The queues that wait for jobs."""

@@ -6,9 +6,9 @@ said, and not as a lost lease.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from accoda.model import Lease, Outcome, Refused
+from accoda.model import Job, Lease, Outcome, Refused
 
 MOST = 10_000
 """Outcomes that are remembered; those of leases that were not this worker's are never asked for."""
@@ -28,6 +28,11 @@ class SettledByHandlers:
                 self._outcomes[outcome.lease] = outcome
         while len(self._outcomes) > MOST:
             self._outcomes.pop(next(iter(self._outcomes)), None)
+
+    def said_of(self, jobs: Iterable[Job]) -> list[Outcome]:
+        """The outcomes that handlers gave to those of the jobs of which the worker itself has none."""
+        found = (self._outcomes.pop(job.lease, None) for job in jobs)
+        return [outcome for outcome in found if outcome is not None]
 
     def kept(self, outcomes: Sequence[Outcome], refused: Sequence[Refused]) -> list[Outcome]:
         """The outcomes that count: the worker's own, and in place of those that were refused the handler's."""

@@ -22,16 +22,17 @@ from accoda.budget.usage import forget_usage
 from accoda.budget.wallet import Wallet
 from accoda.clock import SystemClock
 from accoda.demand.demand import Demand
+from accoda.envelope import type_of
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.model import Stats
 from accoda.runtime import heartbeat
 from accoda.runtime.drain import is_asked
 from accoda.runtime.events import tell
-from accoda.runtime.heartbeat import Heartbeat
+from accoda.runtime.heartbeat import Heartbeat, QueueSums
 from accoda.runtime.hooked_access import HookedAccess
 from accoda.runtime.host import Host
 from accoda.runtime.lease_heartbeat import LeaseHeartbeat
-from accoda.runtime.manager import Manager, limits
+from accoda.runtime.manager import Manager, left_to_others, limits
 from accoda.runtime.middleware import check_middleware
 from accoda.runtime.options import WorkerOptions, served
 from accoda.runtime.pool_access import PoolAccess
@@ -65,6 +66,7 @@ class Worker:
         self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}"
         self._problem = ""
         self._held_told = ""
+        self._promoted: dict[str, int] | None = None
         self._started = False
         self._clock = app.connections.clock or SystemClock()
         self._started_at = self._clock.now()
@@ -160,13 +162,17 @@ class Worker:
         return [each for service in self._services.values() for each in service.handlers]
 
     def _handles(self, queue: str, data: bytes) -> bool:
-        return self._services[queue].owner_of(data) is not None
+        return self._services[queue].owner_of(type_of(data)) is not None
 
     def _shortest_lease(self) -> float:
         return min(service.lease for service in self._services.values())
 
     async def run(self) -> None:
-        """Work until `shutdown`, or, with `burst`, until nothing is left to start."""
+        """Work until `shutdown`, or, with `burst`, until nothing is left to start.
+
+        To cancel it is a graceful stop: the current batches may end within the setting `grace`, then `CancelledError`
+        is raised. A second cancellation gives their jobs back at once.
+        """
         await self.init()
         context = self._ready_context()
         upkeep = Upkeep()
@@ -177,11 +183,25 @@ class Worker:
             self._started = True  # from here on jobs are taken
             upkeep.start()
             self._adapt()
-            await self._all_gone.wait()
+            try:
+                await self._all_gone.wait()
+            except asyncio.CancelledError:
+                await self._stop_cancelled()
+                raise
         finally:
             context.stopping = True
             await upkeep.close()
             await self._leave()
+
+    async def _stop_cancelled(self) -> None:
+        """Let what runs end; if `run` is cancelled again, give it back at once."""
+        log.info("cancelled: finishing what runs")
+        try:
+            await self.graceful_stop()
+        except asyncio.CancelledError:  # `run` raises the first one, so neither is swallowed
+            self.abort()
+            if self._processors:
+                await asyncio.wait(self._processors.values())
 
     def shutdown(self) -> None:
         """Take no more; `run` ends when the current batches are settled. May be called twice."""
@@ -245,9 +265,10 @@ class Worker:
             caps=caps,
             ready=self.ready,
             problem=self.problem,
-            sums={queue: service.sums for queue, service in self._services.items() if service.sums.jobs},
+            sums={queue: service.sums for queue, service in self._services.items() if service.sums != QueueSums()},
             draining=self._context is not None and self._context.draining,
             types={queue: types for queue, service in self._services.items() if (types := service.types) != (None,)},
+            numbers={queue: one.number for queue, one in self._services.items() if one.number is not None},
         )
 
     def _plan(self, upkeep: Upkeep) -> None:
@@ -285,6 +306,7 @@ class Worker:
             self._look_for_a_stall(stats)
             if self._problem:
                 await self._reconnect()
+            self._tell_promoted(stats)
             if self.options.on_stats is not None:
                 self.options.on_stats(stats)
             if self.options.on_budgets is not None and self._wallet is not None:
@@ -295,6 +317,17 @@ class Worker:
         except StorageError as error:
             self._problem = f"the store does not answer: {error}"
             log.warning("no heartbeat: %s", error)
+
+    def _tell_promoted(self, stats: Stats) -> None:
+        """How many delayed jobs became ready by their time since the last heartbeat, in any worker or none."""
+        known = {queue: stats.queues[queue] for queue in self.queues if queue in stats.queues}
+        promoted = {queue: counts.promoted for queue, counts in known.items()}
+        for queue, count in promoted.items():
+            # A queue that came after the first look had none before it. A store that was emptied counts from 0 again.
+            before = self._promoted.get(queue, 0) if self._promoted is not None else count
+            if count > before:
+                log.debug("promoted %d delayed jobs of %s", count - before, queue)
+        self._promoted = promoted
 
     def _drain(self, asked: bool) -> None:
         """Begin to drain, or end it."""
@@ -343,7 +376,7 @@ class Worker:
                 with suppress(StorageError):
                     await self._manager.run_once()
             finally:
-                self._limit()  # also where the store is away: the last assignment may have ended
+                self._limit()
 
     async def _forget_dead(self) -> None:
         context = self._ready_context()
@@ -392,13 +425,17 @@ class Worker:
         self._adapt()
 
     def _limit(self) -> None:
-        """How many processors each queue may have: the settings' cap, and the manager's assignment while valid."""
+        """How many processors each queue may have: the settings' cap, and the manager's last assignment."""
         context = self._ready_context()
         caps = {queue: self._cap(queue) for queue in self.queues}
         current = self._manager.current if self._manager is not None else None
         total = self.settings.worker("max_processors").value
-        shares = None if current is None else limits(current, self.id, self.queues, total)
-        context.rotation.limit(caps, shares)
+        if current is None:
+            context.rotation.limit(caps)
+            return
+        context.rotation.limit(caps, limits(current, self.id, self.queues, total))
+        if not self.options.burst:  # that one serves its queues until they are empty
+            context.rotation.leave_to_others(left_to_others(current, self.id, self.queues))
 
     def _cap(self, queue: str) -> int | None:
         return self.settings.queue(queue, "max_processors", None, self._services[queue].number).value  # type: ignore[no-any-return]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from accoda.envelope import Event
 from accoda.errors import InvalidInput, NotFound, StorageError
 from accoda.handler_options import HandlerOptions
-from accoda.priority import Priority
+from accoda.priority import Priority, read_priority
 from accoda.retry import describe
 from accoda.schedules.model import CatchUp, Overlap, Schedule, names_on_the_wire
 from accoda.schedules.record import fingerprint
@@ -39,7 +39,7 @@ class ScheduledOptions(HandlerOptions, total=False):
     name: str
     queue: str
     payload: Any
-    priority: Priority
+    priority: Priority | str
     catch_up: CatchUp
     catch_up_limit: int
     overlap: Overlap
@@ -77,8 +77,8 @@ def declare(app: Host, when: dict[str, Any], options: ScheduledOptions) -> Calla
 def _add(app: Host, handler: Any, when: dict[str, Any], ours: dict[str, Any]) -> Any:
     name = handler.queue if handler.type is None else f"{handler.queue}.{handler.type}"
     given = {"name": name, **ours, **when, "queue": handler.queue, "type": handler.type, "source": "code"}
-    if isinstance(given.get("priority"), Priority):
-        given["priority"] = given["priority"].name
+    if "priority" in given:
+        given["priority"] = read_priority(given["priority"]).name
     for name in ("every", "grace"):
         if isinstance(given.get(name), timedelta):
             given[name] = given[name].total_seconds()

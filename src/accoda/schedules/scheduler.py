@@ -163,7 +163,12 @@ async def _finish(work: Awaitable[T], patience: float = 5.0) -> T:
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
+        task.add_done_callback(_tell_failure)  # first: a second cancel may end the wait
         await asyncio.wait([task], timeout=patience)
-        if not task.cancel() and not task.cancelled() and (error := task.exception()) is not None:
-            log.warning("the last round of a stopped scheduler failed: %s", error)
+        task.cancel()
         raise
+
+
+def _tell_failure(task: asyncio.Future[T]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("the last round of a stopped scheduler failed: %s", error)

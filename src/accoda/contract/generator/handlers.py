@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from accoda.contract.generator.code import call, docstring, imports, literal, module, signature
 from accoda.contract.model import Contract, Queue
+from accoda.retry import Exponential
 
-_OPTIONS = {"batch_size": "batch", "visibility_timeout": "lease"}
+_RETURNS = "HandlerStats | None"
 
 
 def handlers(contract: Contract, source: str) -> str:
     head = [
         "from typing import Protocol",
         "",
-        "from accoda import App, Batch",
+        *imports("accoda", ["App", "Batch", "HandlerStats", *(["Exponential"] if _grows(contract) else [])]),
+        "from accoda.contract.handling import HandlerContext, JobStorage",
+        "from accoda.contract.handling import opened as _opened",  # no queue's name begins with _
         "from accoda.contract.wire import Struct",
         "",
     ]
@@ -23,14 +26,22 @@ def handlers(contract: Contract, source: str) -> str:
     return module("What handles the jobs of each queue.", source, head, *protocols, record, _dispatcher(contract))
 
 
+def _grows(contract: Contract) -> bool:
+    return any(isinstance(queue.settings.retry, Exponential) for queue in contract.queues)
+
+
 def _protocol(queue: Queue) -> list[str]:
-    parameters = ["self", f"batch: Batch[{queue.class_name}Job]"]
+    job = f"{queue.class_name}Job"
+    parameters = ["self", "ctx: HandlerContext", f"storage: JobStorage[{job}]", f"jobs: list[{job}]"]
     return [
         f"class {queue.class_name}Handler(Protocol):",
         *docstring(f"Handles the jobs of the queue {queue.name}.", 4),
         "",
-        *signature(f"async def handle_{queue.name}", parameters, "None", indent=4),
-        '        """Say `batch.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends."""',
+        *signature(f"async def handle_{queue.name}", parameters, _RETURNS, indent=4),
+        '        """Say `storage.done`, `.retry` or `.bury` of each job; the rest come back when their lease ends.',
+        "",
+        "        What is returned are the numbers of this call; None: they are counted.",
+        '        """',
         "        ...",
     ]
 
@@ -42,8 +53,8 @@ def _dispatcher(contract: Contract) -> list[str]:
         "    app = App() if app is None else app",
     ]
     for queue in contract.queues:
-        settings = queue.settings.given().items()
-        options = [f"{_OPTIONS.get(name, name)}={literal(value)}" for name, value in settings]
+        settings = queue.settings.written().items()
+        options = [f"{name}={_option(value)}" for name, value in settings]
         if queue.type_name is not None:
             options.insert(0, f"type={literal(queue.type_name)}")
         if contract.sharing(queue.queue_name)[0] is queue:  # a queue has one number: that of its first kind of job
@@ -51,6 +62,14 @@ def _dispatcher(contract: Contract) -> list[str]:
         options.append('settle="explicit"')
         lines += ["", *call("@app.handler", [literal(queue.queue_name), *options], indent=4)]
         batch = f"batch: Batch[{queue.class_name}Job]"
-        lines += signature(f"async def {queue.name}", [batch], "None", indent=4)
-        lines += [f"        await handlers.{queue.name}.handle_{queue.name}(batch)"]
+        lines += call(f"async def {queue.name}", [batch], f" -> {_RETURNS}:", indent=4)
+        lines += [f"        handle = handlers.{queue.name}.handle_{queue.name}"]
+        lines += ["        return await handle(*_opened(batch))"]
     return [*lines, "", "    return app"]
+
+
+def _option(value: object) -> str:
+    """A handler's option as code."""
+    if isinstance(value, dict):  # only `retry` is one
+        return f"Exponential({', '.join(f'{name}={literal(each)}' for name, each in value.items())})"
+    return literal(value)

@@ -45,7 +45,7 @@ def _producer(contract: Contract, queue: Queue, defaults: _Defaults) -> list[str
     policies = [one.settings.policy for one in contract.sharing(queue.queue_name) if one.settings.policy is not None]
     extra = [] if queue.type_name is None else [f"type={literal(queue.type_name)}"]
     extra += [f"policy={literal(policies[0])}"] if policies else []
-    extra += [f"cost={literal(settings['cost'])}"] if "cost" in settings else []
+    extra += [f"{name}={literal(settings[name])}" for name in ("cost", "keep_for") if name in settings]
     record = [f"{field.name}={field.name}" for field in queue.fields]
     return [
         f"class {name}Queue(Producer[{name}Job]):",

@@ -17,18 +17,36 @@ _CHECKS = {
 }
 
 
-def records(contract: Contract, source: str) -> str:
+# What a task is called in the Go code that such contracts were made for, beside its name here.
+_ALIASES = {
+    "TaskID": ("job_id", "int"),
+    "Attempts": ("attempts", "int"),
+    "PrevStartTime": ("prev_start_time", "int | None"),
+}
+
+
+def records(contract: Contract, source: str, *, aliases: bool = False) -> str:
     fields = [field for queue in contract.queues for field in queue.fields]
     used = ["RecordCodec", "Struct", "Wire"]
     if any("Int64" in field.type.python for field in fields):
         used.append("Int64")
     if any(isinstance(field.default, list) for field in fields):
         used.append("field")
-    blocks = [block for queue in contract.queues for block in _blocks(queue)]
+    blocks = [block for queue in contract.queues for block in _blocks(queue, aliases)]
     return module("What the jobs of each queue carry.", source, imports("accoda.contract.wire", used), *blocks)
 
 
-def _blocks(queue: Queue) -> list[list[str]]:
+def alias_names(queue: Queue) -> dict[str, str]:
+    """The names of a task of this queue, each with the name that it stands for."""
+    task = f"{queue.class_name}Task"
+    return {
+        task: f"{queue.class_name}Job",
+        f"Serialize{task}": f"serialize_{queue.name}",
+        f"Deserialize{task}": f"deserialize_{queue.name}",
+    }
+
+
+def _blocks(queue: Queue, aliases: bool) -> list[list[str]]:
     name = queue.class_name
     wire = call(f"_{queue.name}_wire = Wire", [literal(queue.name), f"_{name}Shape"])
     # Module-level names: attribute lookups would cost a tenth of the whole time.
@@ -36,10 +54,13 @@ def _blocks(queue: Queue) -> list[list[str]]:
     codec = call(
         f"codec_of_{queue.name} = RecordCodec", [f"{name}Job", f"serialize_{queue.name}", f"deserialize_{queue.name}"]
     )
-    return [_record(queue), _shape(queue), _serialize(queue), _deserialize(queue), [*wire, *codec]]
+    end = [*wire, *codec]
+    if aliases:
+        end += ["", *(f"{alias} = {stands_for}" for alias, stands_for in alias_names(queue).items())]
+    return [_record(queue, aliases), _shape(queue), _serialize(queue), _deserialize(queue), end]
 
 
-def _record(queue: Queue) -> list[str]:
+def _record(queue: Queue, aliases: bool) -> list[str]:
     lines = [f"class {queue.class_name}Job(Struct, kw_only=True{_gc(queue)}):"]
     lines += docstring(queue.description or f"A job of the queue {queue.name}.", 4)
     lines += ["", "    job_id: int = 0", "    attempts: int = 0", "    prev_start_time: int | None = None"]
@@ -47,6 +68,9 @@ def _record(queue: Queue) -> list[str]:
         lines += _declared(field)
         if field.description:
             lines += docstring(field.description, 4)
+    if aliases:
+        for alias, (name, kind) in _ALIASES.items():
+            lines += ["", "    @property", f"    def {alias}(self) -> {kind}:", f"        return self.{name}"]
     return lines
 
 

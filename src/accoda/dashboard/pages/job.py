@@ -33,7 +33,6 @@ async def job(call: PageCall) -> dict[str, Any]:
     view = await jobs.get(app, id)
     ended = view.state in ENDED
     notes = await jobs.failed_runs(app, id)
-    shares_key = view.key is not None and view.waiters and not ended
     return {
         "job": view,
         "ended": ended,
@@ -41,7 +40,7 @@ async def job(call: PageCall) -> dict[str, Any]:
         "steps": timeline(view, notes),
         "payload": Text.of(view.payload),
         "result": Text.of(view.result),
-        "waiters": await demands.waiters(app, view.queue, view.key, view.waiters) if shares_key and view.key else [],
+        "waiters": await demands.waiters_of(app, id) if view.waiters else [],
         "own_schedule": view.key if view.queue == SCHEDULES else None,
         "of_demand": view.queue in app.demands,
         "budgets": await _budgets(app, view),

@@ -7,18 +7,24 @@ from typing import Any
 from accoda.dashboard.pages.parameters import FIELDS, address, filter_of, pretty, words_of
 from accoda.dashboard.routes import PageCall, page
 from accoda.errors import InvalidInput
-from accoda.model import STATES
+from accoda.model import STATES, State
 from accoda.operations import jobs as operations
 from accoda.operations import queues, workers
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.levels import LEVELS
 from accoda.operations.search import EXAMINED
 from accoda.operations.views import JobView, Page
+from accoda.operations.words import state_word
 from accoda.operations.workers import WorkerView
 
 LIMIT = 50
 MOST_NAMES = 500
 """Queues and types that are suggested."""
+ORDERS: dict[State, str] = {
+    "ready": "in the order in which they will run",
+    "delayed": "the next to start first",
+    "taken": "by the end of their lease",
+}
 SHOWN = 120
 """Characters of a payload or error in a row."""
 
@@ -42,6 +48,9 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "jobs": page.items,
         "brief": {job.id: brief(job) for job in page.items},
         "typed": any(job.type for job in page.items),
+        "ranked": wanted.state == "ready" and any(job.has_own_rank for job in page.items),
+        "running": wanted.state == "taken",
+        "order": order_text(wanted),
         "types": await _types(call, wanted, page),
         "words": words,
         "filtered": bool(words),
@@ -52,6 +61,14 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "examined": EXAMINED,
         "levels": LEVELS,
     }
+
+
+def order_text(wanted: JobFilter) -> str:
+    """How jobs in one state are ordered, as the title of their list."""
+    if wanted.state is None:
+        return ""
+    each = ", queue by queue" if wanted.state == "ready" and wanted.queue is None else ""
+    return f"{state_word(wanted.state).capitalize()} jobs, {ORDERS.get(wanted.state, 'latest first')}{each}"
 
 
 async def _types(call: PageCall, wanted: JobFilter, page: Page[JobView]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
@@ -28,6 +28,7 @@ from accoda.http.resources.common import (
 from accoda.limits import KEY
 from accoda.model import ENDED, Enqueued, State, What
 from accoda.operations import jobs
+from accoda.operations.default_queue import with_queues
 from accoda.operations.job_filter import FIELD, LONGEST, JobFilter
 from accoda.operations.levels import Level
 from accoda.operations.new_jobs import JobType, NewJobRequest
@@ -198,9 +199,12 @@ AFTER = tuple(
     "Create a job",
     scope="enqueue",
     queues="own",
-    description="Returns once the job is stored. `type` names the handler, where the queue has several. A `key` makes "
-    "it one of a kind in its queue: while such a job waits or runs, it is kept or replaced as `onDuplicate` says, and "
-    "the answer is 200 with its id.",
+    alias="/jobs",
+    description="Returns once the job is stored. `type` names the handler, where the queue has several. Without a "
+    "`queue` the job goes to the only one with a handler for its `type`, in this service or in a running worker, or "
+    "else to `default`; if there are several such queues, it is refused. `POST /jobs` is the same. A `key` "
+    "makes it one of a kind in its queue: while such a job waits or runs, it is kept, reranked or replaced as "
+    "`onDuplicate` says, and the answer is 200 with its id.",
     rules=RULES,
     example=EMAIL,
     headers=(ONCE,),
@@ -222,8 +226,9 @@ AFTER = tuple(
     errors=("in-flight", "key-reused"),
 )
 async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
-    (one,), more = await _create(call, [call.body], batch=False)
-    made = Created(one.id, one.what, one.waiters, await _warning(call, [call.body]))
+    named = await named_and_allowed(call, [call.body], None)
+    (one,), more = await _create(call, [call.body], named, batch=False)
+    made = Created(one.id, one.what, one.waiters, await _warning(call, named))
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"), *more))
 
 
@@ -252,33 +257,39 @@ async def create_jobs(call: Call[BatchRequest, Nothing, Nothing]) -> Answer:
     asked, most = call.body.jobs, call.options.max_batch
     if len(asked) > most:
         raise TooLarge("jobs", len(asked), most, "jobs", "send them in several requests")
-    made, replayed = await _create(call, asked, batch=True)
-    return Answer(CreatedJobs(made, await _warning(call, asked)), None, replayed)
+    named = await named_and_allowed(call, asked, "jobs")
+    made, replayed = await _create(call, asked, named, batch=True)
+    return Answer(CreatedJobs(made, await _warning(call, named)), None, replayed)
 
 
-async def _warning(call: Call[Any, Any, Any], asked: list[NewJobRequest]) -> str | UnsetType:
-    found = await warning_of(call.app, ((each.queue, each.type) for each in asked))
+async def _warning(call: Call[Any, Any, Any], named: Sequence[NewJobRequest]) -> str | UnsetType:
+    found = await warning_of(call.app, ((each.queue or "", each.type) for each in named))
     return UNSET if found is None else found
 
 
 async def _create(
-    call: Call[Any, Nothing, Nothing], asked: list[NewJobRequest], *, batch: bool
+    call: Call[Any, Nothing, Nothing], asked: list[NewJobRequest], named: Sequence[NewJobRequest], *, batch: bool
 ) -> tuple[list[Enqueued], tuple[tuple[str, str], ...]]:
-    check_queues(call, asked)
     key = call.header(KEY_HEADER)
     if key is None:
-        return await jobs.create(call.app, asked, batch=batch), ()
+        return await jobs.create(call.app, named, batch=batch), ()
     if _KEY.fullmatch(key) is None:
         raise InvalidInput("Idempotency-Key", f"must be 1 to 255 ASCII characters without blanks, not {key!r:.80}")
-    answer = await jobs.create_once(call.app, asked, key, call.identity.name, batch=batch)
+    answer = await jobs.create_once(call.app, named, key, call.identity.name, batch=batch, content=asked)
     return answer.items, (_IS_REPLAYED,) if answer.replayed else ()
 
 
-def check_queues(call: Call[Any, Any, Any], asked: Iterable[NewJobRequest]) -> None:
-    """Refuse new jobs for queues that the caller is not for: none takes the place of a job there, whatever its key."""
-    if call.identity.queues is not None:
-        for request in asked:
+async def named_and_allowed(
+    call: Call[Any, Any, Any], asked: Sequence[NewJobRequest], where: str | None
+) -> Sequence[NewJobRequest]:
+    """New jobs, each with its queue. Refuses those for queues that the caller is not for: none takes the place of a
+    job there, whatever its key."""
+    mine = call.identity.queues
+    named = await with_queues(call.app, asked, where, mine)
+    if mine is not None:
+        for request in named:
             call.check_queue(request.queue)
+    return named
 
 
 async def page_of(call: Call[Any, Any, Any], wanted: JobFilter, limit: int, cursor: str | None) -> Page[JobView]:
@@ -294,8 +305,11 @@ async def page_of(call: Call[Any, Any, Any], wanted: JobFilter, limit: int, curs
     GROUP,
     "List jobs",
     queues="own",
-    description="By queue, state and id. A page may have fewer items than `limit`, or none, and still have a "
-    "`next`: no request looks at more than 1,000 jobs. The last page has `next` null.",
+    description="In the order of processing: ready jobs as they will be handed out, delayed and running ones by the "
+    "moment at which they come back, those that have ended latest first. Over several queues, jobs in one state are "
+    "merged by that moment; ready ones, and jobs in several states, go by queue, then by state. A page may have fewer "
+    "items than `limit`, or none, and still have a `next`: no request looks at more than 1,000 jobs. The last page has "
+    "`next` null.",
     query_example={"queue": "emails", "state": "ready", "limit": 50},
     replies={
         200: Reply(

@@ -1,17 +1,16 @@
-"""`/api/v1/workers`, `/budgets`, `/demands`, `/metrics/overview`: what there is to look at beside jobs and queues."""
+"""`/api/v1/workers`, `/budgets`, `/metrics/overview`: what there is to look at beside jobs and queues."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from accoda.http.call import Call
 from accoda.http.operation import Nothing, Reply, operation
-from accoda.http.resources.common import NAME_PATTERN, Items, QueuePath
-from accoda.operations import budgets, demands, workers
-from accoda.operations.budgets import BudgetView
-from accoda.operations.demands import DemandView
+from accoda.http.resources.common import NAME_PATTERN, Items, JobId, Limit, Moment, given
+from accoda.operations import budgets, moments, workers
+from accoda.operations.budgets import BudgetView, LogPage, UsageView
 from accoda.operations.health import Health
 from accoda.operations.overview import Overview, Totals, overview
 from accoda.operations.views import QueueView
@@ -24,6 +23,16 @@ class BudgetPath(Struct, frozen=True, forbid_unknown_fields=True):
     """A budget by its name."""
 
     name: Annotated[str, Meta(pattern=NAME_PATTERN, description="a budget")]
+
+
+class LogQuery(Struct, frozen=True, forbid_unknown_fields=True):
+    """Which lines of a log, and how many at once."""
+
+    since: (
+        Annotated[Moment, Meta(description="from this moment on; without it and `after`: the last hour")] | UnsetType
+    ) = UNSET
+    after: Annotated[JobId, Meta(description="the `next` of the page before")] | UnsetType = UNSET
+    limit: Limit = 100
 
 
 WORKER = WorkerView(
@@ -59,7 +68,16 @@ BUDGET = BudgetView(
     claims=[],
 )
 
-DEMAND = DemandView(queue="deals", at="2030-01-01T09:00:00.000Z", depth=2, bands={"0": 2}, created=2, calls=9)
+USAGE = UsageView(
+    id=97,
+    at="2030-01-01T08:59:00.000Z",
+    operation="deals",
+    job_id=41,
+    key="Informatica",
+    cost=5,
+    costs={"keepa": 5},
+    duration=0.42,
+)
 
 OVERVIEW = Overview(
     at="2030-01-01T09:00:00.000Z",
@@ -110,29 +128,21 @@ async def get_budget(call: Call[None, Nothing, BudgetPath]) -> BudgetView:
 
 @operation(
     "GET",
-    "/api/v1/demands",
+    "/api/v1/budgets/{name}/log",
     GROUP,
-    "Demands in numbers",
-    queues="own",
-    description="As workers have last stored them; no job is looked at.",
-    replies={200: Reply(description="The demands.", type=Items[DemandView], example=Items([DEMAND]))},
-)
-async def list_demands(call: Call[None, Nothing, Nothing]) -> Items[DemandView]:
-    return Items([each for each in await demands.list(call.app) if call.identity.has(each.queue)])
-
-
-@operation(
-    "GET",
-    "/api/v1/demands/{name}",
-    GROUP,
-    "One demand",
-    queues="path",
-    path_example={"name": "deals"},
-    replies={200: Reply(description="The demand.", type=DemandView, example=DEMAND)},
+    "What a budget's tokens were used for",
+    description="One line for each paid run of a job, oldest first. `operation` is the job's queue, `duration` how "
+    "many seconds its call took. A page may have fewer lines than `limit`, or none, and still have a `next`. Lines "
+    "are kept for as long as their handler's `log_for` says.",
+    path_example={"name": "keepa"},
+    query_example={"since": "2030-01-01T08:00:00Z", "limit": 50},
+    replies={200: Reply(description="A page.", type=LogPage, example=LogPage([USAGE], 97))},
     errors=("not-found",),
 )
-async def get_demand(call: Call[None, Nothing, QueuePath]) -> DemandView:
-    return await demands.get(call.app, call.path.name)
+async def get_budget_log(call: Call[None, LogQuery, BudgetPath]) -> LogPage:
+    query = call.query
+    since = None if query.since is UNSET else moments.read("since", query.since)
+    return await budgets.log(call.app, call.path.name, since=since, after=given(query.after), limit=query.limit)
 
 
 @operation(

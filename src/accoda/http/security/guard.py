@@ -24,7 +24,7 @@ from accoda.http.security.connections import OUTPUT
 from accoda.http.security.hosts import Hosts
 from accoda.http.security.identity import ANONYMOUS, LOCAL, Identity
 from accoda.http.security.origins import SAFE, Origins, is_own_page
-from accoda.http.security.pages import FORM, LARGEST, LOGIN, LOGOUT, STATIC, is_page, takes_form, token_of
+from accoda.http.security.pages import FORM, LARGEST, LOGIN, LOGOUT, STATIC, is_page, takes_form, token_of, wants_json
 from accoda.http.security.paths import problem_of_path
 from accoda.http.security.policy import Security
 from accoda.http.security.rates import Rates, address_key
@@ -208,7 +208,8 @@ class Guard:
         wait = self._rates.wait(identity.id or _address(scope), now)
         if wait:
             raise refusals.too_many(wait)
-        if identity.queues is not None and is_page(scope["path"]) and not scope["path"].startswith(OPEN_PAGES):
+        path = scope["path"]
+        if identity.queues is not None and is_page(scope["method"], path) and not path.startswith(OPEN_PAGES):
             raise refusals.pages_show_all(identity.queues)
         return identity
 
@@ -216,7 +217,8 @@ class Guard:
         """The dashboard's user: a browser sends its cookie with every request, so no other path looks at it, and
         one that is not valid (any more) is as good as none: the page leads to the login."""
         path = scope["path"]
-        text = token_of(scope["headers"]) if is_page(path) and not path.startswith(STATIC) else None
+        is_shown = is_page(scope["method"], path) and not path.startswith(STATIC)
+        text = token_of(scope["headers"]) if is_shown else None
         if text is None:
             return ANONYMOUS
         try:
@@ -287,7 +289,8 @@ class Guard:
     async def _refuse(
         self, scope: Scope, headers: Headers, receive: Receive, send: Send, refusal: ProblemError
     ) -> None:
-        if self.as_page is not None and is_page(scope["path"]):
+        is_shown = is_page(scope["method"], scope["path"]) and not wants_json(scope["headers"])
+        if self.as_page is not None and is_shown:
             status, answer, body = self.as_page(scope, refusal)
         else:
             status, answer, body = render(refusal)

@@ -2,7 +2,7 @@
 
 from accoda.runtime.manager.board import WorkerView
 from accoda.runtime.manager.manager import Manager, ManagerOptions
-from accoda.runtime.manager.rule import Assignment, Plan, QueueView, Rule, Situation, assign, limits
+from accoda.runtime.manager.rule import Assignment, Plan, QueueView, Rule, Situation, assign, left_to_others, limits
 
 __all__ = [
     "Assignment",
@@ -14,5 +14,6 @@ __all__ = [
     "Situation",
     "WorkerView",
     "assign",
+    "left_to_others",
     "limits",
 ]

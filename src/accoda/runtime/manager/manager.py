@@ -1,7 +1,7 @@
 """The manager that every worker has. One of them leads; the others follow.
 
     documents    manager/leader       the worker that leads, and its term; ends by itself if it is not renewed
-                 manager/assignment   the leader's decision; ends by itself too, and workers then go on round robin
+                 manager/assignment   the leader's decision; ends by itself too, but workers go on as it said
 
 Nothing depends on it for correctness: leases keep jobs safe, an assignment is advice about what to do first.
 """
@@ -64,7 +64,6 @@ class Manager:
         self._id = worker_id
         self._clock = clock or SystemClock()
         self._assignment: Assignment | None = None
-        self._read_at = 0
         self._leading = 0
         """The version of the leader's document while it is ours; 0: it is not."""
         self._renewed_at = 0
@@ -79,10 +78,11 @@ class Manager:
 
     @property
     def current(self) -> Assignment | None:
-        """The last assignment that was read, while it is valid; None: go on round robin."""
-        # By this process's own clock on both sides, so it also ends while the store cannot be reached.
-        if self._assignment is None or not self._within(self._read_at, self.options.assignment_ttl):
-            return None
+        """The last assignment that named this worker, however old it is; None: there was none, so go on round robin.
+
+        It is safe to follow an old one: it only says which queues come first, and leaves no queue to workers that may
+        have died (see `Rotation.leave_to_others`).
+        """
         return self._assignment
 
     async def run_once(self) -> Assignment | None:
@@ -168,7 +168,9 @@ class Manager:
         self._keep(assignment)
 
     def _keep(self, assignment: Assignment | None) -> None:
-        self._assignment, self._read_at = assignment, self._clock.now()
+        """Follow it, if it says what this worker is to do; if it does not, the one before still holds."""
+        if assignment is not None and self._id in assignment.workers:
+            self._assignment = assignment
 
     def _step_down(self) -> None:
         """What was learned gets old while another leads; it goes on in that one's assignments."""

@@ -126,8 +126,8 @@ def limits(assignment: Assignment, worker_id: str, queues: Sequence[str], max_pr
     """How many processors of a worker each of its queues may have at once; the settings' caps hold besides.
 
     A queue may have what it was given; one that was given nothing here may have one, so that new work begins at once.
-    Processors that were given to no queue are there for every queue. A worker that is not in the assignment yet goes on
-    as it did.
+    Processors that were given to no queue are there for every queue. A worker that is not in the assignment goes on
+    round robin.
 
     >>> limits(Assignment({"w1": {"emails": 3, "reports": 3}}), "w1", ["emails", "reports", "sms"], 8)
     {'emails': 5, 'reports': 5, 'sms': 2}
@@ -139,6 +139,22 @@ def limits(assignment: Assignment, worker_id: str, queues: Sequence[str], max_pr
         return dict.fromkeys(queues, max_processors)
     spare = max(0, max_processors - sum(row.values()))
     return {queue: max(1, row.get(queue, 0) + spare) for queue in queues}
+
+
+def left_to_others(assignment: Assignment, worker_id: str, queues: Sequence[str]) -> list[str]:
+    """The queues that a worker leaves to others: if it was given nothing at all, those that others were given.
+
+    A queue that nobody was given is left to nobody.
+
+    >>> left_to_others(Assignment({"w1": {"emails": 1}, "w2": {}}), "w2", ["emails", "reports"])
+    ['emails']
+    >>> left_to_others(Assignment({"w1": {"emails": 1}, "w2": {"reports": 1}}), "w2", ["emails", "reports"])
+    []
+    """
+    if assignment.workers.get(worker_id, {"": 1}):
+        return []
+    given = totals(assignment.workers)
+    return [queue for queue in queues if given.get(queue)]
 
 
 def totals(placement: Placement) -> dict[str, int]:

@@ -40,6 +40,7 @@ class Raised(Struct):
     delay: float | timedelta | None = None
     at: datetime | int | None = None
     budget: str | None = None
+    priority: int | str | None = None
 
 
 class RemoteTraceback(Exception):
@@ -62,6 +63,9 @@ def pack(error: BaseException) -> Raised:
             raised.delay = error.delay
         if isinstance(error.at, (int, datetime)):
             raised.at = error.at
+        if error.priority is not None:  # what is no priority is refused by the worker, by its text
+            known = isinstance(error.priority, (int, str)) and _is_small(error.priority)
+            raised.priority = error.priority if known else clean(f"{error.priority!r:.80}")
         if isinstance(error, RateLimited) and isinstance(error.budget, str):
             raised.budget = clean(error.budget)
         wrong = error.delay if raised.delay is None else error.at if raised.at is None else None
@@ -167,7 +171,7 @@ def _errors_of(module: Any) -> list[type[BaseException]]:
 
 _BUILDERS: dict[Any, Callable[[Any, Raised], BaseException]] = {
     RateLimited: lambda kind, said: kind(said.delay, at=said.at, budget=said.budget, reason=said.text),
-    RetryLater: lambda kind, said: kind(said.text, delay=said.delay, at=said.at),
+    RetryLater: lambda kind, said: kind(said.text, delay=said.delay, at=said.at, priority=said.priority),
     BuryJob: lambda kind, said: kind(said.text),
     InvalidInput: lambda kind, said: kind(*said.text.partition(": ")[::2]),
 }
