@@ -84,15 +84,18 @@ class CallLog(Struct):
             return [self]
         begins = [note.at for note in self.notes if note.kind == "restoring"]
         spans = list(zip([0, *ends], [*begins, inf], strict=True))
-        return [self._part(since, until) for since, until in spans]
+        around = list(zip([0, *begins], [*ends, inf], strict=True))
+        return [self._part(span, wider) for span, wider in zip(spans, around, strict=True)]
 
-    def _part(self, since: int, until: float) -> CallLog:
-        part = CallLog(torn=self.torn)
+    def _part(self, span: tuple[int, float], wider: tuple[int, float]) -> CallLog:
+        """`wider` has the time in which the store was put back, before and after: it may be there for some moments
+        before the note says so."""
+        part, (since, until) = CallLog(torn=self.torn), span
         for call in self.calls:
             over = call.end.at if isinstance(call.end, Failed) else call.ended
             if call.started >= since and over <= until:
                 part.calls.append(call)
-            elif call.started < until and over > since and not call.refused:
+            elif call.started < wider[1] and over > wider[0] and not call.refused:
                 part.calls.append(Call(call.number, call.start, None, call.started))
         tokens = {
             (job.id, job.attempts, job.taken_at)

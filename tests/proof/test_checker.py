@@ -29,6 +29,7 @@ from proof.checker import (
 )
 from proof.checker.__main__ import main
 from proof.checker.mutants import MUTANTS
+from proof.checker.records import End, Note, Start
 
 from accoda import (
     App,
@@ -434,3 +435,12 @@ def test_every_rule_is_in_the_page_with_its_promise() -> None:
     for rule in RULES.values():
         assert f"| `{rule.name}` | {rule.promise} |" in text, rule.name
     assert f"has {len(MUTANTS)} stores and workers" in text
+
+
+def test_a_call_while_the_store_is_put_back_is_unknown_in_both_lives() -> None:
+    notes = [Note("harness", 10, "restoring", {}), Note("harness", 20, "restored", {})]
+    calls = [(1, 5, 6), (2, 9, 11), (3, 12, 13), (4, 19, 21), (5, 25, 26)]  # number, begun, ended
+    records = [record for n, begun, ended in calls for record in (Start("p", n, begun, "stats"), End("p", n, ended))]
+    lives = CallLog.of(notes, records).lives()
+    found = [[(call.start.number, call.ok) for call in life.calls] for life in lives]
+    assert found == [[(1, True), (2, False), (3, False), (4, False)], [(2, False), (3, False), (4, False), (5, True)]]
