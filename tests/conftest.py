@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from proof.servers.pytest import KINDS, store_of
 
 LOGGER = logging.getLogger("accoda")
 ROOT = str(Path(__file__).parents[1])
@@ -52,6 +53,13 @@ def width_of_a_pipe() -> None:
     """Commands fold their lines where COLUMNS is set, and readline sets it behind Python's back for child processes."""
     os.environ.pop("COLUMNS", None)
     os.unsetenv("COLUMNS")
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A store of each kind, for all tests of a module: they use queues of their own."""
+    with store_of(request.param, tmp_path_factory.mktemp("store")) as url:
+        yield url
 
 
 @pytest.hookimpl(wrapper=True)

@@ -9,19 +9,13 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import pytest
 import pytest_asyncio
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 
 from accoda import App, Worker, WorkerOptions
 
 SOURCE = Path(__file__).parents[1] / "src" / "accoda"
-SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
 
 ENQUEUE_AT_MOST = 8
 RUN_AT_MOST = 9
@@ -58,21 +52,6 @@ def trace() -> Iterator[Trace]:
     yield trace
     sys.setprofile(before)
     threading.setprofile(None)  # type: ignore[arg-type]
-
-
-@pytest.fixture(scope="module", params=["memory", "sqlite", *SERVERS])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    name: str = request.param
-    if name == "memory":
-        yield "memory://"
-    elif name == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db"
-    else:
-        server = need(lambda: SERVERS[name]().start())
-        try:
-            yield server.url
-        finally:
-            server.stop()
 
 
 @pytest_asyncio.fixture

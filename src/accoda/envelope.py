@@ -113,8 +113,6 @@ def check_metadata(metadata: JobMetadata) -> JobMetadata:
         or clean(metadata.name) != metadata.name
     ):
         raise InvalidInput("name", f"must be 1 to {NAME_LENGTH} characters of valid text, not {metadata.name!r:.60}")
-    if metadata.type is not None:
-        check_type(metadata.type)
     if metadata.max_attempts is not None and (type(metadata.max_attempts) is not int or metadata.max_attempts < 1):
         raise InvalidInput("max_attempts", f"must be an integer >= 1, not {metadata.max_attempts!r:.60}")
     if len(metadata.secret) > SECRET_FIELDS:

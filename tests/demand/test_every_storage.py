@@ -1,19 +1,12 @@
 """Demands and budgets on every storage: numbers, keys, deliveries, waiters, tokens, the log."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from msgspec import Struct
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 
 from accoda import App, Batch, TokensTimeout, Waiter
 from accoda.demand.waiters import JOINS, Entry
@@ -22,31 +15,13 @@ from accoda.operations import budgets, demands, jobs, queues
 from accoda.storage.protocol import Store
 from accoda.storage.wrapper import Wrapper
 
-KINDS = ("memory", "sqlite", "redis", "postgres", "tarantool")
 ASINS = ",".join(f"B{n:09}" for n in range(100))
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Callable[[str], str]]:
-    with ExitStack() as stack:
-
-        @cache
-        def url_of(kind: str) -> str:
-            if kind == "redis":
-                return stack.enter_context(need(RedisServer)).url
-            if kind == "postgres":
-                return stack.enter_context(need(lambda: PostgresServer(durable=False))).url
-            return stack.enter_context(need(TarantoolServer)).url
-
-        yield url_of
-
-
-@pytest_asyncio.fixture(params=KINDS)
-async def app(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], str]) -> AsyncIterator[App]:
-    """An app on a storage. The tests share a server, so each has queues and budgets of its own."""
-    kind = request.param
-    local = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}
-    async with App(local[kind] if kind in local else servers(kind)) as app:
+@pytest_asyncio.fixture
+async def app(url: str) -> AsyncIterator[App]:
+    """The tests share a store, so each has queues and budgets of its own."""
+    async with App(url) as app:
         yield app
 
 

@@ -1,18 +1,11 @@
 """Operations on every storage: what they build on (order of pages, keys, documents, changes) holds on each server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack
-from functools import cache
-from pathlib import Path
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 from proof.service import ServiceRunner
 
 from accoda import App, Bury
@@ -30,29 +23,10 @@ from accoda.operations.views import JobView
 from accoda.runtime.attempts import Attempt, write_attempts
 from accoda.runtime.heartbeat import Heartbeat, encode
 
-KINDS = ("memory", "sqlite", "redis", "postgres", "tarantool")
 
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[Callable[[str], str]]:
-    with ExitStack() as stack:
-
-        @cache
-        def url_of(kind: str) -> str:
-            if kind == "redis":
-                return stack.enter_context(need(RedisServer)).url
-            if kind == "postgres":
-                return stack.enter_context(need(lambda: PostgresServer(durable=False))).url
-            return stack.enter_context(need(TarantoolServer)).url
-
-        yield url_of
-
-
-@pytest_asyncio.fixture(params=KINDS)
-async def app(request: pytest.FixtureRequest, tmp_path: Path, servers: Callable[[str], str]) -> AsyncIterator[App]:
-    kind = request.param
-    local = {"memory": "memory://", "sqlite": f"sqlite:///{tmp_path / 'jobs.db'}"}
-    async with App(local[kind] if kind in local else servers(kind)) as app:
+@pytest_asyncio.fixture
+async def app(url: str) -> AsyncIterator[App]:
+    async with App(url) as app:
         yield app
 
 

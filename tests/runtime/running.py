@@ -5,8 +5,25 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from accoda import App, Worker, WorkerOptions
+from accoda import App, BatchReport, Worker, WorkerOptions
 from accoda.settings import Settings
+
+
+class Listener:
+    """Keeps the reports of one worker."""
+
+    def __init__(self) -> None:
+        self.reports: list[BatchReport] = []
+
+    def batch_started(self, queue: str, number: int | None, jobs: int) -> None: ...
+    def batch_ended(self, report: BatchReport) -> None:
+        self.reports.append(report)
+
+    def processors_changed(self, running: int) -> None: ...
+
+    @property
+    def jobs(self) -> int:
+        return sum(report.jobs for report in self.reports)
 
 
 @asynccontextmanager

@@ -2,21 +2,12 @@
 
 import asyncio
 
+from tests.runtime.running import Listener
+
 from accoda import App, Batch, BatchReport, Bury, Done, HandlerStats, ManualClock, Retry, Worker, WorkerOptions
 from accoda.envelope import unwrap
 from accoda.runtime.envelope_outcome import DeadJob
 from accoda.settings import Settings
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.reports: list[BatchReport] = []
-
-    def batch_started(self, queue: str, number: int | None, jobs: int) -> None: ...
-    def batch_ended(self, report: BatchReport) -> None:
-        self.reports.append(report)
-
-    def processors_changed(self, running: int) -> None: ...
 
 
 async def run(app: App) -> list[BatchReport]:

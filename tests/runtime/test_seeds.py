@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 import pytest_asyncio
-from tests.runtime.running import running, until
+from tests.runtime.running import Listener, running, until
 
 from accoda import (
     App,
@@ -36,23 +36,6 @@ from accoda.settings import Settings
 async def app(url: str) -> AsyncIterator[App]:
     async with App(url) as app:
         yield app
-
-
-class Listener:
-    """Keeps the reports of one worker."""
-
-    def __init__(self) -> None:
-        self.reports: list[BatchReport] = []
-
-    def batch_started(self, queue: str, number: int | None, jobs: int) -> None: ...
-    def batch_ended(self, report: BatchReport) -> None:
-        self.reports.append(report)
-
-    def processors_changed(self, running: int) -> None: ...
-
-    @property
-    def jobs(self) -> int:
-        return sum(report.jobs for report in self.reports)
 
 
 async def run(app: App, *queues: str) -> list[BatchReport]:

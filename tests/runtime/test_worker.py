@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.runtime.running import running, until
+from tests.runtime.running import Listener, running, until
 
 from accoda import App, Batch, BatchReport, InvalidInput, ManualClock, StorageUnavailable, Worker, WorkerOptions
 from accoda.connections import Connections
@@ -31,17 +31,6 @@ class Fixed(Connections):
         return self.store
 
     async def put_back(self, store: Store) -> None: ...
-
-
-class Listener:
-    def __init__(self) -> None:
-        self.reports: list[BatchReport] = []
-
-    def batch_started(self, queue: str, number: int | None, jobs: int) -> None: ...
-    def batch_ended(self, report: BatchReport) -> None:
-        self.reports.append(report)
-
-    def processors_changed(self, running: int) -> None: ...
 
 
 def app_on(store: Store) -> App:

@@ -3,15 +3,8 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterator
-from typing import Any
 
-import pytest
 from aiohttp import web
-from proof.servers.postgres import PostgresServer
-from proof.servers.pytest import need
-from proof.servers.redis import RedisServer
-from proof.servers.tarantool import TarantoolServer
 from webhook_calls import Calls, Receiver
 
 from accoda.clock import ManualClock
@@ -20,23 +13,6 @@ from accoda.model import Bury, Done, Job, NewJob
 from accoda.storage.open import open_storage
 from accoda.webhooks.call import QUEUE, Facts, call_job
 from accoda.webhooks.log import deliveries, redeliver
-
-SERVERS: dict[str, Any] = {"redis": RedisServer, "postgres": PostgresServer, "tarantool": TarantoolServer}
-
-
-@pytest.fixture(params=["memory", "sqlite", *SERVERS])
-def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    name: str = request.param
-    if name == "memory":
-        yield "memory://"
-    elif name == "sqlite":
-        yield f"sqlite:///{tmp_path_factory.mktemp('jobs')}/jobs.db"
-    else:
-        server = need(lambda: SERVERS[name]().start())
-        try:
-            yield server.url
-        finally:
-            server.stop()
 
 
 def facts(job: Job) -> Facts:

@@ -1,4 +1,4 @@
-"""`accoda demands`: demands in numbers, who waits, and to join and leave on behalf of a waiter."""
+"""`accoda demands`: the numbers of a demand, its waiters, and joining or leaving it on behalf of a waiter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`/api/v1/demands`: demands in numbers, and what a waiter does: join, leave; who waits for a key or a job."""
+"""`/api/v1/demands`: the numbers of a demand, its waiters, and requests to join or leave it."""
 
 from __future__ import annotations
 
