@@ -14,7 +14,7 @@ from proof.servers.redis import RedisServer
 from proof.servers.tarantool import TarantoolServer
 from proof.service import ServiceRunner
 
-from accoda import App, NewJob, StorageUnavailable
+from accoda import App, NewJob, StorageUnavailable, migrate
 from accoda.http.options import ServiceOptions
 from accoda.http.problems import from_error
 from accoda.storage.common.reconnecting import limited_patience, patience_of
@@ -38,7 +38,8 @@ def away(request: pytest.FixtureRequest) -> Iterator[tuple[Proxy, str]]:
 
 def test_refused_connections_are_503_long_before_the_storage_gives_up(away: tuple[Proxy, str]) -> None:
     proxy, url = away
-    with ServiceRunner(App(url), ServiceOptions(system_jobs=True, patience=0.3)) as service:
+    asyncio.run(migrate(url))  # here, where nothing limits how long it takes
+    with ServiceRunner(App(url), ServiceOptions(system_jobs=True, patience=1.0)) as service:
         stored = service.post("/api/v1/jobs", {"queue": "emails"}).json()["id"]
         with proxy.during(cut=True):
             begun = time.monotonic()
