@@ -14,6 +14,7 @@ from proof.servers.redis import RedisServer
 from accoda import ManualClock, NewJob, open_storage
 from accoda.storage.protocol import Store
 from accoda.storage.redis.client import Client
+from accoda.storage.redis.wakeups import Subscriber
 
 Q = "q"
 BASE = "accoda:q"
@@ -97,6 +98,33 @@ class TestASleeper:
         await asleep(looks)
         server.ask("PUBLISH", f"{BASE}:wake", "3")
         await asleep(looks, 2)
+        assert not waiting.done()
+        clock.advance(30)
+        assert not await waiting
+
+    async def test_is_not_deceived_by_a_hint_from_before_its_first_look(
+        self, store: Store, server: RedisServer, clock: ManualClock, looks: list[Any], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """In a Cluster a hint from before the subscription may be heard after it."""
+        await store.enqueue([NewJob(Q)])
+        await store.pause(Q, None)
+        subscribe, receive, heard = Subscriber.subscribe, Subscriber._receive, asyncio.Event()
+
+        def noting(self: Subscriber, message: Any) -> None:
+            receive(self, message)
+            if not isinstance(message, Exception) and message[0] == b"message":
+                heard.set()
+
+        async def subscribe_and_hear(self: Subscriber, channels: Any) -> None:
+            await subscribe(self, channels)
+            if not heard.is_set():
+                server.ask("PUBLISH", f"{BASE}:wake", "1")
+                await heard.wait()
+
+        monkeypatch.setattr(Subscriber, "_receive", noting)
+        monkeypatch.setattr(Subscriber, "subscribe", subscribe_and_hear)
+        waiting = asyncio.create_task(store.wait([Q], 30))
+        await asleep(looks)
         assert not waiting.done()
         clock.advance(30)
         assert not await waiting

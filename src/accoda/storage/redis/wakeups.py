@@ -146,7 +146,9 @@ class Subscriber:
             await self._connection.wait_closed()
 
     def _tell(self, channel: bytes, number: int) -> None:
-        self._wakeups.hear(self._queues[channel], ready=number > self._seen.get(channel, 0))
+        # Before the first look at a channel nothing tells whether a hint is news: a look follows at once, and sees it.
+        # (In a Cluster a hint travels from node to node, so that one from before the subscription may come after it.)
+        self._wakeups.hear(self._queues[channel], ready=number > self._seen.get(channel, math.inf))
 
     async def _connect(self) -> None:
         connection = self._connection
