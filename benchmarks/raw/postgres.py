@@ -11,11 +11,11 @@ from accoda.storage.postgres.client import call_of
 from accoda.storage.postgres.connection import SESSION
 from benchmarks.raw.shape import PAYLOAD, Leases
 
-ENQUEUE, TAKE, SETTLE = call_of("accoda", "enqueue", 4), call_of("accoda", "take", 6), call_of("accoda", "settle", 9)
+ENQUEUE, TAKE, SETTLE = call_of("accoda", "enqueue", 4), call_of("accoda", "take", 6), call_of("accoda", "settle", 10)
 
 
 def new_job(queue: str, data: bytes, rank: float | None = None, cost: int | None = None) -> tuple[Any, ...]:
-    return queue, data, rank, None, None, cost, None, None, None, None
+    return queue, data, rank, None, None, cost, None, None, None, None, None
 
 
 def leases_of(rows: Sequence[Any]) -> Leases:
@@ -26,7 +26,7 @@ def leases_of(rows: Sequence[Any]) -> Leases:
 def settle_arguments(queue: str, leases: Leases) -> tuple[Any, ...]:
     leases = sorted(leases)
     ids, takes, runs = [id for (id, _), _ in leases], [at for (_, at), _ in leases], [run for _, run in leases]
-    return None, ids, runs, takes, [queue] * len(ids), [], [], [], False
+    return None, ids, runs, takes, [queue] * len(ids), [], [], [], [], False
 
 
 class RawPostgres:

@@ -30,14 +30,14 @@ class RawRedis:
         self._taken_at = b""
 
     async def enqueue(self, count: int) -> None:
-        jobs: list[Any] = [f"{count},1,-,,0,,", *[PAYLOAD] * count]
+        jobs: list[Any] = [f"{count},1,-,,0,,,", *[PAYLOAD] * count]
         if self._levels > 1:
-            jobs = [each for number in range(count) for each in (f"1,1,-,,{number % self._levels},,", PAYLOAD)]
+            jobs = [each for number in range(count) for each in (f"1,1,-,,{number % self._levels},,,", PAYLOAD)]
         self._run("enqueue", (*self._shared, self.base), 1, 0, 0, self._queue, *jobs)
 
     def put(self, data: bytes) -> None:
         """One job with this data."""
-        self._run("enqueue", (*self._shared, self.base), 1, 0, 0, self._queue, "1,1,-,,0,,", data)
+        self._run("enqueue", (*self._shared, self.base), 1, 0, 0, self._queue, "1,1,-,,0,,,", data)
 
     async def take(self, count: int) -> Leases:
         batch = f"{self._name}.{self._calls + 1}"
@@ -48,7 +48,7 @@ class RawRedis:
     async def settle(self, leases: Leases) -> None:
         keys = (*self._shared, "accoda:outbox", self.base)
         held = self._taken_at + b":" + b"".join([id for id, _ in leases])
-        refused = self._run("settle", keys, 1, 0, 0, "", len(leases), 0, "1d0", held)
+        refused = self._run("settle", keys, 1, 0, 0, "", "", len(leases), 0, "1d0", held)
         assert refused == b""
 
     async def close(self) -> None:

@@ -20,6 +20,7 @@ NUMBERS = ("attempts", "tries", "crashes", "waiters", "cost", "created_at", "sta
 ABSURD_NUMBERS = (-1, -(1 << 63), (1 << 63) - 1, 1 << 62, -(1 << 40))
 ABSURD_REALS = (float("inf"), float("-inf"), float("nan"))
 _WRONG_TYPES = ("text", 0.5)
+_TEXTS = ("key", "worker", "reason", "reports_to")
 _NO_TEXT = (b"\xff\xfe", b"\xc3", b"abc\x80", b"\xed\xa0\x80")
 
 
@@ -59,7 +60,7 @@ def _change(rng: Random) -> tuple[str, Any]:
             (rng.choice((*NUMBERS, "state", "sort", "queue", "data")), rng.choice(_WRONG_TYPES)),
             ("state", rng.choice((-1, 6, 1 << 40))),
             ("queue", 7_777),
-            (rng.choice(("key", "worker", "reason")), rng.choice(_NO_TEXT) + rng.randbytes(3)),
-            (rng.choice(("key", "worker", "reason")), rng.choice(_NO_TEXT)),
+            (rng.choice(_TEXTS), rng.choice(_NO_TEXT) + rng.randbytes(3)),
+            (rng.choice(_TEXTS), rng.choice(_NO_TEXT)),
         )
     )

@@ -58,8 +58,8 @@ class RemoveInTwoSteps(MemoryStorage):
 
 @mutant("a removed job still holds its key", "TestRemove::test_frees_the_key_and_leaves_no_waiter")
 class RemoveLeaksTheKey(Ghosts):
-    def _remove(self, record: Record) -> None:
-        super()._remove(record)
+    def _remove(self, record: Record, now: int) -> None:
+        super()._remove(record, now)
         if record.key is not None:
             record.queue.keys[record.key] = record
 

@@ -1,4 +1,4 @@
-"""Storages whose outcomes go wrong: retries, follow-ups of Done and Bury, waiters, counts."""
+"""Storages whose outcomes go wrong: retries, follow-ups, waiters, counts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def without(outcome: Outcome, kind: type[Done | Retry | Bury], **fields: Any) ->
 
 
 async def enqueue_refused(
-    store: MemoryStorage, outcomes: Sequence[Outcome], refused: list[Refused], kind: type[Done | Bury]
+    store: MemoryStorage, outcomes: Sequence[Outcome], refused: list[Refused], kind: type[Done | Retry | Bury]
 ) -> None:
     leases = {each.lease for each in refused}
     for outcome in outcomes:
@@ -67,6 +67,12 @@ class BuryDropsFollowUps(MemoryStorage):
         return await super().settle([without(each, Bury, then=()) for each in outcomes])
 
 
+@mutant("Retry forgets its follow-ups", "TestRetryWithFollowUps::test_enqueues_what_follows_and_comes_back")
+class RetryDropsFollowUps(MemoryStorage):
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        return await super().settle([without(each, Retry, then=()) for each in outcomes])
+
+
 @mutant("a refused Done enqueues its follow-ups", "TestDone::test_that_is_refused_enqueues_nothing")
 class FollowUpsOfARefusedDone(MemoryStorage):
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
@@ -80,6 +86,14 @@ class FollowUpsOfARefusedBury(MemoryStorage):
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         refused = await super().settle(outcomes)
         await enqueue_refused(self, outcomes, refused, Bury)
+        return refused
+
+
+@mutant("a refused Retry enqueues its follow-ups", "TestRetryWithFollowUps::test_a_refused_one_enqueues_nothing")
+class FollowUpsOfARefusedRetry(MemoryStorage):
+    async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
+        refused = await super().settle(outcomes)
+        await enqueue_refused(self, outcomes, refused, Retry)
         return refused
 
 

@@ -144,3 +144,45 @@ _mutant(
     "TestKeys::test_rerank_moves_a_job_in_the_line_and_changes_nothing_else",
     statement="rerank_job", piece="rank = ?2, sort = iif(state, sort, ?2)", instead="rank = iif(?2, rank, rank)",
 )  # fmt: skip
+_mutant(
+    "flow-not-stored",
+    "the flow of a job is not stored",
+    "TestReports::test_a_done_job_is_reported_with_its_result",
+    statement="insert_job", piece="?13", instead="nullif(?13, ?13)", by_machine=True,
+)  # fmt: skip
+_mutant(
+    "outcome-not-reported",
+    "an outcome is not reported",
+    "TestReports::test_a_dead_job_is_reported_with_the_reason",
+    statement="held_jobs", piece="CAST(reports_to || char(10) || key AS BLOB)", instead="NULL",
+)  # fmt: skip
+_mutant(
+    "change-not-reported",
+    "a change is not reported",
+    "TestReports::test_a_job_that_is_taken_back_is_reported",
+    statement="state_of", piece="CAST(reports_to || char(10) || key AS BLOB)", instead="NULL",
+)  # fmt: skip
+_mutant(
+    "purge-of-waiting-not-reported",
+    "a purge of waiting jobs is not reported",
+    "TestReports::test_purged_jobs_are_reported",
+    statement="by_id", piece="CAST(reports_to || char(10) || key AS BLOB)", instead="NULL",
+)  # fmt: skip
+_mutant(
+    "purge-of-taken-not-reported",
+    "a purge of running jobs is not reported",
+    "TestReports::test_purged_jobs_are_reported",
+    statement="taken_by_id", piece="CAST(reports_to || char(10) || key AS BLOB)", instead="NULL",
+)  # fmt: skip
+_mutant(
+    "purge-of-dead-not-reported",
+    "a purge of dead jobs is not reported",
+    "TestReports::test_purged_jobs_are_reported",
+    statement="ended_before", piece="CAST(reports_to || char(10) || key AS BLOB)", instead="NULL",
+)  # fmt: skip
+_mutant(
+    "replaced-job-reports-no-more",
+    "a replaced job reports no more",
+    "TestReports::test_a_replaced_job_still_reports",
+    statement="replace_job", piece="crashes = 0", instead="crashes = 0, reports_to = NULL", by_machine=True,
+)  # fmt: skip

@@ -11,7 +11,7 @@ import apsw
 from msgspec.structs import replace
 
 from accoda.errors import VersionConflict
-from accoda.model import STATES, JobInfo, QueueStats
+from accoda.model import REPORTS, STATES, ById, JobInfo, QueueStats
 from accoda.testing.reference import Reference
 from proof.powercut.lockstep import Handle
 from proof.powercut.workload import QUEUES, StoreCall
@@ -34,17 +34,20 @@ def damage(path: Path) -> list[str]:
 async def differences(handle: Handle, model: Reference) -> list[str]:
     """What the store says otherwise than the model, at the same moment."""
     pages = [(queue, state) for queue in QUEUES for state in STATES]
+    flows = [job.id for job in model.jobs.values() if job.new.queue == REPORTS]
     # What is due is applied by the first, so that the others see it, whatever they apply by themselves.
     calls = [
         StoreCall("stats"),
         StoreCall("documents", ("",)),
         *(StoreCall("browse", page, {"limit": _MANY}) for page in pages),
+        *(StoreCall("look", (ById(id),), {"waiters_after": 0}) for id in flows),
     ]
     answers = await handle.run(calls)
     for answer in answers:
         if isinstance(answer, BaseException):
             return [f"{type(answer).__name__}: {answer}"]
     stats, documents, *jobs = answers
+    jobs, looks = jobs[: len(pages)], jobs[len(pages) :]
     told = _differ("statistics of", _plain(stats.queues), _plain(model.stats().queues))
     told += _differ("document", {d.name: d for d in documents}, {d.name: d for d in model.documents("")})
     for (queue, state), page in zip(pages, jobs, strict=True):
@@ -53,7 +56,8 @@ async def differences(handle: Handle, model: Reference) -> list[str]:
         told += _differ(f"{state} job of {queue}", ours, theirs)
         if not told and [*ours] != [*theirs]:
             told.append(f"{state} jobs of {queue} are in the order {[*ours]}, should be {[*theirs]}")
-    return told
+    reports = {id: look.waiters for id, look in zip(flows, looks, strict=True)}
+    return told + _differ("reports to", reports, {id: tuple(model.jobs[id].waiters) for id in flows})
 
 
 def _plain(stats: Mapping[str, QueueStats]) -> dict[str, QueueStats]:

@@ -31,6 +31,9 @@ MUTANTS: dict[str, frozenset[str]] = {  # which syncs the disk forgets
 }
 
 
+Answers = list[Any] | None  # None: the round was not acknowledged
+
+
 @dataclass(frozen=True)
 class Plan:
     """Which life: all that happens in it follows from this."""
@@ -73,7 +76,7 @@ class Life:
         self._model = Reference(self._time.now)
         self._workload = Workload(self._rng)
         self._rounds: list[Round] = []  # since the store was last examined
-        self._answers: list[list[Any]] = []  # of those that were acknowledged
+        self._answers: list[Answers] = []  # to each of them
         self._handles: list[Handle] = []
         self._outsider: apsw.Connection | None = None  # another program that reads or makes checkpoints
         self.findings = Findings()
@@ -180,8 +183,9 @@ class Life:
         round = self._workload.draw(self._time.now, passed)
         self._rounds.append(round)
         answers = await rng.choice(self._handles).run(round.calls)
-        if all(_is_answer(each) for each in answers):
-            self._answers.append(answers)
+        acknowledged = all(_is_answer(each) for each in answers)
+        self._answers.append(answers if acknowledged else None)
+        if acknowledged:
             self.findings.acknowledged += len(round.calls)
             self._workload.learn(round, answers)
 
@@ -219,16 +223,17 @@ class Life:
         self._workload.begin(self._model)
         return True
 
-    async def _recognise(self, handle: Handle, rounds: list[Round], answers: list[list[Any]], there: int) -> list[str]:
+    async def _recognise(self, handle: Handle, rounds: list[Round], answers: list[Answers], there: int) -> list[str]:
         """Find out which rounds are there: those up to the mark, and perhaps some fleeting ones behind it."""
         most = there + len(list(takewhile(lambda round: round.is_fleeting, rounds[there:])))
         before = self._model
         wrong: list[str] = []
         for count in range(there, most + 1):
             self._model = before if count == most else copy.deepcopy(before)
-            found = self._replay(rounds[:count], answers) + await differences(handle, self._model)
+            found = self._replay(rounds[:count], answers[:count]) + await differences(handle, self._model)
             if not found:
-                self._note_lost(rounds[count : len(answers)])
+                pairs = zip(rounds[count:], answers[count:], strict=True)
+                self._note_lost([round for round, answer in pairs if answer is not None])
                 return []
             wrong = wrong or found
         return wrong
@@ -243,15 +248,15 @@ class Life:
         if lost and self._plan.mode == "default":
             self._tell(f"{lost} acknowledged calls of {len(rounds)} rounds are gone")
 
-    def _replay(self, rounds: list[Round], answers: list[list[Any]]) -> list[str]:
+    def _replay(self, rounds: list[Round], answers: list[Answers]) -> list[str]:
         """Bring the model to where the store is. Tells which acknowledged answers it would not have given."""
         wrong = []
-        for place, round in enumerate(rounds):
+        for round, told in zip(rounds, answers, strict=True):
             self._model.advance(round.now - self._model.now)
             for number, call in enumerate(round.calls):
                 expected = call.on_model(self._model)
-                if place < len(answers) and not same_answer(call, answers[place][number], expected):
-                    wrong.append(f"{call.verb} was answered {answers[place][number]}, not {expected}")
+                if told is not None and not same_answer(call, told[number], expected):
+                    wrong.append(f"{call.verb} was answered {told[number]}, not {expected}")
         self._model.advance(self._time.now - self._model.now)
         return wrong
 

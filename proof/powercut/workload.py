@@ -10,7 +10,9 @@ from typing import Any
 
 from accoda.errors import VersionConflict
 from accoda.model import (
+    REPORTS,
     Bury,
+    Cancel,
     Change,
     Done,
     Enqueued,
@@ -28,10 +30,11 @@ from accoda.storage.common.lease_durability import held_here
 from accoda.storage.protocol import Store
 from accoda.testing.reference import Reference
 
-QUEUES = ("mail", "mail.deliver", "report")
+QUEUES = ("mail", "mail.deliver", "report", REPORTS)
 MARK = "powercut/round"  # a document written in every round: after a cut it tells which rounds are there
 _DOCUMENTS = ("settings", "budget/a", "budget/b", "heartbeat")
 _KEYS = ("k1", "k2", "k3")
+_FLOWS = ("k1", "flow")
 
 
 @dataclass(frozen=True)
@@ -148,10 +151,15 @@ class Workload:
         )
 
     def _keyed(self) -> dict[str, Any]:
-        if self._rng.random() < 0.8:
+        rng = self._rng
+        kind = rng.choice(("plain", "plain", "plain", "member", "shared"))
+        if kind == "plain":
             return {}
-        how = self._rng.choice(("keep", "rerank", "replace", "attach"))
-        return {"key": self._rng.choice(_KEYS), "on_duplicate": how, "waiter": self._rng.choice((None, b"w"))}
+        flow = rng.choice(_FLOWS)
+        if kind == "member":
+            return {"key": f"member {rng.getrandbits(32)}", "reports_to": flow}
+        how, waiter = rng.choice(("keep", "rerank", "replace", "attach")), rng.choice((None, b"w"))
+        return {"key": rng.choice(_KEYS), "on_duplicate": how, "waiter": waiter, "reports_to": rng.choice((None, flow))}
 
     def _enqueue_one(self) -> StoreCall:
         return StoreCall("enqueue", ([self._new_job()],))
@@ -178,7 +186,8 @@ class Workload:
         match rng.randrange(5):
             case 0:
                 rank, counts = rng.choice((None, None, 2.0)), rng.random() < 0.5
-                return Retry(lease, delay=rng.choice((0.0, 0.7)), reason="once more", rank=rank, counts=counts)
+                delay, then = rng.choice((0.0, 0.7)), self._follow_ups(0, 0, 1)
+                return Retry(lease, delay, reason="once more", rank=rank, counts=counts, then=then)
             case 1:
                 return Bury(lease, "no use", self._follow_ups(0, 0, 1, 2))
             case 2:
@@ -200,11 +209,12 @@ class Workload:
         return StoreCall("write", (name, self._rng.randbytes(self._rng.choice((8, 300)))), options)
 
     def _change(self) -> StoreCall:
-        kind = self._rng.randrange(4)
-        some = self._rng.sample(self._ids, min(1 if kind == 0 else 5, len(self._ids)))
+        kind = self._rng.randrange(5)
+        some = self._rng.sample(self._ids, min(1 if kind < 2 else 5, len(self._ids)))
         return StoreCall("change", ([self._one_change(kind, id, queue) for queue, id in some],))
 
     def _one_change(self, kind: int, id: int, queue: str) -> Change:
-        if kind == 3:
+        if kind == 4:
             return Rerank(id, float(self._rng.randrange(4)), queue=queue)
-        return (Remove, Revive, StartNow)[kind](id, queue=queue)
+        kinds: tuple[type[Remove | Cancel | Revive | StartNow], ...] = (Remove, Cancel, Revive, StartNow)
+        return kinds[kind](id, queue=queue)

@@ -17,6 +17,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar, cast, get_args
 
 from msgspec import Struct
+from msgspec.structs import force_setattr
 
 from accoda.errors import InvalidInput
 from accoda.limits import COST, DOCUMENT_NAME, KEY, MOMENT, MOST, NAME_RULE, TEXT, allowed, is_name, too_large
@@ -62,6 +63,9 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     `rerank` it (give it the new rank, and keep it otherwise), `replace` its data, rank, cost and start time (a run of
     the old data loses its lease), or `attach` `waiter` to it.
 
+    `reports_to` names a flow: every end of the job, and every revival, is reported to it, see `Report`. A job that
+    reports has a key.
+
     >>> NewJob("emails", b"hello", rank=2.0, delay=30).queue
     'emails'
     >>> NewJob("emails", rank=float("nan"))
@@ -78,6 +82,7 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     on_duplicate: OnDuplicate = "keep"
     waiter: bytes | None = None
     keep_for: float = _AT_ONCE
+    reports_to: str | None = None
 
     def __post_init__(self) -> None:
         # One pass over the usual values; only what looks unusual is examined for the message. This runs for every job,
@@ -96,6 +101,8 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
             _check_key(self)
         if self.keep_for is not _AT_ONCE and (type(self.keep_for) is not float or self.keep_for):
             check_duration("keep_for", self.keep_for)
+        if self.reports_to is not None:
+            _check_reports_to(self)
 
 
 class Enqueued(Struct, Generic[V], frozen=True, dict=True):
@@ -195,7 +202,7 @@ class Retry(Struct, frozen=True, gc=False):
     """The job goes back: after `delay` seconds, or at the moment `at`. It keeps its rank unless `rank` gives a new one.
 
     `counts=False` says that its handler did not fail (it was given back unrun, or its worker left): `attempts` grows,
-    `tries` does not.
+    `tries` does not. `then` is enqueued in the same atomic step.
     """
 
     lease: Lease
@@ -204,6 +211,7 @@ class Retry(Struct, frozen=True, gc=False):
     reason: str = ""
     rank: float | None = None
     counts: bool = True
+    then: Sequence[NewJob] = ()
 
     def __post_init__(self) -> None:
         if self.at is not None and self.delay:
@@ -230,13 +238,63 @@ class Bury(Struct, frozen=True, gc=False):
 Outcome = Done | Retry | Bury
 
 
-def follow_ups(outcome: Outcome) -> Sequence[NewJob]:
-    """What is enqueued with the outcome if it is accepted.
+ReportKind = Literal["done", "dead", "cancelled", "removed", "revived"]
+REPORTS = "accoda.flows"
+"""The queue of the jobs that get reports, each under the key that `NewJob.reports_to` names."""
+RESULT_IN_REPORT = 32_768
+"""Bytes of a result up to which it is in the report itself."""
 
-    >>> follow_ups(Bury(Lease("emails", 7, 0, 0), "no such address", [NewJob("complaints")]))[0].queue
-    'complaints'
+
+class Report(Struct, frozen=True, gc=False):
+    """What a store tells of a job that has `reports_to`, in the step that ends or revives it.
+
+    A report is a waiter of the job in the queue `REPORTS` whose key is `reports_to`, as if it had been enqueued with
+    `on_duplicate="attach"`: it is made if there is none. `removed`: the job is gone, by `Remove` or `purge`, without
+    having been done or cancelled; of a dead one this is the second report. `body` is the result of a job that is done
+    (empty if `size` says that it is larger than `RESULT_IN_REPORT`, or None: there is none), or the reason of a dead
+    one.
+
+    On the wire: kind, id, attempts, moment, size of the result (-1: none) and the job's key, with spaces between them,
+    a line feed, the body. A key that reports has no line feed; it may have spaces.
+
+    >>> Report.read(Report("done", 7, 0, 1_000, 2, "pay 1", b"ok").wire())
+    Report(kind='done', id=7, attempts=0, at=1000, size=2, key='pay 1', body=b'ok')
     """
-    return () if isinstance(outcome, Retry) else outcome.then
+
+    kind: ReportKind
+    id: int
+    attempts: int
+    at: int
+    size: int
+    key: str
+    body: bytes = b""
+
+    def wire(self) -> bytes:
+        numbers = f"{self.kind} {self.id} {self.attempts} {self.at} {self.size} {self.key}\n"
+        return numbers.encode() + self.body
+
+    @classmethod
+    def read(cls, wire: bytes) -> Report:
+        head, _, body = wire.partition(b"\n")
+        kind, id, attempts, at, size, key = head.decode().split(" ", 5)
+        if kind not in _REPORT_KINDS:
+            raise ValueError(f"unknown kind of report {kind!r:.40}")
+        return cls(cast(ReportKind, kind), int(id), int(attempts), int(at), int(size), key, body)
+
+    @classmethod
+    def of(cls, kind: ReportKind, id: int, attempts: int, at: int, key: str, body: bytes | None = None) -> Report:
+        """The report of a step. `body` is the result of a job that is done, or the reason of a dead one."""
+        size = len(body) if kind == "done" and body is not None else -1
+        return cls(kind, id, attempts, at, size, key, body if body is not None and size <= RESULT_IN_REPORT else b"")
+
+    def job(self, flow: str) -> NewJob:
+        """What adds it to its flow. No limit holds for its size: it does not come in, it is the store's own."""
+        job = NewJob(REPORTS, key=flow, on_duplicate="attach")
+        force_setattr(job, "waiter", self.wire())
+        return job
+
+
+_REPORT_KINDS = frozenset(get_args(ReportKind))
 
 
 class Refused(Struct, frozen=True, gc=False):
@@ -492,7 +550,7 @@ def _check_outcome(outcome: object) -> None:
             raise InvalidInput("counts", f"must be True or False, not {outcome.counts!r:.80}")
         if type(outcome.reason) is not str:
             raise InvalidInput("reason", f"must be text, not {type(outcome.reason).__name__}")
-        if isinstance(outcome, Bury) and (outcome.then or type(outcome.then) is not tuple):  # seldom
+        if outcome.then or type(outcome.then) is not tuple:  # seldom
             check_jobs(outcome.then, "then")
     check_lease_token(outcome.lease)
 
@@ -624,6 +682,14 @@ def _check_key(job: NewJob) -> None:
             _refuse("waiter", "must be bytes", job.waiter)
         if len(job.waiter) > allowed.waiter:
             too_large("waiter", len(job.waiter), "waiter")
+
+
+def _check_reports_to(job: NewJob) -> None:
+    reports_to = job.reports_to
+    if type(reports_to) is not str or not 0 < len(reports_to) <= KEY or clean(reports_to) != reports_to:
+        _refuse("reports_to", f"must be 1 to {KEY} characters of valid text without NUL", reports_to)
+    if job.key is None or "\n" in job.key:
+        raise InvalidInput("reports_to", "needs a key without a line feed: the report names the job by it")
 
 
 def _refuse(field: str, rule: str, value: Any) -> NoReturn:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from accoda.model import Job, NewJob, Outcome, Refused, follow_ups
+from accoda.model import Job, NewJob, Outcome, Refused
 from accoda.retry import Result
 from accoda.storage.protocol import Store
 
@@ -95,7 +95,7 @@ def portions(outcomes: Sequence[Outcome]) -> list[list[Outcome]]:
     parts: list[list[Outcome]] = [[]]
     many = 0
     for outcome in outcomes:
-        count = len(follow_ups(outcome))
+        count = len(outcome.then)
         if parts[-1] and many + count > FOLLOW_UPS:
             parts.append([])
             many = 0

@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 
 from accoda.errors import InvalidInput
-from accoda.model import ById, Done, NewJob
+from accoda.model import REPORTS, ById, ByKey, Done, NewJob, Report
 from accoda.storage.postgres import PostgresStorage
 
 
@@ -51,6 +51,16 @@ class TestCallersTransaction:
         (taken,) = await store.take("q", 5)
         assert (taken.id, taken.data, taken.rank, taken.cost, taken.key) == (answer.id, b"\x00\xff", 1.5, 3, "k")
         assert (await store.look(ById(taken.id), waiters_after=0)).waiters == (b"w",)
+
+    @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
+    async def test_a_job_that_reports(self, store: PostgresStorage, server: PostgresServer, driver: str) -> None:
+        engine = create_async_engine(server.url.replace("postgresql", f"postgresql+{driver}"))
+        async with engine.begin() as connection:
+            await store.enqueue([NewJob("q", key="k", reports_to="flow é 1"), NewJob("q")], connection=connection)
+        await engine.dispose()
+        assert await store.settle([Done(job.lease) for job in await store.take("q", 5)]) == []
+        (report,) = (await store.look(ByKey(REPORTS, "flow é 1"), waiters_after=0)).waiters
+        assert Report.read(report).kind == "done"
 
     @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
     async def test_sqlalchemy_connection(self, store: PostgresStorage, server: PostgresServer, driver: str) -> None:

@@ -3,19 +3,24 @@
 import asyncio
 
 import asyncpg
+import pytest
 from proof.servers.postgres import PostgresServer
 
 from accoda import open_storage
 from accoda.model import (
+    REPORTS,
     STATES,
     Bury,
     ById,
     ByKey,
+    Cancel,
     Cursor,
     Done,
     Head,
+    Lease,
     NewJob,
     Remove,
+    Report,
     Rerank,
     Retry,
     Revive,
@@ -91,6 +96,77 @@ class TestConcurrency:
         assert rich.cost == 5
 
 
+def note(flow: str) -> NewJob:
+    return NewJob(REPORTS, key=flow, waiter=b"note", on_duplicate="attach")
+
+
+async def reports(store: PostgresStorage, flow: str) -> list[int]:
+    """The ids of the jobs that were reported, in order."""
+    waiters = (await store.look(ByKey(REPORTS, flow), waiters_after=0)).waiters
+    return [Report.read(waiter).id for waiter in waiters if waiter != b"note"]
+
+
+class TestReports:
+    async def test_come_in_the_order_of_the_outcomes_not_of_the_ids(self, store: PostgresStorage) -> None:
+        await store.enqueue([NewJob("q", key=str(n), reports_to="flow", keep_for=n % 2) for n in range(6)])
+        leases = [job.lease for job in await store.take("q", 6)]
+        turned = [leases[n] for n in (3, 0, 5, 1, 4, 2)]
+        again = turned[1]  # refused: its job has ended by then
+        assert len(await store.settle([*(Done(lease) for lease in turned[:5]), Done(again), Bury(turned[5], "x")])) == 1
+        assert await reports(store, "flow") == [lease.id for lease in turned]
+
+    async def test_of_two_transactions_are_both_stored(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        """The second waits for the first, whether the flow is there or is made."""
+        await store.enqueue([NewJob("q", key=str(n), reports_to="flow") for n in range(4)])
+        ids = [job.id for job in await store.take("q", 4)]
+        for first, second in (ids[:2], ids[2:]):
+            async with asyncio.timeout(20):
+                async with sql.transaction():
+                    assert await sql.fetchval(call_of(schema, "change", 2), None, [(5, first, None, None, None)]) == 1
+                    other = asyncio.create_task(store.change([Cancel(second)]))
+                    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                    while not await sql.fetchval(waiting):
+                        await asyncio.sleep(0.005)
+                assert await other == 1
+        assert await reports(store, "flow") == ids
+
+    async def test_of_many_members_to_many_flows_make_no_deadlock(
+        self, server: PostgresServer, schema: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Flows have lower and higher ids than their members, report themselves, leave notes, and are extended."""
+        monkeypatch.setattr("accoda.storage.postgres.client.UNDONE", ())  # a deadlock is an error here
+        flows = [str(n) for n in range(6)]
+        async with await open_storage(f"{server.url}?schema={schema}&pool=16") as store:
+            assert isinstance(store, PostgresStorage)
+
+            async def end(lease: Lease, n: int) -> None:
+                ends = (Done(lease), Done(lease, result=b"r"), Bury(lease, "x"), Done(lease, [note(flows[n % 6])]))
+                if n % 5 == 4:
+                    await store.change([Cancel(lease.id)])
+                else:
+                    await store.settle([ends[n % 5]])
+
+            for round in range(6):
+                nested = [
+                    NewJob(REPORTS, key=flow, reports_to=flows[n - 1] if n else None) for n, flow in enumerate(flows)
+                ]
+                members = [NewJob("q", key=f"{round} {n}", reports_to=flows[n % 6]) for n in range(48)]
+                await store.enqueue(members[:24] + nested[::-1] + members[24:])
+                leases = [job.lease for job in await store.take("q", 48, lease=600)]
+                held = [job.lease for job in await store.take(REPORTS, 6, lease=600)]
+                mixed = sorted(leases + held, key=lambda lease: lease.id)
+                await asyncio.gather(
+                    *(end(lease, n) for n, lease in enumerate(leases)),
+                    *(store.extend(mixed, 600) for _ in range(6)),
+                    *(store.settle([Retry(lease, then=[note(flow) for flow in flows])]) for lease in held[:3]),
+                    *(store.settle([Done(lease)]) for lease in held[3:]),
+                    *(store.settle([Done(lease) for lease in reversed(mixed)]) for _ in range(2)),
+                )
+                await store.purge(REPORTS, "ready")
+
+
 class TestChange:
     async def test_lets_a_take_at_the_same_moment_have_what_it_is_not_for(
         self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
@@ -159,7 +235,7 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
     answers = await store.enqueue(
         [
             NewJob("q", rank=-9),
-            NewJob("q", key=key, rank=-9, waiter=b"w"),
+            NewJob("q", key=key, rank=-9, waiter=b"w", reports_to=f"flow-{n}"),
             NewJob("q", key=key, waiter=b"w", on_duplicate="attach"),
             NewJob("q", key=key, rank=-9, on_duplicate="replace"),
             NewJob("q", rank=-7, delay=900),

@@ -75,6 +75,8 @@ DAMAGED = [
     GOOD_HEAD + b"18000",
     GOOD_HEAD + b"1800000000o00,,0,\0\0\0digits",
     GOOD_HEAD + b"1800000000000,,nan,\0\0\0rank",
+    GOOD_HEAD + b"1800000000000,,0,5x\0\0\0cost",
+    GOOD_HEAD + b"1800000000000,,0,5,\0\0\0no flow",
     GOOD_HEAD + b"1800000000000,,0,\0one,two\0\0past",
     GOOD_HEAD + b"1800000000000,,0,\0\0two texts are missing",
     b"00000000 0000007,0,,\x001800000000000,,0,\0\0\0digits",

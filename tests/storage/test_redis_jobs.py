@@ -14,9 +14,9 @@ from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
 
 from accoda import Bury, Done, Job, Lease, ManualClock, NewJob, Outcome, Retry, open_storage
-from accoda.model import ById, Remove
+from accoda.model import REPORTS, ById, ByKey, Remove, Report
 from accoda.storage.protocol import Store
-from accoda.storage.redis.client import Client
+from accoda.storage.redis.client import Client, ConnectionLost
 
 Q = "q"
 BASE = "accoda:q"
@@ -298,6 +298,64 @@ class TestSettle:
                 assert [name for name in sent if name != "collect"] == ["settle", "settle"]  # that is the outbox's
                 assert [each.why for each in await store.settle(done(jobs))] == ["lost"] * 8
                 assert (await store.stats()).queues[Q].done == 8
+
+
+class TestReports:
+    async def test_are_written_as_the_model_writes_them(self, store: Store, clock: ManualClock) -> None:
+        keys = ["a b,é", "c", "d"]
+        await store.enqueue([NewJob(Q, key=key, reports_to="flow, 1\nö") for key in keys])
+        done, dead, _ = await store.take(Q, 3)
+        assert await store.settle([Done(done.lease, result=b"\0\n"), Bury(dead.lease, "wörn\nout")]) == []
+        assert await store.purge(Q, "taken") == 1
+        now = clock.now()
+        assert (await store.look(ByKey(REPORTS, "flow, 1\nö"), waiters_after=0)).waiters == (
+            Report("done", 1, 0, now, 2, keys[0], b"\0\n").wire(),
+            Report("dead", 2, 0, now, -1, keys[1], "wörn\nout".encode()).wire(),
+            Report("removed", 3, 0, now, -1, keys[2]).wire(),
+        )
+
+    @pytest.mark.parametrize("verb", ["settle", "change", "purge"])
+    async def test_are_added_once_though_the_reply_was_lost(
+        self, store: Store, verb: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.enqueue([NewJob(Q, key="k", reports_to="flow")])
+        (job,) = await store.take(Q, 1)
+        send = Client._send
+        lost: list[Any] = []
+
+        async def losing(self: Client, connection: Any, request: Any) -> Any:
+            reply = await send(self, connection, request)
+            if request.script is not None and request.script.name == verb and len(lost) < 2:
+                lost.append(reply)
+                raise ConnectionLost("the cable was cut")
+            return reply
+
+        monkeypatch.setattr(Client, "_send", losing)
+        if verb == "settle":
+            assert await store.settle([Done(job.lease)]) == []
+        elif verb == "change":
+            assert await store.change([Remove(job.id)]) == 1
+        else:
+            assert await store.purge(Q, "taken") == 1
+        assert len(lost) == 2
+        assert len((await store.look(ByKey(REPORTS, "flow"), waiters_after=0)).waiters) == 1
+
+    async def test_of_a_purge_of_flows_are_not_purged_by_it(self, store: Store) -> None:
+        await store.enqueue([NewJob(REPORTS, key="child", reports_to="parent"), NewJob(REPORTS, key="parent")])
+        assert await store.purge(REPORTS, "ready") == 2
+        (report,) = (await store.look(ByKey(REPORTS, "parent"), waiters_after=0)).waiters
+        assert Report.read(report).key == "child"
+
+    async def test_take_no_room_in_a_job_that_has_none(
+        self, store: Store, server: RedisServer, clock: ManualClock
+    ) -> None:
+        await store.enqueue([NewJob(Q, b"x", key="k,1", cost=3), NewJob(Q, b"y", key="k", cost=3, reports_to="f,1")])
+        now = clock.now()
+        records = server.ask("ZRANGE", f"{BASE}:ready", 0, -1)
+        assert [record.replace(str(now), "now") for record in records] == [
+            "0000000000000001,0,,k,1\0now,,0,3\0\0\0x",
+            "0000000000000002,0,,k\0now,,0,3,f,1\0\0\0y",
+        ]
 
 
 class TestCallsThatGoTogether:

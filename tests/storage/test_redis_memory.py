@@ -14,7 +14,7 @@ from proof.servers.redis import RedisServer
 
 from accoda import Bury, Done, ManualClock, NewJob, Retry, open_storage
 from accoda.errors import StorageFull
-from accoda.model import Remove, Revive
+from accoda.model import Cancel, Remove, Revive
 from accoda.storage.protocol import DUE_AT_ONCE, Store
 from accoda.storage.redis.scripts import all_scripts, script
 
@@ -162,6 +162,20 @@ class TestAFullServer:
                 assert "next" not in stats and "other" not in stats
                 server.ask("CONFIG", "SET", "maxmemory", "0")
                 assert len(await store.enqueue([NewJob(Q)])) == 1
+
+    async def test_lets_jobs_that_report_end(self) -> None:
+        with need(RedisServer) as server:
+            async with await open_storage(server.url) as store:
+                await store.enqueue([NewJob(Q, key=str(n), reports_to="flow") for n in range(4)])
+                done, dead, cancelled, _ = await store.take(Q, 4)
+                server.ask("CONFIG", "SET", "maxmemory", "1mb")
+                with pytest.raises(StorageFull):
+                    await store.enqueue([NewJob(Q)])
+                assert await store.settle([Done(done.lease), Bury(dead.lease, "x")]) == []
+                assert await store.change([Cancel(cancelled.id), Revive(dead.id)]) == 2
+                assert await store.purge(Q, "taken") == 1
+                (flow,) = await store.take("accoda.flows", 1)
+                assert flow.waiters == 5
 
     async def test_can_be_worked_off_and_loses_nothing(self) -> None:
         with need(RedisServer) as server:

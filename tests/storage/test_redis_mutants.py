@@ -56,6 +56,13 @@ MOMENT = (
     "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
 )
 NOT_BELOW_ZERO = "TestCrashes.test_is_taken_back_by_a_worker_that_lives state=ready"
+RETRIED = "TestRetryWithFollowUps.test_enqueues_what_follows_and_comes_back"
+PURGED = "TestReports.test_purged_jobs_are_reported state=dead"
+ONE_END = "TestReports.test_an_end_is_reported_once_though_the_job_was_kept state=done way=purge"
+REVIVED = "TestReports.test_a_revived_job_is_reported_and_reports_again"
+NO_END = "TestReports.test_a_refused_outcome_reports_nothing"
+REPLACED = "TestReports.test_a_replaced_job_still_reports"
+NOTE_FIRST = "TestReportsOfMany.test_follow_ups_come_before_the_report"
 LEASE_STAYS = "TestCrashes.test_of_the_job_that_runs_can_be_taken_back_and_its_lease_stays"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
@@ -81,7 +88,29 @@ MUTANTS = {
     "expensive jobs are skipped": ("take.lua", "return n - 1", "left = left + (tonumber(job.cost) or 0)", DEAR_HEAD),
     "late outcome": ("settle.lua", "if till <= now then", "if till < 0 then", FENCED),
     "waiters that joined": ("settle.lua", "Job.waiters_of(base, job.id) > seen", "false", GROWN),
-    "burial without follow-ups": ("settle.lua", "kind ~= 'r' and tonumber", "kind == 'f' and tonumber", FOLLOWED),
+    "burial without follow-ups": (
+        "settle.lua", "= tonumber(ARGV[at - 1])", "= kind == 'b' and 0 or ARGV[at - 1] + 0", FOLLOWED,
+    ),
+    "retry without follow-ups": (
+        "settle.lua", "= tonumber(ARGV[at - 1])", "= kind == 'r' and 0 or ARGV[at - 1] + 0", RETRIED,
+    ),
+    "purge of dead jobs unreported": (
+        "purge.lua", "    Report.removed(state, record)\n  end\n  return", "  end\n  return", PURGED,
+    ),
+    "kept jobs reported twice": ("parts/report.lua", "state ~= 'done' and ", "", ONE_END),
+    "revival unreported": ("change.lua", "  Report.note('revived', job)", "  --", REVIVED),
+    "report of a refused end": (
+        "settle.lua", "  if seen and Job.waiters_of",
+        "  Report.note('done', job, result, place)\n  if seen and Job.waiters_of", NO_END,
+    ),
+    "replaced job reports no more": (
+        "parts/add.lua", "  job.start, job.rank, job.cost, job.keep,",
+        "  job.reports_to = ''\n  job.start, job.rank, job.cost, job.keep,", REPLACED,
+    ),
+    "report before follow-ups": (
+        "parts/report.lua", "staying[#staying + 1] =",
+        "staying[#staying + 1] = staying[1]\n    staying[1] =", NOTE_FIRST,
+    ),
     "follow-ups of refused outcomes": ("settle.lua", "if is_refused[n] then", "if false then", NOT_OF_REFUSED),
     "every retry counts": ("settle.lua", "if ARGV[from + 3] == '1' then", "do", NOT_COUNTED),
     "outcome of another take": ("settle.lua", " or taken_at ~= run.moments[n]", "", MOMENT),
@@ -98,7 +127,7 @@ MUTANTS = {
     "a crash that is taken back ends the lease": ("parts/job.lua", "batch .. ',' .. taken_at", "',0'", LEASE_STAYS),
     "page begins too late": ("browse.lua", "Record.head_of(here) == after and 1 or 0", "1 or 0", NEXT_PAGE),
     "pause without an end": ("pause.lua", "'paused', ARGV[6])", "'paused', '')", RESUMED),
-    "purge too much": ("purge.lua", "before and '(' .. ARGV[6]", "before and ARGV[6]", STRICT),
+    "purge too much": ("purge.lua", "before and '(' .. ARGV[10]", "before and ARGV[10]", STRICT),
     "purge unlimited": ("purge.lua", "if n > most or", "if", AT_MOST),
     "age of the youngest": ("stats.lua", "now - job.created", "0", AGE),
     "any version": ("write.lua", "if expected ~= '' and expected ~= found then", "if false then", VERSIONS),
@@ -110,12 +139,27 @@ FAILURES = (AssertionError, TimeoutError, pytest.fail.Exception)
 SENT = "test_keep_their_order_and_those_of_refused_outcomes_are_not_stored"
 WHEN_FULL = "test_leave_nothing_on_a_full_server"
 ONCE = "test_arrive_once_though_their_sender_died_and_several_move_them"
+PROMPT = "TestReportsForAnotherShard.test_have_arrived_when_the_call_is_back verb="
+LOST = "TestReportsForAnotherShard.test_arrive_once_though_the_reply_was_lost verb="
+IN_ORDER = "TestReportsForAnotherShard.test_come_after_what_their_jobs_left_though_the_sender_died options="
+ALL = "TestReportsForAnotherShard.test_keep_the_order_of_the_outcomes"
+BEHIND = "TestReportsForAnotherShard.test_those_of_the_flows_own_family_wait_behind_what_has_to_wait"
 IN_A_CLUSTER = {
+    "reports are posted but not told of": (
+        "parts/report.lua", "= table.concat(parts), run", "= table.concat(parts), nil", f"{PROMPT}settle",
+    ),
+    "reports of a purge are not told of": (
+        "purge.lua", ".. Report.send({}, {}, {}))", ".. string.rep(Report.send({}, {}, {}), 0))", f"{PROMPT}purge",
+    ),
+    "a lost reply forgets the reports": ("settle.lua", "'' or remember(answer)", "'' or answer", f"{LOST}settle"),
+    "reports throw out what they leave with": ("parts/report.lua", "{leaving[run] or ''}", "{''}", IN_ORDER),
+    "reports leave by themselves": ("parts/report.lua", "with[report.place] or ARGV[8]", "ARGV[8]", BEHIND),
+    "only the last report leaves": ("parts/report.lua", "posted[run] = posted[run] or {", "posted[run] = {", ALL),
     "sends those of refused outcomes": (
-        "settle.lua", "if not is_refused[tonumber(ARGV[first])] then", "do", f"TestFollowUpsOfSeveralShards.{SENT}",
+        "settle.lua", "if not is_refused[number] then", "do", f"TestFollowUpsOfSeveralShards.{SENT}",
     ),
     "sends the last part only": (
-        "settle.lua", "(sealed[ARGV[first + 1]] or '') ..", "", f"TestFollowUpsOfSeveralShards.{SENT}",
+        "settle.lua", "(sealed[run] or '') ..", "", f"TestFollowUpsOfSeveralShards.{SENT}",
     ),
     "posts on a full server": (
         "settle.lua", "once(any_follow_ups or posts > 0)", "once(any_follow_ups)",

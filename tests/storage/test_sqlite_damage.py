@@ -10,6 +10,7 @@ from proof.damage.sqlite import ABSURD_NUMBERS, ABSURD_REALS, NUMBERS, set_colum
 from proof.damage.survival import REASON, survive
 
 from accoda import ById, ByKey, Done, Head, ManualClock, NewJob, Store, open_storage
+from accoda.model import REPORTS, Report
 
 Q = "q"
 
@@ -44,6 +45,7 @@ async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(p
         ("sort", 7.0),  # ready, but not at its rank
         ("keep_for", -1.0),
         ("data", None),
+        ("reports_to", ""),
         ("id", 0),
         ("id", -1),
     ],
@@ -117,6 +119,30 @@ async def test_a_job_that_is_damaged_while_it_runs_spoils_no_batch(path: Path) -
         connection.close()
         assert await store.settle([Done(job.lease) for job in jobs]) == []
         assert len(await store.browse(Q, "done")) == 3
+
+
+@pytest.mark.parametrize("damaged", [b"\xff7", b"\x007", b"\xff" * 600])
+async def test_a_flow_whose_name_is_damaged_spoils_no_batch(path: Path, damaged: bytes) -> None:
+    async with await opened(path) as store:
+        await store.enqueue([NewJob(Q, key=f"k{n}", reports_to="flow") for n in range(3)])
+        jobs = await store.take(Q, 3)
+        connection = apsw.Connection(str(path))
+        assert set_column(connection, "reports_to", damaged, jobs[1].id)
+        connection.close()
+        assert await store.settle([Done(job.lease) for job in jobs]) == []
+        flows = [job.key for job in await store.browse(REPORTS, "ready")]
+        assert flows == ["flow", damaged.decode("utf-8", "replace").replace("\0", "\ufffd")[:512]]
+
+
+async def test_an_unreadable_job_that_is_buried_is_reported(path: Path) -> None:
+    async with await opened(path) as store:
+        (bad,) = await store.enqueue([NewJob(Q, key="k", reports_to="flow")])
+        connection = apsw.Connection(str(path))
+        assert set_column(connection, "key", b"\xff", bad.id)
+        connection.close()
+        assert await store.take(Q, 1) == []
+        (report,) = [Report.read(each) for each in (await store.look(ByKey(REPORTS, "flow"), waiters_after=0)).waiters]
+        assert (report.kind, report.id, report.body) == ("dead", bad.id, b"unreadable record: its key is b'\\xff'")
 
 
 async def test_a_document_or_a_queue_whose_name_is_no_text_hides_no_other(path: Path) -> None:

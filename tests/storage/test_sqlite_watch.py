@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from accoda import ManualClock, NewJob, open_storage
+from accoda import Cancel, Done, ManualClock, NewJob, open_storage
 from accoda.clock import SystemClock
 from accoda.errors import StorageClosed, StorageUnavailable
+from accoda.model import REPORTS
 from accoda.storage.sqlite import watch
 from accoda.storage.sqlite.storage import SqliteStorage
 
@@ -65,6 +66,19 @@ async def test_a_change_by_another_process_wakes_only_the_waits_that_have_someth
         assert len(await one.take("a", 5)) == 1
         assert not second.done()
         await dropped(second)
+
+
+async def test_a_report_wakes_another_process_that_waits_for_it(heard: str, tmp_path: Path) -> None:
+    async with two(tmp_path) as (here, there):
+        members = await here.enqueue([NewJob("a", key=f"k{n}", reports_to="flow") for n in range(2)])
+        task = await waiting(there, REPORTS)
+        assert await here.change([Cancel(members[0].id)]) == 1
+        assert await task
+        (flow,) = await there.take(REPORTS, 1)
+        assert await there.settle([Done(flow.lease)]) == []
+        task = await waiting(there, REPORTS)
+        assert await here.purge("a", "ready") == 1
+        assert await task
 
 
 async def test_a_change_for_many_wakes_all_of_them(heard: str, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import Bury, Done, ManualClock, NewJob, Remove, Retry, Revive, open_storage
 from accoda.errors import StorageFull
+from accoda.model import REPORTS
 from accoda.storage.protocol import Store
 
 Q = "q"
@@ -46,7 +47,7 @@ async def cycle(store: Store, clock: ManualClock, n: int) -> None:
     await store.enqueue([NewJob(Q, b"x" * 40, rank=n % 3) for _ in range(4)])
     modes = ("keep", "attach", "replace")
     await store.enqueue([NewJob(Q, key=f"k{n}", on_duplicate=mode, waiter=b"w") for mode in modes])
-    await store.enqueue([NewJob(Q, delay=1), NewJob(Q, keep_for=2, key=f"kept{n}")])
+    await store.enqueue([NewJob(Q, delay=1), NewJob(Q, keep_for=2, key=f"kept{n}", reports_to="flow")])
     await store.take(Q, 3, lease=1)
     clock.advance(1)
     jobs = await store.take(Q, 10)
@@ -63,6 +64,8 @@ async def cycle(store: Store, clock: ManualClock, n: int) -> None:
     else:
         assert await store.change([Remove(jobs[1].id)]) == 1
     await store.settle([Done(job.lease) for job in await store.take(Q, 10)])
+    (flow,) = await store.take(REPORTS, 2)
+    assert await store.settle([Done(flow.lease, waiters=1)]) == []
 
 
 async def test_cycles_of_everything_leave_nothing_behind(
@@ -86,7 +89,10 @@ class TestAFullServer:
                 stored: list[int] = []
                 with pytest.raises(StorageFull, match=r"out of memory.*nothing was changed.*memtx_memory"):
                     while True:
-                        jobs = [NewJob(Q, b"x" * 2000, keep_for=n % 2, key=f"{len(stored)}.{n}") for n in range(200)]
+                        jobs = [
+                            NewJob(Q, b"x" * 2000, keep_for=n % 2, key=f"{len(stored)}.{n}", reports_to=f"flow {n % 7}")
+                            for n in range(200)
+                        ]
                         stored += [answer.id for answer in await store.enqueue(jobs)]
                 assert len(stored) > 5_000
                 assert (await store.stats()).queues[Q].ready == len(stored), "the refused call stored nothing"
@@ -97,6 +103,8 @@ class TestAFullServer:
                     await store.settle([Done(first.lease, then=[NewJob(Q)])])
                 with pytest.raises(StorageFull):
                     await store.settle([Bury(first.lease, "x", then=[NewJob(Q)])])
+                with pytest.raises(StorageFull):
+                    await store.settle([Retry(first.lease, then=[NewJob(Q)])])
                 assert await store.settle([Done(first.lease), *(Retry(job.lease) for job in others)]) == []
                 done = {first.id}
                 while taken := await store.take(Q, 500):
@@ -104,6 +112,9 @@ class TestAFullServer:
                     assert await store.settle([Done(job.lease) for job in taken]) == []
                     done.update(job.id for job in taken)
                 assert sorted(done) == stored
+                assert sum(flow.waiters for flow in await store.take(REPORTS, 10)) == len(stored), (
+                    "each end is reported"
+                )
                 while await store.browse(Q, "done", limit=1):
                     await store.purge(Q, "done")
                 assert len(await store.enqueue([NewJob(Q, b"x" * 2000)] * 100)) == 100, "there is memory again"

@@ -14,6 +14,10 @@ What matters is exact all the same: `settle` and `extend` compare the end of the
 has ended is lost whether its return was applied or not; a call that names a job applies that job's own move; nothing is
 handed out before its time; and `wait` does not sleep while something due is left in a queue that is not paused.
 
+A job with `reports_to` tells its flow of every end and of every revival: `Done`, `Bury`, `Cancel`, `Remove`, `purge`
+and `Revive` add a `Report` in the same atomic step, and nothing else does. So a flow never waits for a job that is
+gone, whoever ended it.
+
 The engine's own constraints keep out records that no Accoda wrote. Where an engine has none, the client that cannot
 decode a record buries it: no worker stops because of it, and no job beside it is lost.
 """
@@ -76,8 +80,9 @@ class Storage(Protocol):
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         """Apply each outcome whose lease is current; give back the others. Empty: all were applied.
 
-        All outcomes are applied first, then the follow-ups of those accepted are enqueued in their order, all in one
-        atomic step: a job may enqueue a follow-up under its own key. `Retry` sets attempts + 1, tries + 1 if it counts,
+        All outcomes are applied first, then the follow-ups of those accepted are enqueued in their order, then reports
+        are added in the order of the outcomes, all in one atomic step: a job may enqueue a follow-up under its own key,
+        and what it leaves for its flow is there before its report. `Retry` sets attempts + 1, tries + 1 if it counts,
         prev_start_time to the old start time and start_time to the new one; the rank stays unless it gives one.
         """
         ...

@@ -9,9 +9,10 @@ from typing import Literal, NamedTuple
 
 from hypothesis import strategies as st
 
-from accoda.model import NewJob, OnDuplicate
+from accoda.model import REPORTS, RESULT_IN_REPORT, NewJob, OnDuplicate
 
-QUEUES = ("a", "b", "a.deliver")
+QUEUES = ("a", "b", "a.deliver", REPORTS)
+KEYS = ("k", "l")
 NAMES = ("x", "x/1", "x/%", "x_1", "y", "é/1")
 
 Trick = Literal["none", "old", "older", "newer", "elsewhere", "another moment", "unknown"]
@@ -29,6 +30,7 @@ class DraftJob(NamedTuple):
     on_duplicate: OnDuplicate
     waiter: bytes | None
     keep_for: float
+    reports_to: str | None
 
     def at(self, now: int) -> NewJob:
         kind, length = self.start
@@ -43,6 +45,7 @@ class DraftJob(NamedTuple):
             on_duplicate=self.on_duplicate if self.key else "keep",
             waiter=self.waiter if self.key else None,
             keep_for=self.keep_for,
+            reports_to=self.reports_to if self.key else None,
         )
 
 
@@ -57,7 +60,7 @@ class DraftOutcome(NamedTuple):
     kind: str
     lease: DraftLease
     then: list[DraftJob]
-    result: bytes | None
+    result: bytes | int | None
     seen: int | None
     start: tuple[str, int]
     reason: str
@@ -77,7 +80,7 @@ class DraftChange(NamedTuple):
 
 lengths = st.sampled_from((0, 1, 499, 500, 1000, 1001, 5000))
 leases_for = st.sampled_from((60_000, 60_000, 5000, 1000, 500, 1))
-queues = st.sampled_from(("a", "a", "a", "b", "a.deliver"))  # mostly one, so that jobs meet
+queues = st.sampled_from(("a", "a", "a", "b", "a.deliver", REPORTS))  # mostly one, so that jobs meet
 orders = st.sampled_from(("line", "line", "id"))
 picks = st.integers(0, 12)
 ranks = st.sampled_from((0, 0.0, -0.0, 1.0, -1.5, 2, 1e300, -1e300))
@@ -85,6 +88,7 @@ limits = st.sampled_from((None, None, 0, 1, 2, 5))
 starts = st.tuples(st.sampled_from(("none", "none", "none", "none", "delay", "at", "past")), lengths)
 reasons = st.sampled_from(("", "broken", 'it\'s "odd"\n', "nul\0 and \ud800", "größer 🎺"))
 payloads = st.sampled_from((b"", b"1", b"\x00\xff"))
+results = st.sampled_from((None, None, b"", b"1\n", b"\x00\xff", RESULT_IN_REPORT, RESULT_IN_REPORT + 1))  # or lengths
 befores = st.sampled_from(("run", "run", "crash", "bury"))
 ages = st.sampled_from((None, None, 0, 1, 500, 1000))  # how long ago
 
@@ -95,10 +99,11 @@ jobs = st.builds(
     rank=ranks,
     start=starts,
     cost=st.integers(0, 3),
-    key=st.sampled_from((None, "k", "k", "l")),
+    key=st.sampled_from((None, "k", *KEYS)),
     on_duplicate=st.sampled_from(("keep", "rerank", "replace", "attach")),
     waiter=st.sampled_from((None, b"w", b"", b"\x00")),
     keep_for=st.sampled_from((0.0, 0.0, 0.5, 2)),
+    reports_to=st.sampled_from((None, None, *KEYS)),  # flows are called as keys are: jobs are enqueued beside reports
 )
 tricks = st.sampled_from((*["none"] * 4, "old", "older", "newer", "elsewhere", "another moment", "unknown"))
 lease_drafts = st.builds(DraftLease, st.integers(0, 3), tricks)
@@ -107,7 +112,7 @@ outcomes = st.builds(
     kind=st.sampled_from(("done", "done", "retry", "bury")),
     lease=lease_drafts,
     then=st.lists(jobs, max_size=2),
-    result=st.none() | payloads,
+    result=results,
     seen=st.sampled_from((None, 0, 1, 5)),
     start=starts,
     reason=reasons,

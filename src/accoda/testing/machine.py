@@ -92,13 +92,14 @@ class StoreMachine(RuleBasedStateMachine):
         lease = self.lease(draft.lease)
         then = [job.at(self.model.now) for job in draft.then]
         if draft.kind == "done":
-            return Done(lease, then, draft.result, draft.seen)
+            result = None if draft.result is None else bytes(draft.result)
+            return Done(lease, then, result, draft.seen)
         if draft.kind == "bury":
             return Bury(lease, draft.reason, then)
         kind, length = draft.start
         at = self.model.now + (length if kind == "at" else -length) if kind in ("at", "past") else None
         delay = length / 1000 if kind == "delay" else 0.0
-        return Retry(lease, delay, at, draft.reason, draft.rank, draft.counts)
+        return Retry(lease, delay, at, draft.reason, draft.rank, draft.counts, then)
 
     def change_of(self, draft: commands.DraftChange) -> Change:
         (id,) = self.ids([draft.pick])
@@ -150,7 +151,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(
         job=commands.jobs,
-        failures=st.lists(st.sampled_from(("crash", "retry")), max_size=2),
+        failures=st.lists(st.sampled_from(("crash", "retry", "rank")), max_size=2),
         end=st.sampled_from(("none", "bury", "revive", "start now", "not crashed", "remove")),
     )
     def take_and_fail(self, job: commands.DraftJob, failures: list[str], end: str) -> None:
@@ -163,7 +164,9 @@ class StoreMachine(RuleBasedStateMachine):
             if failure == "crash":
                 self.pair.advance(500)
             else:
-                self.pair.settle([Retry(lease) for lease in leases])
+                rank = 7.5 if failure == "rank" else None
+                self.pair.settle([Retry(lease, rank=rank) for lease in leases])
+                self.pair.look(ById(self.model.last_id))
         if end == "none":
             return
         if end == "not crashed":
@@ -276,15 +279,17 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.change([self.change_of(draft) for draft in changes])
 
     @precondition(lambda self: self.model.jobs)
-    @rule(pick=commands.picks, more=st.sampled_from((-1, 0, 0, 1)), kind=st.sampled_from((Remove, Cancel)))
-    def remove(self, pick: int, more: int, kind: type[Remove | Cancel]) -> None:
-        """Or cancel: a job that is there, seen with as many waiters as it has, or with fewer or more."""
+    @rule(pick=commands.picks, more=st.sampled_from((-1, 0, 0, 1)), kind=st.sampled_from((Remove, Cancel, Rerank)))
+    def remove(self, pick: int, more: int, kind: type[Remove | Cancel | Rerank]) -> None:
+        """Or cancel, or rerank: a job that is there, seen with as many waiters as it has, or with fewer or more."""
         job = list(self.model.jobs.values())[-1 - pick % len(self.model.jobs)]
-        self.pair.change([kind(job.id, max(0, len(job.waiters) + more))])
+        seen = max(0, len(job.waiters) + more)
+        self.pair.change([Rerank(job.id, 7.5, seen) if kind is Rerank else kind(job.id, seen)])
+        self.pair.look(ById(job.id))
 
     @rule(
         queue=commands.queues,
-        key=st.sampled_from((None, None, "k", "l")),
+        key=st.sampled_from((None, None, *commands.KEYS)),
         after=st.sampled_from((None, 0, 1, 2)),
         ahead=st.booleans(),
     )

@@ -4,8 +4,8 @@ After each call, what the call changed in the model is compared, and all counts 
 or two, and asking for everything each time would take most of a run. Everything is compared after every few calls, and
 in the end.
 
-Calls and answers are in the model's ids. A storage may skip ids: they need only be unique and grow, so the n-th job
-that one has created is the n-th of the other.
+Calls and answers are in the model's ids, and so are reports. A storage may skip ids: they need only be unique and grow,
+so the n-th job that one has created is the n-th of the other.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from accoda.model import (
     Outcome,
     QueueStats,
     Refused,
+    Report,
     State,
     Stats,
     Target,
@@ -62,7 +63,7 @@ class Pair:
         self._model_ids: dict[int, int] = {}
         self._real_ids: dict[int, int] = {}
         self._pages: dict[tuple[str, State], list[JobInfo]] = {}  # of the model, when they were last compared
-        self._jobs: dict[int, JobInfo | None] = {}
+        self._jobs: dict[int, tuple[JobInfo | None, tuple[bytes, ...]]] = {}  # with their waiters
         self._calls = 0
         self._agree = True
 
@@ -170,11 +171,11 @@ class Pair:
         self._match_ids({info.id: queue for (queue, _), page in seen.items() for info in page})
         for place in places:
             assert self._in_model_ids(seen[place]) == pages[place], place
-        jobs = {id: _masked(self.model.look(ById(id)).job) for id in self._real_ids}
+        jobs = {id: _seen(self._masked_look(ById(id), 0, ahead=False)) for id in self._real_ids}
         for id, job in jobs.items():
             if everything or job != self._jobs.get(id):
-                look = await self.store.look(ById(self._real_ids[id]))
-                assert self._in_model_ids(look.job) == job
+                look = await self.store.look(ById(self._real_ids[id]), waiters_after=0)
+                assert _seen(self._in_model_ids(look)) == job
         assert _used(await self.store.stats()) == _used(self.model.stats())
         assert await self.store.documents("") == self.model.documents("")
         self._pages, self._jobs = pages, jobs
@@ -217,10 +218,18 @@ class Pair:
             case Job():
                 return replace(answer, id=self._mine(answer.id), lease=self._in_model_ids(answer.lease))
             case Look():
-                return replace(answer, job=self._in_model_ids(answer.job))
+                waiters = tuple(map(self._waiter_in_model_ids, answer.waiters))
+                return replace(answer, job=self._in_model_ids(answer.job), waiters=waiters)
             case JobInfo():
                 return _masked(replace(answer, id=self._mine(answer.id)))
         return answer
+
+    def _waiter_in_model_ids(self, waiter: bytes) -> bytes:
+        try:
+            report = Report.read(waiter)
+        except ValueError:  # one that was enqueued
+            return waiter
+        return replace(report, id=self._mine(report.id)).wire()
 
 
 async def _limited(call: Awaitable[T]) -> T:
@@ -234,6 +243,10 @@ def _answer(call: Callable[[], T]) -> T:
         return call()
     except AccodaError as error:
         return cast(T, (type(error), vars(error)))
+
+
+def _seen(look: Look) -> tuple[JobInfo | None, tuple[bytes, ...]]:
+    return look.job, look.waiters
 
 
 def _masked(info: Info) -> Info:

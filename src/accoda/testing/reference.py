@@ -18,6 +18,8 @@ from accoda.errors import VersionConflict
 from accoda.model import (
     CANCELLED_FOR,
     ENDED,
+    REPORTS,
+    RESULT_IN_REPORT,
     Bury,
     ById,
     ByKey,
@@ -38,6 +40,8 @@ from accoda.model import (
     QueueStats,
     Refused,
     Remove,
+    Report,
+    ReportKind,
     Rerank,
     Retry,
     Revive,
@@ -121,6 +125,7 @@ class Reference:
         self.counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.queues: set[str] = set()
         self.last_id = 0
+        self._reports: list[tuple[str, Report]] = []  # of the call that is under way, each with its flow
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
@@ -154,7 +159,7 @@ class Reference:
             holder.waiters.append(new.waiter)
         if new.on_duplicate == "attach":
             return Enqueued(holder.id, "attached", len(holder.waiters))
-        holder.new, holder.rank = new, float(new.rank)
+        holder.new, holder.rank = replace(new, reports_to=holder.new.reports_to), float(new.rank)
         if holder.state == "taken":
             holder.come_back(self._start(new.delay, new.start_at), self.now)
         else:
@@ -212,8 +217,9 @@ class Reference:
                 refused.append(Refused(outcome.lease, "grown"))
             else:
                 self._apply(job, outcome)
-                then += () if isinstance(outcome, Retry) else outcome.then
+                then += outcome.then
         self.enqueue(then)
+        self._add_reports()
         return refused
 
     def _apply(self, job: Record, outcome: Outcome) -> None:
@@ -223,6 +229,7 @@ class Reference:
                 counts["done"] += 1
                 self._finish(job, "done")
                 job.result = outcome.result
+                self._report(job, "done")
             case Retry():
                 counts["retried"] += 1
                 job.reason = clean(outcome.reason)
@@ -233,6 +240,25 @@ class Reference:
                 counts["buried"] += 1
                 job.reason = clean(outcome.reason)
                 self._end(job, "dead")
+                self._report(job, "dead")
+
+    def _report(self, job: Record, kind: ReportKind) -> None:
+        if job.new.reports_to is None:
+            return
+        size, body = -1, b""
+        if kind == "dead":
+            body = (job.reason or "").encode()
+        elif kind == "done" and job.result is not None:
+            size = len(job.result)
+            body = job.result if size <= RESULT_IN_REPORT else b""
+        report = Report(kind, job.id, job.attempts, self.now, size, job.new.key or "", body)
+        self._reports.append((job.new.reports_to, report))
+
+    def _add_reports(self) -> None:
+        reports, self._reports = self._reports, []
+        self.enqueue(
+            [NewJob(REPORTS, key=flow, on_duplicate="attach", waiter=report.wire()) for flow, report in reports]
+        )
 
     def _lost(self, lease: Lease) -> Refused:
         job = self.jobs.get(lease.id)
@@ -328,7 +354,9 @@ class Reference:
         return min(line, key=lambda j: (j.rank, j.id), default=None)
 
     def change(self, changes: Sequence[Change]) -> int:
-        return sum(map(self._change_one, changes))
+        applied = sum(map(self._change_one, changes))
+        self._add_reports()
+        return applied
 
     def _change_one(self, change: Change) -> bool:
         job = self.jobs.get(change.id)
@@ -339,16 +367,20 @@ class Reference:
         match change:
             case Remove() if change.waiters is None or job.state in HOLDS_KEY:
                 del self.jobs[job.id]
+                if job.state not in ("done", "cancelled"):
+                    self._report(job, "removed")
             case Cancel() if job.state in HOLDS_KEY:
                 if job.state == "taken":
                     job.cancelled = job.lease
                     job.new = replace(job.new, keep_for=max(job.new.keep_for, CANCELLED_FOR))
                 self.counts[job.new.queue]["cancelled"] += 1
                 self._finish(job, "cancelled")
+                self._report(job, "cancelled")
             case Revive() if job.state == "dead" and self._holder(job.new.queue, job.new.key) is None:
                 job.ended_at = None
                 job.come_back(self.now, self.now)
                 job.begin_again()
+                self._report(job, "revived")
             case StartNow() if job.state == "delayed":
                 job.state, job.start_time = "ready", self.now
             case NotCrashed() if job.state in HOLDS_KEY and job.crashes:

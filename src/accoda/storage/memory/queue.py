@@ -40,6 +40,7 @@ class Record(Struct, gc=False):
     created_at: int
     start_time: int
     keep_for: float
+    reports_to: str | None = None
     state: State = "ready"
     due: int = 0  # delayed: start time; taken: end of the lease; done, cancelled: end of keeping
     attempts: int = 0

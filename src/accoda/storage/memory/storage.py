@@ -15,6 +15,7 @@ from accoda.errors import StorageClosed
 from accoda.model import (
     CANCELLED_FOR,
     ENDED,
+    REPORTS,
     ById,
     ByKey,
     Cancel,
@@ -33,6 +34,8 @@ from accoda.model import (
     Outcome,
     Refused,
     Remove,
+    Report,
+    ReportKind,
     Rerank,
     Retry,
     Revive,
@@ -43,7 +46,6 @@ from accoda.model import (
     Why,
     check_document_name,
     clean,
-    follow_ups,
 )
 from accoda.storage import checks
 from accoda.storage.common.closing import Closing
@@ -64,6 +66,7 @@ class MemoryStorage(Closing):
         self._queues: dict[str, MemoryQueue] = {}
         self._documents = Documents()
         self._last_id = 0
+        self._reports: list[NewJob] = []  # of the step that is under way
         self._closed = False
 
     async def close(self) -> None:
@@ -82,7 +85,7 @@ class MemoryStorage(Closing):
             now = self._now()
             answers = [self._add(job, now) for job in jobs]
         if self._wakeups.awaited:  # a `wait` that begins only now looks first, and finds them
-            self._wakeups.wake({job.queue for job in jobs})
+            self._wakeups.wake(dict.fromkeys(job.queue for job in jobs))
         return answers
 
     async def take(
@@ -100,7 +103,7 @@ class MemoryStorage(Closing):
         checks.check_outcomes(outcomes)
         refused: list[Refused] = []
         then: list[NewJob] = []
-        touched: set[str] = set()
+        touched: dict[str, None] = {}  # not a set: those who wait are woken in the same order in every run
         with self._lock:
             now = self._now()
             for outcome in outcomes:
@@ -108,11 +111,12 @@ class MemoryStorage(Closing):
                 if refusal is not None:
                     refused.append(refusal)
                     continue
-                touched.add(outcome.lease.queue)
-                then.extend(follow_ups(outcome))
+                touched[outcome.lease.queue] = None
+                then.extend(outcome.then)
+            then += self._take_reports()  # last, so that a flow finds what its member left for it before its report
             for job in then:
                 self._add(job, now)
-        self._wakeups.wake(touched.union(job.queue for job in then))
+        self._wakeups.wake(touched | dict.fromkeys(job.queue for job in then))
         return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
@@ -128,7 +132,7 @@ class MemoryStorage(Closing):
                 else:
                     record.due = until
                     record.queue.due.watch(until, record.id)
-        self._wakeups.wake({held.queue for held in leases})  # an end may have come nearer
+        self._wakeups.wake(dict.fromkeys(held.queue for held in leases))  # an end may have come nearer
         return refused
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -188,7 +192,10 @@ class MemoryStorage(Closing):
         with self._lock:
             now = self._now()
             changed = [queue for change in changes if (queue := self._change(change, now))]
-        self._wakeups.wake(set(changed))
+            reports = self._take_reports()
+            for report in reports:
+                self._add(report, now)
+        self._wakeups.wake(dict.fromkeys([*changed, *(report.queue for report in reports)]))
         return len(changed)
 
     async def browse(
@@ -210,11 +217,17 @@ class MemoryStorage(Closing):
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)
         with self._lock:
-            found = self._current_queue(queue, self._now())
+            now = self._now()
+            found = self._current_queue(queue, now)
             ids = found.purgeable(state, before, limit) if found else []
             for id in ids:
-                self._remove(self._jobs[id])
-            return len(ids)
+                self._remove(self._jobs[id], now)
+            reports = self._take_reports()
+            for report in reports:
+                self._add(report, now)
+        if reports:
+            self._wakeups.wake({REPORTS})
+        return len(ids)
 
     # -- steps, all under the lock
 
@@ -278,7 +291,9 @@ class MemoryStorage(Closing):
             if held is not None:
                 return queue.join(held, job, start_time, now)
         self._last_id = id = self._last_id + 1
-        record = Record(id, queue, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for)
+        record = Record(
+            id, queue, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for, job.reports_to
+        )
         self._jobs[id] = record
         if job.key is not None:
             queue.keys[job.key] = record
@@ -315,11 +330,13 @@ class MemoryStorage(Closing):
             if outcome.waiters is not None and record.waiting > outcome.waiters:
                 return Refused(outcome.lease, "grown")
             record.result = outcome.result
+            self._report(record, "done", now, outcome.result)
             self._finish(record, "done", now)
         elif isinstance(outcome, Retry):
             record.queue.retry(record, outcome, now)
         else:
             record.queue.bury(record, outcome.reason, now)
+            self._report(record, "dead", now, clean(outcome.reason).encode())
         return None
 
     def _finish(self, record: Record, state: Literal["done", "cancelled"], now: int) -> None:
@@ -342,16 +359,18 @@ class MemoryStorage(Closing):
             case Remove():
                 if change.waiters is not None and state in ENDED:
                     return None
-                self._remove(record)
+                self._remove(record, now)
             case Cancel():
                 if state in ENDED:
                     return None
+                self._report(record, "cancelled", now)
                 if state == "taken":
                     record.keep_for = max(record.keep_for, CANCELLED_FOR)
                 self._finish(record, "cancelled", now)
             case Revive():
                 if state != "dead" or not queue.revive(record, now):
                     return None
+                self._report(record, "revived", now)
             case StartNow():
                 if state != "delayed":
                     return None
@@ -366,9 +385,21 @@ class MemoryStorage(Closing):
                 queue.rerank(record, change.rank)
         return queue.name
 
-    def _remove(self, record: Record) -> None:
+    def _remove(self, record: Record, now: int) -> None:
+        if record.state not in ("done", "cancelled"):  # else its end was reported
+            self._report(record, "removed", now)
         record.queue.release_key(record)
         self._forget(record)
+
+    def _report(self, record: Record, kind: ReportKind, now: int, body: bytes | None = None) -> None:
+        """Note what a flow is to be told in this step. `body` is the result, or the reason of a dead job."""
+        if record.reports_to is not None:
+            report = Report.of(kind, record.id, record.attempts, now, record.key or "", body)
+            self._reports.append(report.job(record.reports_to))
+
+    def _take_reports(self) -> list[NewJob]:
+        reports, self._reports = self._reports, []
+        return reports
 
     def _forget(self, record: Record) -> None:
         del record.queue.states[record.state][record.id]

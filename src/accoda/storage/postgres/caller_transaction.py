@@ -29,6 +29,7 @@ _TYPES = (
         "text[]",
         "smallint[]",
         "bytea[]",
+        "text[]",
     ),
 )
 _ARGUMENTS = ", ".join(f"CAST(${place} AS {type})" for place, type in enumerate(_TYPES, 1))

@@ -22,6 +22,7 @@ SCRIPTS = (
     "schema.sql",
     "verbs/steps.sql",
     "verbs/enqueue.sql",
+    "verbs/reports.sql",
     "verbs/take.sql",
     "verbs/settle.sql",
     "verbs/extend.sql",

@@ -38,6 +38,7 @@ CREATE TABLE jobs (
     taken_at        moment,
     ended_at        moment,
     key             text COLLATE "C",
+    reports_to      text COLLATE "C",  -- the key of the job in accoda.flows that is told of its end
     worker          text,
     reason          text,
     result          bytea

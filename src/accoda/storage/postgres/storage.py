@@ -6,7 +6,8 @@ Small calls of many tasks are sent together (`common/call_batching.py`). Which o
   key, and others must not wait with it.
 - take: from one queue, for the same worker and the same time, without a budget. The first caller gets the first jobs.
 - settle: outcomes without follow-ups. Each is judged by its own lease. Where a job stays locked, by a caller's own
-  transaction, each call goes by itself.
+  transaction, each call goes by itself. Reports to flows are stored after all the outcomes: none is lost, since a flow
+  that one of them ends is made again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 from accoda.clock import Clock
 from accoda.errors import AccodaError, VersionConflict
 from accoda.model import (
+    REPORTS,
     ById,
     ByKey,
     Change,
@@ -42,7 +44,6 @@ from accoda.model import (
     What,
     check_document_name,
     clean,
-    follow_ups,
 )
 from accoda.storage import checks
 from accoda.storage.common.call_batching import SMALL, CallBatching
@@ -199,29 +200,31 @@ class PostgresStorage(Closing):
         if not outcomes:
             self._client.affinity.check()
             return []
-        size = _ALONE if any(map(follow_ups, outcomes)) else len(outcomes)
+        size = _ALONE if any(outcome.then for outcome in outcomes) else len(outcomes)
         return await self._client.run(self._settles.call(None, outcomes, size))
 
     async def _settle_all(self, _: None, calls: list[Sequence[Outcome]]) -> list[list[Refused]]:
         outcomes = [outcome for each in calls for outcome in each]
         leases = [outcome.lease for outcome in outcomes]
         order = sorted(range(len(leases)), key=[lease.id for lease in leases].__getitem__)  # in which rows are locked
-        thens = [(n, job) for n, outcome in enumerate(outcomes) for job in follow_ups(outcome)]
+        thens = [(n, job) for n, outcome in enumerate(outcomes) for job in outcome.then]
         places = {n: place for place, n in enumerate(order, 1)} if thens else {}
         then_of, then_jobs = [places[n] for n, _ in thens], [_new_job(job) for _, job in thens]
         args = (
             *_lease_columns([leases[n] for n in order]),
             _outcome_rows(outcomes, order),
+            [] if order == sorted(order) else order,
             then_of,
             then_jobs,
             len(calls) > 1,
         )
-        verdicts = await self._client.value("settle", self._at(), *args, repeat=False)
+        ((verdicts, reported),) = await self._client.fetch("settle", self._at(), *args, repeat=False)
         self._settled += len(outcomes)
         if self._settled >= vacuum.LOOK_EVERY:
             self._settled = 0
             self._vacuum.start()
-        self._client.notify(_news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)]))
+        news = _news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)])
+        self._client.notify([*news, READY + REPORTS] if reported else news)
         if verdicts is None:
             return [[] for _ in calls]
         refused = {n: Refused(leases[n], rows.WHY[verdict])
@@ -325,7 +328,7 @@ def _new_job(job: NewJob) -> tuple[Any, ...]:
     """As the type `new_job` in verbs/enqueue.sql."""
     return (
         job.queue, job.data, job.rank, _to_ms(job.delay), job.start_at, job.cost, job.keep_for, job.key,
-        _WAYS[job.on_duplicate], job.waiter,
+        _WAYS[job.on_duplicate], job.waiter, job.reports_to,
     )  # fmt: skip
 
 

@@ -149,7 +149,9 @@ class Inspector:
             seen = "" if change.waiters is None else change.waiters
             rank = rank_text(change.rank) if isinstance(change, Rerank) else ""
             args += (number, _KINDS[type(change)], f"{change.id:016d}", seen, rank)
-        answer: bytes = await self._client.once(_CHANGE, shard, [shard.queues, *self._bases(shard, names)], *args)
+        shard, run = await self._outbox.way_of_reports(shard)
+        answer: bytes = await self._client.once(_CHANGE, shard, *self._adding(shard, names, run), *args)
+        await self._outbox.move_on(shard, [run] if len(answer) > len(changes) else [])
         return [part.count(b"1") for part in shares(answer, [len(call) for call in calls])]
 
     # -- the others
@@ -192,12 +194,14 @@ class Inspector:
         """In pieces: each is one step, between them others have their turn."""
         purged = 0
         for shard in self._shards.of_queue(queue):
-            keys = [shard.queues, *self._bases(shard, [queue])]
             more = b"1"
             while more == b"1" and (limit is None or purged < limit):
                 most = AT_ONCE if limit is None else min(AT_ONCE, limit - purged)
-                answer = await self._client.once(_PURGE, shard, keys, state, "" if before is None else before, most)
-                count, _, more = answer.partition(b",")
+                what = (state, "" if before is None else before, most)
+                shard, run = await self._outbox.way_of_reports(shard)
+                answer = await self._client.once(_PURGE, shard, *self._adding(shard, [queue], run), *what)
+                count, more, reported = answer.split(b",")
+                await self._outbox.move_on(shard, [run] if reported else [])
                 purged += int(count)
         return purged
 
@@ -222,6 +226,11 @@ class Inspector:
 
     def _bases(self, shard: Shard, names: Iterable[str]) -> list[str]:
         return [self._keys.bases[name, shard.partition] for name in names]
+
+    def _adding(self, shard: Shard, names: Iterable[str], run: str) -> tuple[list[str], int, int, int, str]:
+        """The keys and the first arguments of a script that adds reports (see lua/parts/report.lua)."""
+        keys = [shard.ids, shard.queues, shard.outbox, *self._bases(shard, names)]
+        return keys, shard.step, shard.number, self._outbox.floor, run
 
     def _saw(self, found: Sequence[JobInfo]) -> None:
         if self._shards.single is None:

@@ -30,14 +30,13 @@ from accoda.model import (
     What,
     Why,
     clean,
-    follow_ups,
 )
 from accoda.storage import checks
 from accoda.storage.common.call_batching import CallBatching
 from accoda.storage.common.closing import Closing
 from accoda.storage.common.loop_affinity import LoopAffinity
 from accoda.storage.redis.client import Argument, Client
-from accoda.storage.redis.cross_slot import Places, Post, cut, settle_across
+from accoda.storage.redis.cross_slot import Places, Post, Settled, cut, settle_across
 from accoda.storage.redis.keys import LAST_ID, Keys, Shard
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
@@ -53,7 +52,7 @@ SMALL = 8  # jobs: a call with more of them costs the server more than a script 
 MOST_JOBS = 200_000  # in one call: Redis takes a million arguments
 FINISH_WITHIN = 2.0  # seconds
 _NO_ID = 10**16 - 1  # stands for all that are too long for the scripts; no job has it
-_DETAILS = re.compile(rb"(\d{1,16}),(\d{0,16}),(-?\d[\d.]*e?[+-]?\d*),(\d{0,16})")
+_DETAILS = re.compile(rb"(\d{1,16}),(\d{0,16}),(-?\d[\d.]*e?[+-]?\d*),(\d{0,16})(?:,.+)?", re.DOTALL)
 _PAST = re.compile(rb"(\d{0,15}),(\d{0,15})" + rb",(\d{0,16})" * 4 + rb",(.*)", re.DOTALL)
 _Past = tuple[int, int, int | None, int | None, int | None, int | None, str | None]
 """tries, crashes, prev_start_time, taken_at, ended_at, size of the result, worker."""
@@ -220,23 +219,30 @@ class JobVerbs(Closing):
         if shard is None:
             sources = [await self._shards.of_job(outcome.lease.queue, outcome.lease.id) for outcome in outcomes]
             pairs = zip(outcomes, sources, strict=True)
-            tags = [self._shards.tags_of_jobs(follow_ups(outcome), source) for outcome, source in pairs]
+            tags = [self._shards.tags_of_jobs(outcome.then, source) for outcome, source in pairs]
             if len({source.tag for source in sources}.union(*tags)) > 1:
                 steps, runs = cut(outcomes, sources, tags, self._client.new_name)
                 return await settle_across(steps, runs, self._settle_in, self._outbox)
             shard = sources[0]
-        if len(outcomes) > SMALL or any(map(follow_ups, outcomes)):
-            places = await self._settle_in(shard, outcomes)
+        if len(outcomes) > SMALL or any(outcome.then for outcome in outcomes):
+            places = await self._settle_at(shard, outcomes)
         else:
             places = await self._settles.call(shard, outcomes, len(outcomes))
         return [Refused(outcomes[place].lease, why) for place, why in places]
 
     async def _settle_together(self, shard: Shard, calls: list[Sequence[Outcome]]) -> list[Places]:
-        refused = dict(await self._settle_in(shard, [outcome for outcomes in calls for outcome in outcomes]))
+        refused = dict(await self._settle_at(shard, [outcome for outcomes in calls for outcome in outcomes]))
         places = shares(range(sum(map(len, calls))), [len(outcomes) for outcomes in calls])
         return [[(place - own[0], refused[place]) for place in own if place in refused] for own in places]
 
-    async def _settle_in(self, shard: Shard, outcomes: Sequence[Outcome], posts: Sequence[Post] = ()) -> Places:
+    async def _settle_at(self, shard: Shard, outcomes: Sequence[Outcome]) -> Places:
+        """Outcomes of one shard, with follow-ups that belong to it too."""
+        refused, reported = await self._settle_in(shard, outcomes)
+        if reported:
+            await self._outbox.move_on(shard, reported)
+        return refused
+
+    async def _settle_in(self, shard: Shard, outcomes: Sequence[Outcome], posts: Sequence[Post] = ()) -> Settled:
         """Outcomes of one shard, with follow-ups that belong to it too; those in `posts` go to its outbox."""
         queues: dict[str, int] = {}
         names: dict[str, int] = {}
@@ -248,15 +254,20 @@ class JobVerbs(Closing):
             args += (f"{number}{kind}{attempts}", _leases_text(these))
             if kind != "d":
                 for outcome in these:
-                    args += _outcome_arguments(outcome, _add_runs(follow_ups(outcome), names, following))
+                    args += _outcome_arguments(outcome, _add_runs(outcome.then, names, following))
         for post in posts:
-            args += (post.place + 1, post.run.name, post.sealed())
-        if names and self._shards.single is None:  # new ids have the shard's number, which was not needed so far
-            shard = await self._shards.registered(shard.tag)
-        head = (shard.step, shard.number, self._outbox.floor, ",".join(names), len(outcomes), len(posts))
+            args += (post.place + 1, post.run.name, int(post.takes_reports), post.sealed())
+        reports = ""
+        if self._shards.single is None:
+            shard, reports = await self._outbox.way_of_reports(shard)
+            if reports:  # in the order of their outcomes, so with what leaves for the same place if there is something
+                reports = next((post.run.name for post in reversed(posts) if post.takes_reports), reports)
+            if names:  # new ids have the shard's number, which was not needed so far
+                shard = await self._shards.registered(shard.tag)
+        head = (shard.step, shard.number, self._outbox.floor, reports, ",".join(names), len(outcomes), len(posts))
         ids, known, *bases = self._keys_of(shard, (*queues, *names))
         answer = await self._client.once(_SETTLE, shard, (ids, known, shard.outbox, *bases), *head, *args, *following)
-        return _refused_places(answer) if answer else []
+        return _settled(answer) if answer else ([], [])
 
     # -- extend
 
@@ -289,7 +300,7 @@ def rank_text(rank: float) -> str:
 def _in_common(job: NewJob) -> tuple[object, ...]:
     """What the jobs of a run share: all but data, key and waiter."""
     mode = "-" if job.key is None else _MODES[job.on_duplicate]
-    return job.queue, mode, job.delay, job.start_at, job.rank, job.cost, job.keep_for
+    return job.queue, mode, job.delay, job.start_at, job.rank, job.cost, job.keep_for, job.reports_to
 
 
 def _add_runs(jobs: Sequence[NewJob], queues: dict[str, int], args: list[Argument]) -> int:
@@ -312,7 +323,8 @@ def _add_runs(jobs: Sequence[NewJob], queues: dict[str, int], args: list[Argumen
             start = f"@{job.start_at}"
         keep = repr(float(job.keep_for)) if job.keep_for else ""
         queue_number = queues.setdefault(job.queue, len(queues) + 1)
-        args[place] = f"{count},{queue_number},{mode},{start},{rank_text(job.rank)},{job.cost or ''},{keep}"
+        common = f"{mode},{start},{rank_text(job.rank)},{job.cost or ''},{keep},{job.reports_to or ''}"
+        args[place] = f"{count},{queue_number},{common}"
     return number
 
 
@@ -350,19 +362,25 @@ def _outcome_arguments(outcome: Outcome, runs: int) -> tuple[Argument, ...]:
     if isinstance(outcome, Retry):
         start = f"+{round(outcome.delay * 1000)}" if outcome.at is None else f"@{outcome.at}"
         rank = "" if outcome.rank is None else rank_text(outcome.rank)
-        return start, clean(outcome.reason), rank, int(outcome.counts)
+        return start, clean(outcome.reason), rank, int(outcome.counts), runs
     return clean(outcome.reason), runs
 
 
+def _settled(answer: bytes) -> Settled:
+    """What lua/settle.lua answers."""
+    refused, _, runs = answer.partition(b";")
+    return _refused_places(refused), runs.decode().split(",") if runs else []
+
+
 def _refused_places(answer: bytes) -> Places:
-    """What lua/settle.lua and lua/extend.lua answer."""
+    """What lua/extend.lua answers, and lua/settle.lua in front of the runs."""
     refused = (each.partition(":") for each in answer.decode().split(",") if each)
     return [(int(place), _WHY[why]) for place, _, why in refused]
 
 
 @lru_cache(1000)
 def _details(text: bytes) -> tuple[int, int, float, int]:
-    """The second text of a record: created_at, start_time, rank, cost.
+    """The second text of a record: created_at, start_time, rank, cost. The scripts alone need its `reports_to`.
 
     Jobs that were stored together have the same one, so it is mostly known already.
     """

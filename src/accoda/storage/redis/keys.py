@@ -10,7 +10,7 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <root>:ids                          the last sequence number, and the shard's number
     <root>:queues                       the names of its queues
     <root>:calls:<client>               calls whose answers a client has not seen yet (see lua/parts/once.lua)
-    <root>:outbox                       Cluster: jobs on their way to other shards
+    <root>:outbox                       Cluster: jobs and reports on their way to other shards
     <root>:moved:<run>                  Cluster: a mark that a run of such jobs has arrived
 
     <base> is <prefix>:<queue>, in a Cluster <prefix>:{tag}:<queue>; every key of a queue begins with it. None is one of

@@ -32,9 +32,11 @@ from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.sqlite.jobs import (
     DEAD,
     DELAYED,
+    KEPT,
     READY,
     TAKEN,
     Transaction,
+    add_reports,
     apply_due,
     apply_own_due,
     carried,
@@ -153,7 +155,9 @@ def _describe(tx: Transaction, ids: Sequence[int]) -> list[JobInfo]:
 
 
 def change(tx: Transaction, changes: Sequence[Change]) -> int:
-    return sum(_change(tx, each) for each in changes)
+    applied = sum(_change(tx, each) for each in changes)
+    add_reports(tx)
+    return applied
 
 
 def _change(tx: Transaction, change: Change) -> bool:
@@ -162,7 +166,7 @@ def _change(tx: Transaction, change: Change) -> bool:
     found = tx.row("state_of", change.id)
     if found is None:
         return False
-    queue, raw_name, state, waiters, _, key_is_held = found
+    queue, raw_name, state, waiters, _, attempts, flow, key_is_held = found
     name = _text(raw_name)
     if change.queue is not None and change.queue != name:
         return False
@@ -171,11 +175,12 @@ def _change(tx: Transaction, change: Change) -> bool:
         return False
     match change:
         case Remove() if change.waiters is None or state in _LIVE:
-            _delete(tx, queue, state, [(change.id, waiters)])
+            _remove(tx, queue, state, [(change.id, waiters, attempts, flow)])
         case Cancel() if state in _LIVE:
             _cancel(tx, change.id, found)
         case Revive() if state == DEAD and not key_is_held:
             tx.run("revive_job", change.id, tx.now)
+            tx.report(flow, "revived", change.id, attempts + 1)
         case StartNow() if state == DELAYED:
             tx.run("start_now", change.id, tx.now)
         case NotCrashed() if state in _LIVE:
@@ -193,21 +198,25 @@ def _change(tx: Transaction, change: Change) -> bool:
 
 def _cancel(tx: Transaction, id: int, found: tuple[Any, ...]) -> None:
     """The job ends. If it runs, it stays long enough for its worker to be told."""
-    queue, _, state, waiters, keep_for, _ = found
+    queue, _, state, waiters, keep_for, attempts, flow, _ = found
     tx.count(queue, "cancelled", 1)
+    tx.report(flow, "cancelled", id, attempts)
     if state == TAKEN:
         keep_for = max(keep_for, CANCELLED_FOR)
-    if not keep_for:
-        _delete(tx, queue, state, [(id, waiters)])
-        return
-    tx.run("cancel_job", id, tx.now + round(keep_for * 1000), keep_for, tx.now)
     tx.count_state(queue, state, -1)
+    if keep_for:
+        tx.run("cancel_job", id, tx.now + round(keep_for * 1000), keep_for, tx.now)
+    else:
+        forget(tx, [(id, waiters)])
 
 
-def _delete(tx: Transaction, queue: int, state: int, jobs: Sequence[Sequence[int]]) -> None:
-    """Delete jobs of one queue and state, each given by its id and its number of waiters."""
-    forget(tx, jobs)
+def _remove(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int, int, bytes | None]]) -> None:
+    """Delete jobs of one queue and state, each given by its id, number of waiters, attempts, and flow if it reports."""
+    forget(tx, [(id, waiters) for id, waiters, _, _ in jobs])
     tx.count_state(queue, state, -len(jobs))
+    for id, _, attempts, flow in jobs:
+        if flow is not None and state not in KEPT:  # else its end was reported
+            tx.report(flow, "removed", id, attempts)
 
 
 # -- browse, pause, purge
@@ -252,18 +261,18 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
     while limit is None or purged < limit:
         most = _PURGED_AT_ONCE if limit is None else min(_PURGED_AT_ONCE, limit - purged)
         jobs = _old_jobs(tx, queue, number, before, most)
-        _delete(tx, queue, number, jobs)
+        _remove(tx, queue, number, jobs)
         purged += len(jobs)
         if len(jobs) < most:
             break
+    add_reports(tx)
     return purged
 
 
-def _old_jobs(tx: Transaction, queue: int, state: int, before: int | None, most: int) -> list[tuple[int, int]]:
-    """Ids and numbers of waiters of the first jobs in a state, of those that are there since before a moment."""
+def _old_jobs(tx: Transaction, queue: int, state: int, before: int | None, most: int) -> list[Any]:
+    """The first jobs in a state, of those that are there since before a moment, as `_remove` needs them."""
     if state not in _LIVE:
-        rows = tx.rows("ended_before", queue, state, inf if before is None else before, most)
-        return [(id, waiters) for id, waiters in rows]
+        return tx.rows("ended_before", queue, state, inf if before is None else before, most)
     # Ids grow with time: the first by id are the oldest, so no others need be looked at.
     rows = tx.rows(_by_id(state), queue, state, -1, most)
-    return [(id, waiters) for id, waiters, created_at in rows if before is None or created_at < before]
+    return [row[:-1] for row in rows if before is None or row[-1] < before]

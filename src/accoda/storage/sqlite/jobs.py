@@ -9,7 +9,8 @@ from typing import Any
 
 import apsw
 
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, clean
+from accoda.limits import KEY
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Report, ReportKind, Retry, clean
 from accoda.storage.common.scripts import load_queries
 from accoda.storage.protocol import DUE_AT_ONCE
 
@@ -36,6 +37,7 @@ class Transaction:
         self._numbers = numbers
         self._counts: dict[int, list[int]] = {}
         self._last_id = self._stored_last_id = -1
+        self._reports: list[NewJob] = []  # of the step that is under way
 
     def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._cursor.execute(SQL[name], values).fetchall()
@@ -87,6 +89,23 @@ class Transaction:
         if state not in KEPT:
             self.count(queue, _STATE_COUNTER[state], change)
 
+    def report(
+        self, reporter: bytes | None, kind: ReportKind, id: int, attempts: int, body: bytes | None = None
+    ) -> None:
+        """Note what a flow is to be told in this step: see `add_reports`. `body` is the result, or the reason.
+
+        `reporter` is the flow, a line feed and the job's key, which has none; None: the job does not report.
+        """
+        if reporter is not None:
+            # Whatever a bad disk has made of the texts, they are keys.
+            flow, _, key = reporter.decode("utf-8", "replace").rpartition("\n")
+            report = Report.of(kind, id, attempts, self.now, clean(key)[:KEY], body)
+            self._reports.append(report.job(clean(flow)[:KEY] or "?"))
+
+    def take_reports(self) -> list[NewJob]:
+        reports, self._reports = self._reports, []
+        return reports
+
     def finish(self) -> None:
         """Write what was gathered: before the commit, and before the counters are read."""
         if self._last_id != self._stored_last_id:
@@ -124,7 +143,10 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
         rank = float(job.rank)
         sort = rank if state == READY else start_time
         waiters = 0 if job.waiter is None else 1
-        row = (id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data)
+        row = (
+            id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data,
+            job.reports_to,
+        )  # fmt: skip
         if job.key is None:
             rows.append(row)
         else:  # at once, so that a second job of this call finds the key
@@ -139,6 +161,13 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     if rows:
         tx.run_many("insert_job", rows)
     return answers
+
+
+def add_reports(tx: Transaction) -> None:
+    """The end of a step: each flow is told of what became of its jobs, in the order in which it happened."""
+    reports = tx.take_reports()
+    if reports:
+        enqueue(tx, reports)
 
 
 def _start(now: int, delay: float | None, at: int | None) -> int:
@@ -301,14 +330,17 @@ def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]
 
 def _bury_unreadable(tx: Transaction, queue: int, count: int) -> None:
     """Bury those at the head of the line whose key is no text."""
-    for id, key in tx.rows("ready_keys", queue, count):
+    for id, key, attempts, flow in tx.rows("ready_keys", queue, count):
         try:
             (key or b"").decode()
         except UnicodeDecodeError:
-            tx.run("bury_unreadable", id, tx.now, f"unreadable record: its key is {key!r:.600}")
+            reason = f"unreadable record: its key is {key!r:.600}"
+            tx.run("bury_unreadable", id, tx.now, reason)
+            tx.report(flow, "dead", id, attempts, reason.encode())
             tx.count(queue, "ready", -1)
             tx.count(queue, "dead", 1)
             tx.count(queue, "buried", 1)
+    add_reports(tx)
 
 
 def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
@@ -349,19 +381,21 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
             if outcome.waiters is not None and row[3] > outcome.waiters:
                 refused.append(Refused(lease, "grown"))
                 continue
+            if row[6] is not None:
+                tx.report(row[6], "done", lease.id, lease.attempts, outcome.result)
             if row[4]:
                 _keep(tx, row, outcome.result)
                 kept.add(row[1])
             else:
                 done.append((row[1], lease.id, row[3]))
         else:
-            _put_back(tx, row[1], outcome)
+            _put_back(tx, row, outcome)
         del held[lease.id]
-        if not isinstance(outcome, Retry) and outcome.then:
-            follow_ups.extend(outcome.then)
+        follow_ups += outcome.then
     _finish(tx, done)
     if follow_ups:
         enqueue(tx, follow_ups)
+    add_reports(tx)  # last, so that a flow finds what its member left for it before the report
     left = DUE_AT_ONCE
     for queue in kept:  # a queue that keeps one more result makes room for it
         left = forget_kept(tx, queue, left, (DONE,))
@@ -389,18 +423,20 @@ def _finish(tx: Transaction, done: Sequence[tuple[int, int, int]]) -> None:
 
 def _keep(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
     """A done job stays for a while."""
-    id, queue, _, _, keep_for, _ = row
+    id, queue, _, _, keep_for, *_ = row
     tx.run("keep_done", id, tx.now + round(keep_for * 1000), result, tx.now)
     tx.count(queue, "done", 1)
     tx.count(queue, "taken", -1)
 
 
-def _put_back(tx: Transaction, queue: int, outcome: Retry | Bury) -> None:
+def _put_back(tx: Transaction, row: tuple[Any, ...], outcome: Retry | Bury) -> None:
     """A held job goes back to wait, or to the dead letters."""
-    lease, now = outcome.lease, tx.now
+    lease, now, queue = outcome.lease, tx.now, row[1]
     tx.count(queue, "taken", -1)
     if isinstance(outcome, Bury):
-        tx.run("bury_job", lease.id, now, clean(outcome.reason))
+        reason = clean(outcome.reason)
+        tx.run("bury_job", lease.id, now, reason)
+        tx.report(row[6], "dead", lease.id, lease.attempts, reason.encode())
         tx.count(queue, "dead", 1)
         tx.count(queue, "buried", 1)
         return

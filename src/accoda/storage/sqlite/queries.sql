@@ -49,8 +49,8 @@ SET state = 0, sort = rank, attempts = attempts + 1, prev_start_time = start_tim
 WHERE id IN carray(?1);
 
 -- name: insert_job
-INSERT INTO jobs (id, queue, state, sort, rank, cost, key, waiters, created_at, start_time, keep_for, data)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12);
+INSERT INTO jobs (id, queue, state, sort, rank, cost, key, waiters, created_at, start_time, keep_for, data, reports_to)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13);
 
 -- name: key_holder
 SELECT id, state, waiters, sort FROM jobs WHERE queue = ?1 AND key = ?2 AND state < 3;
@@ -62,7 +62,7 @@ INSERT INTO waiters (job, n, data) SELECT ?1, coalesce(max(n), 0) + 1, ?2 FROM w
 UPDATE jobs SET waiters = ?2 WHERE id = ?1;
 
 -- name: replace_job
--- ?8 is 1 if it was running: the old run's token must not fit any more.
+-- ?8 is 1 if it was running: the old run's token must not fit any more. It still reports to the same flow.
 UPDATE jobs
 SET state = ?2, sort = ?3, rank = ?4, cost = ?5, keep_for = ?6, data = ?7, attempts = attempts + ?8,
     prev_start_time = iif(?8, start_time, prev_start_time), start_time = ?9, tries = 0, crashes = 0
@@ -73,7 +73,8 @@ SELECT id, data, rank, cost, key, attempts, created_at, start_time, prev_start_t
 FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
 
 -- name: ready_keys
-SELECT id, CAST(key AS BLOB) FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
+SELECT id, CAST(key AS BLOB), attempts, CAST(reports_to || char(10) || key AS BLOB)
+FROM jobs WHERE queue = ?1 AND state = 0 ORDER BY sort, id LIMIT ?2;
 
 -- name: bury_unreadable
 UPDATE jobs SET state = 3, sort = ?2, ended_at = ?2, reason = ?3, key = NULL WHERE id = ?1;
@@ -88,7 +89,7 @@ WHERE id = ?1 AND queue = ?2 AND state = 2 AND attempts = ?3 AND taken_at = ?4;
 
 -- name: held_jobs
 -- The taken jobs among these ids whose lease has not ended.
-SELECT id, queue, attempts, waiters, keep_for, taken_at FROM jobs NOT INDEXED
+SELECT id, queue, attempts, waiters, keep_for, taken_at, CAST(reports_to || char(10) || key AS BLOB) FROM jobs NOT INDEXED
 WHERE id IN carray(?1) AND state = 2 AND sort > ?2;
 
 -- name: cancelled_jobs
@@ -141,9 +142,11 @@ FROM jobs JOIN queues ON no = queue WHERE id IN carray(?1);
 
 -- name: state_of
 -- And whether another job holds its key.
-SELECT queue, CAST(name AS BLOB), state, waiters, keep_for, key IS NOT NULL AND EXISTS (
-    SELECT 1 FROM jobs AS other WHERE other.queue = jobs.queue AND other.key = jobs.key AND other.state < 3
-) FROM jobs JOIN queues ON no = queue WHERE id = ?1;
+SELECT queue, CAST(name AS BLOB), state, waiters, keep_for, attempts, CAST(reports_to || char(10) || key AS BLOB),
+       key IS NOT NULL AND EXISTS (
+           SELECT 1 FROM jobs AS other WHERE other.queue = jobs.queue AND other.key = jobs.key AND other.state < 3
+       )
+FROM jobs JOIN queues ON no = queue WHERE id = ?1;
 
 -- name: waiters_after
 -- They are numbered from 1 without a gap, so those after the first ?2 are a range of the primary key.
@@ -177,14 +180,15 @@ SELECT id FROM (
 ) LIMIT ?5;
 
 -- name: by_id
-SELECT id, waiters, created_at FROM jobs INDEXED BY jobs_by_id
+SELECT id, waiters, attempts, CAST(reports_to || char(10) || key AS BLOB), created_at FROM jobs INDEXED BY jobs_by_id
 WHERE queue = ?1 AND state = ?2 AND state <> 2 AND id > ?3 ORDER BY id LIMIT ?4;
 
 -- name: taken_by_id
-SELECT id, waiters, created_at FROM jobs WHERE queue = ?1 AND state = 2 AND id > ?3 ORDER BY id LIMIT ?4;
+SELECT id, waiters, attempts, CAST(reports_to || char(10) || key AS BLOB), created_at
+FROM jobs WHERE queue = ?1 AND state = 2 AND id > ?3 ORDER BY id LIMIT ?4;
 
 -- name: ended_before
-SELECT id, waiters FROM jobs INDEXED BY jobs_ended
+SELECT id, waiters, attempts, CAST(reports_to || char(10) || key AS BLOB) FROM jobs INDEXED BY jobs_ended
 WHERE queue = ?1 AND state = ?2 AND state >= 3 AND ended_at < ?3 ORDER BY ended_at, id LIMIT ?4;
 
 -- name: revive_job

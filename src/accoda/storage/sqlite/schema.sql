@@ -59,6 +59,7 @@ CREATE TABLE jobs (
     start_time      INTEGER NOT NULL CHECK (start_time BETWEEN 0 AND 0x40000000000000),
     prev_start_time INTEGER CHECK (prev_start_time BETWEEN 0 AND 0x40000000000000),
     keep_for        REAL NOT NULL CHECK (keep_for BETWEEN 0 AND 0x40000000000000),
+    reports_to      TEXT CHECK (reports_to <> ''),
     worker          TEXT,
     taken_at        INTEGER CHECK (taken_at BETWEEN 0 AND 0x40000000000000),
     ended_at        INTEGER CHECK (ended_at BETWEEN 0 AND 0x40000000000000),

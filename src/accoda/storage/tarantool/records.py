@@ -31,7 +31,7 @@ Whole = Annotated[int, Meta(ge=0, le=2**62)]
 
 
 class JobRow(Struct, array_like=True, gc=False):
-    """A job's tuple: see install.lua."""
+    """A job's tuple, up to what only the server needs: see install.lua."""
 
     id: Whole
     queue: Whole

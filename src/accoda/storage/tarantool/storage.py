@@ -5,7 +5,8 @@ other, none of them waits for another, and a call is one transaction. So these c
 - enqueue: jobs of several callers are stored in one step as if one call after the other had come.
 - take: from one queue, for the same worker and the same time, without `max_cost`. The first caller gets the first jobs.
 - settle: outcomes without follow-ups. Follow-ups are enqueued when all outcomes of a call are applied, so those of one
-  caller would find keys free that another caller's outcome has freed.
+  caller would find keys free that another caller's outcome has freed. Reports to flows come then, too; none is lost,
+  since a flow that one of the outcomes ends is made again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from msgspec.msgpack import Decoder
 
 from accoda.clock import Clock
 from accoda.errors import StorageError, StorageFull
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, What, Why, clean, follow_ups
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, What, Why, clean
 from accoda.storage import checks
 from accoda.storage.common.call_batching import SMALL, CallBatching
 from accoda.storage.common.closing import Closing
@@ -145,7 +146,7 @@ class TarantoolStorage(TarantoolInspector, Closing):
 
     async def settle(self, outcomes: Sequence[Outcome]) -> list[Refused]:
         checks.check_outcomes(outcomes)
-        alone = any(follow_ups(outcome) for outcome in outcomes)
+        alone = any(outcome.then for outcome in outcomes)
         return await self._settles.call(None, outcomes, _ALONE if alone else len(outcomes))
 
     async def _settle(self, _: None, calls: list[Sequence[Outcome]]) -> list[list[Refused]]:
@@ -154,7 +155,7 @@ class TarantoolStorage(TarantoolInspector, Closing):
         then: list[Row] = []
         for outcome in (outcome for call in calls for outcome in call):
             rows.append(_row_of_outcome(names, outcome))
-            if jobs := follow_ups(outcome):
+            if jobs := outcome.then:
                 then.append((len(rows), _rows_of_jobs(names, jobs)))
         answer = await self._client.once("settle", (list(names), rows, then), _REFUSED)
         if not answer:
@@ -193,7 +194,8 @@ def _rows_of_jobs(names: dict[str, int], jobs: Iterable[NewJob]) -> list[Row]:
         row: Row = (_place(names, job.queue), job.data, float(job.rank))
         if job.key is not None or job.delay is not None or job.start_at is not None or job.cost or job.keep_for:
             delay = None if job.delay is None else round(job.delay * 1000)
-            row += (job.cost, delay, job.start_at, job.keep_for, job.key, _MODES[job.on_duplicate], job.waiter)
+            mode = _MODES[job.on_duplicate]
+            row += (job.cost, delay, job.start_at, job.keep_for, job.key, mode, job.waiter, job.reports_to)
         rows.append(row)
     return rows
 

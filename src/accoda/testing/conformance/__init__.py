@@ -38,9 +38,11 @@ from accoda.testing.conformance.promises import (
     TestPromise08OneJobForAKeyAndNoWaiterIsForgotten,
     TestPromise09StatisticsAreNoScan,
     TestPromise10OneOperationCostsAtMostLogN,
+    TestPromise11AFlowHearsOfEveryEnd,
 )
 from accoda.testing.conformance.purge import TestGrowth, TestPurge, TestRetention
 from accoda.testing.conformance.races import TestHandlesRace, TestProcessesRace, TestTasksRace, TestThreadsRace
+from accoda.testing.conformance.reports import TestReports, TestReportsOfMany, TestRetryWithFollowUps
 from accoda.testing.conformance.settle import TestGrown, TestSettle
 from accoda.testing.conformance.start_now import TestStartNow, TestStartNowRaces
 from accoda.testing.conformance.stats import TestOldestAge, TestPromoted, TestStats
@@ -97,13 +99,17 @@ __all__ = [
     "TestPromise08OneJobForAKeyAndNoWaiterIsForgotten",
     "TestPromise09StatisticsAreNoScan",
     "TestPromise10OneOperationCostsAtMostLogN",
+    "TestPromise11AFlowHearsOfEveryEnd",
     "TestPromoted",
     "TestPurge",
     "TestRemove",
     "TestRemoveRaces",
+    "TestReports",
+    "TestReportsOfMany",
     "TestRerank",
     "TestRetention",
     "TestRetry",
+    "TestRetryWithFollowUps",
     "TestRevive",
     "TestSettle",
     "TestStartNow",

@@ -1,4 +1,4 @@
-"""The ten promises of a storage, one class each. Other modules test the verbs; here each promise is told as a story."""
+"""The eleven promises of a storage, one class each. Other modules test the verbs; here each promise is a story."""
 
 from __future__ import annotations
 
@@ -11,7 +11,20 @@ import pytest
 from msgspec.structs import replace
 
 from accoda.errors import InvalidInput
-from accoda.model import Bury, Done, NewJob, Outcome, Refused, Retry, Revive
+from accoda.model import (
+    REPORTS,
+    Bury,
+    ByKey,
+    Cancel,
+    Done,
+    NewJob,
+    Outcome,
+    Refused,
+    Remove,
+    Report,
+    Retry,
+    Revive,
+)
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -245,6 +258,52 @@ class TestPromise10OneOperationCostsAtMostLogN(Suite):
         few = await best_time(run)
         await fill(store, MANY)
         assert await best_time(run) < 10 * few
+
+
+class TestPromise11AFlowHearsOfEveryEnd(Suite):
+    async def test_every_way_to_end_is_told_once(self, store: Store) -> None:
+        ids = await add(store, *(NewJob(Q, key=f"k{n}", keep_for=HOUR, reports_to="flow") for n in range(6)))
+        done, dead, revived = await store.take(Q, 3, lease=HOUR)
+        assert await store.settle([Done(done.lease), Bury(dead.lease, "x"), Bury(revived.lease, "y")]) == []
+        assert await store.change([Revive(ids[2]), Cancel(ids[3]), Remove(ids[4])]) == 3
+        assert await store.purge(Q, "ready") == 2
+        for state in ("done", "dead", "cancelled"):
+            assert await store.purge(Q, state) == 1
+        told = await reports_to(store, "flow")
+        assert [(each.kind, ids.index(each.id)) for each in told] == [
+            ("done", 0), ("dead", 1), ("dead", 2),
+            ("revived", 2), ("cancelled", 3), ("removed", 4),
+            ("removed", 2), ("removed", 5), ("removed", 1),
+        ]  # fmt: skip
+
+    async def test_what_is_refused_tells_nothing(self, store: Store, fixture: StoreFixture) -> None:
+        id = await add_one(store, NewJob(Q, key="k", reports_to="flow"))
+        late = (await take_one(store, lease=30)).lease
+        await fixture.advance(30)
+        assert await store.settle([Done(late), Bury(late, "late")]) == lost(late, late)
+        assert await store.change([Revive(id), Cancel(id, queue="other")]) == 0
+        assert await reports_to(store, "flow") == []
+
+    async def test_none_is_lost_while_the_flow_runs(self, store: Store) -> None:
+        ids = await add(store, *(NewJob(Q, key=f"k{n}", reports_to="flow") for n in range(30)))
+        jobs = await store.take(Q, 30, lease=HOUR)
+        heard: list[bytes] = []
+
+        async def hear() -> None:
+            while len(heard) < len(jobs):
+                await store.wait([REPORTS], HOUR)
+                for flow in await store.take(REPORTS, 1, lease=HOUR):
+                    seen = await waiters_of(store, flow.lease)
+                    while await store.settle([Done(flow.lease, waiters=len(seen))]):
+                        seen = await waiters_of(store, flow.lease)
+                    heard.extend(seen)
+
+        await asyncio.gather(hear(), *(finish(store, job) for job in jobs))
+        assert sorted(Report.read(each).id for each in heard) == ids
+
+
+async def reports_to(store: Store, flow: str) -> list[Report]:
+    return [Report.read(each) for each in (await store.look(ByKey(REPORTS, flow), waiters_after=0)).waiters]
 
 
 async def fill(store: Store, count: int) -> None:

@@ -1,7 +1,7 @@
 -- change: apply each change that fits its job, in order. Answer: how many were applied.
 -- The jobs are locked first, then judged. A call that attaches a waiter locks the job too, so that waiter is counted here,
 -- or the call finds the job gone and creates another. Only jobs that a change can apply to are locked: a take at the same
--- moment passes over those.
+-- moment passes over those. A removal, a revival and a cancellation are reported to the job's flow, if it has one.
 
 CREATE TYPE change AS (
     kind    smallint,         -- 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed, 5 cancel
@@ -17,16 +17,22 @@ DECLARE
     moment  bigint;
     applied bigint := 0;
     news    text[] := '{}';
+    told    report[];
     c       change;
     j       jobs;
 BEGIN
-    PERFORM FROM (SELECT u.id, array_agg(u.kind) AS kinds FROM unnest(changes) u GROUP BY u.id ORDER BY u.id) wanted,
-        LATERAL (
-            SELECT FROM jobs l
-            WHERE l.id = wanted.id AND (l.state + 0 IN (1, 2) OR wanted.kinds && CASE l.state
-                WHEN 0 THEN '{0, 3, 4, 5}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
-            FOR UPDATE
-        ) locked;
+    PERFORM lock_jobs(
+        ARRAY(
+            SELECT fit.id
+            FROM (SELECT u.id, array_agg(u.kind) AS kinds FROM unnest(changes) u GROUP BY u.id) wanted, LATERAL (
+                SELECT l.id FROM jobs l
+                WHERE l.id = wanted.id AND (l.state + 0 IN (1, 2) OR wanted.kinds && CASE l.state
+                    WHEN 0 THEN '{0, 3, 4, 5}' WHEN 3 THEN '{0, 1}' ELSE '{0}' END::smallint[])
+                OFFSET 0
+            ) fit
+        ),
+        EXISTS (SELECT FROM unnest(changes) u WHERE u.kind IN (0, 1, 5))
+    );
     moment := present(at);
     PERFORM apply_own_due(moment, u.id) FROM (SELECT DISTINCT n.id FROM unnest(changes) n) u;
     FOREACH c IN ARRAY changes LOOP
@@ -35,9 +41,15 @@ BEGIN
         CASE
             WHEN c.kind = 0 AND (j.state < 3 OR c.waiters IS NULL) THEN
                 PERFORM delete_jobs(ARRAY[c.id]);
+                IF j.state < 4 AND j.reports_to IS NOT NULL THEN  -- else its end was reported
+                    told := told || report('removed', j.id, j.attempts, moment, j.key, j.reports_to);
+                END IF;
             WHEN c.kind = 1 AND j.state = 3 THEN
                 CONTINUE WHEN NOT revive_job(moment, j);
                 news := news || ('+' || j.queue);
+                IF j.reports_to IS NOT NULL THEN
+                    told := told || report('revived', j.id, j.attempts + 1, moment, j.key, j.reports_to);
+                END IF;
             WHEN c.kind = 2 AND j.state = 1 THEN
                 UPDATE jobs r SET state = 0, sort = r.rank, start_time = moment WHERE r.id = c.id;
                 PERFORM add_counts(j.queue, 1, -1, 0);
@@ -48,11 +60,15 @@ BEGIN
                 UPDATE jobs r SET crashes = r.crashes - 1 WHERE r.id = c.id;
             WHEN c.kind = 5 AND j.state < 3 THEN
                 PERFORM cancel_job(moment, j);
+                IF j.reports_to IS NOT NULL THEN
+                    told := told || report('cancelled', j.id, j.attempts, moment, j.key, j.reports_to);
+                END IF;
             ELSE
                 CONTINUE;
         END CASE;
         applied := applied + 1;
     END LOOP;
+    PERFORM store_reports(moment, told);
     PERFORM notify_queues(ARRAY(SELECT DISTINCT unnest(news)));
     RETURN applied;
 END $$;

@@ -8,7 +8,7 @@
 
 CREATE TYPE new_job AS (
     queue text, data bytea, rank double precision, delay bigint, start_at bigint, cost bigint,
-    keep_for double precision, key text, on_duplicate smallint, waiter bytea
+    keep_for double precision, key text, on_duplicate smallint, waiter bytea, reports_to text
 );
 
 CREATE FUNCTION enqueue(
@@ -25,7 +25,7 @@ END $$;
 -- brings the planner's settings of our own sessions with it, and its commit wakes the workers.
 CREATE FUNCTION enqueue_apart(
     at bigint, queues text[], datas bytea[], ranks double precision[], delays bigint[], starts bigint[], costs bigint[],
-    keeps double precision[], keys text[], ways smallint[], waiters bytea[],
+    keeps double precision[], keys text[], ways smallint[], waiters bytea[], flows text[],
     OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
 ) LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -33,7 +33,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
         at,
         ARRAY(
             SELECT ROW(u.*)::new_job
-            FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters) u
+            FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters, flows) u
         ),
         true,
         ARRAY(SELECT DISTINCT unnest(queues))
@@ -43,10 +43,10 @@ $$;
 -- Store jobs; the answer is that of enqueue.
 --
 -- Two calls with the same key cannot both create: the unique index lets one insert, and the other waits for its commit
--- (ON CONFLICT), then finds the row. No deadlock among such calls: first the holders that will be changed are locked by
--- id, like everywhere; then the new rows are inserted in the order of their keys. The one lock that comes out of turn
--- is that of a holder that appeared in between; should that ever close a circle, PostgreSQL ends one of the calls, which
--- has then changed nothing and is repeated by the client.
+-- (ON CONFLICT), then finds the row. No deadlock among such calls: first the holders that will be changed are locked in the
+-- order of lock_jobs, like everywhere; then the new rows are inserted in the order of their keys. The one lock that comes
+-- out of turn is that of a holder that appeared in between; should that ever close a circle, PostgreSQL ends one of the
+-- calls, which has then changed nothing and is repeated by the client.
 CREATE FUNCTION store_jobs(
     moment bigint, batch new_job[], apart boolean, OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
 ) LANGUAGE plpgsql AS $$
@@ -62,11 +62,11 @@ BEGIN
     FOR r IN
         WITH stored AS (
             INSERT INTO jobs AS j
-                (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters)
+                (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters, reports_to)
             SELECT ids[n.ordinality], n.queue, (n.start > moment)::int,
                    CASE WHEN n.start > moment THEN n.start ELSE coalesce(n.rank, 0) END, coalesce(n.rank, 0),
                    coalesce(n.cost, 0), moment, n.start, coalesce(n.keep_for, 0), n.data, n.key,
-                   (n.waiter IS NOT NULL)::int
+                   (n.waiter IS NOT NULL)::int, n.reports_to
             FROM (
                 SELECT *, greatest(moment, coalesce(moment + u.delay, u.start_at, moment)) AS start
                 FROM unnest(batch) WITH ORDINALITY u

@@ -13,6 +13,9 @@ DECLARE
         SELECT DISTINCT j.queue FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment + lease
     );
 BEGIN
+    IF 'accoda.flows' = ANY (queues) THEN
+        PERFORM lock_jobs(ids);  -- one statement would lock flows before jobs of a higher id that report to them
+    END IF;
     WITH extended AS (
         UPDATE jobs j SET sort = moment + lease
         WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment

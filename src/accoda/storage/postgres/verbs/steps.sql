@@ -73,12 +73,32 @@ BEGIN
     FROM gone;
 END $$;
 
--- Lock jobs by id, lowest first. Every call that waits for locks of several jobs takes them in this order, so two such
--- calls cannot wait for each other.
-CREATE FUNCTION lock_jobs(ids bigint[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Lock jobs by id, lowest first, but those in accoda.flows after all others. With `reporting`, also the jobs there that get
+-- the reports of these. Every call that waits for locks of several jobs takes them in this order, so two such calls cannot
+-- wait for each other.
+-- Flows come last because a plain Done finds out only when it has its jobs that they report: it can then lock the flows and
+-- is still in order, and jobs that do not report are not looked at twice.
+CREATE FUNCTION lock_jobs(ids bigint[], reporting boolean = false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    locked   bigint;
+    names    text[];  -- of the flows that get reports
+    flows    bigint[];
+    of_flows text[];  -- flows may report, too
 BEGIN
-    PERFORM FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted,
-            LATERAL (SELECT FROM jobs j WHERE j.id = wanted.id FOR UPDATE) locked;
+    SELECT count(*), array_agg(l.reports_to) FILTER (WHERE reporting AND l.reports_to IS NOT NULL) INTO locked, names
+    FROM (SELECT DISTINCT unnest(ids) AS id ORDER BY id) wanted, LATERAL (
+        SELECT j.reports_to FROM jobs j WHERE j.id = wanted.id AND j.queue <> 'accoda.flows' FOR UPDATE
+    ) l;
+    IF locked = cardinality(ids) AND names IS NULL THEN
+        RETURN;
+    END IF;
+    -- Read before they are locked: what a job reports to never changes.
+    SELECT array_agg(f.id), array_agg(f.reports_to) FILTER (WHERE reporting) INTO flows, of_flows
+    FROM unnest(ids) wanted(id), LATERAL (
+        SELECT j.id, j.reports_to FROM jobs j WHERE j.id = wanted.id AND j.queue || '' = 'accoda.flows' OFFSET 0
+    ) f;
+    PERFORM FROM (SELECT DISTINCT unnest(flows || flows_named(names || of_flows)) AS id ORDER BY id) wanted,
+            LATERAL (SELECT FROM jobs j WHERE j.id = wanted.id FOR UPDATE) l;
 END $$;
 
 -- Why an outcome or an extension with this token was not applied: 1 its lease is lost; 2 it has more waiters than were

@@ -15,7 +15,7 @@ for at = 8, #ARGV do
   local name = Record.head_of(record) or record
   local batch, held = Lease.split(call('HGET', base .. ':taken', name) or '')
   if held == record then
-    local before_key, after_key = Record.new_texts(moment, '0', '', '')
+    local before_key, after_key = Record.new_texts(moment, '0', '', '', '')
     local job = Record.parse(format('%016d', (Add.next_ids(1))) .. before_key .. after_key .. record)
     job.reason = '=unreadable record: not written by Accoda, or damaged'
     Job.finish(base, 'dead', job)

@@ -1,13 +1,14 @@
 -- Applies changes to jobs, one after the other.
 --
--- keys:      calls, queues, then the base of each queue to look in
--- arguments: now, call, forget, width, then for each change queue, kind, id, waiters, rank
+-- keys:      calls, ids, queues, outbox, then the base of each queue to look in
+-- arguments: now, call, forget, width, step, number, floor, run, then for each change queue, kind, id, waiters, rank
+--   run      that of reports, see parts/report.lua
 --   queue    its number, from 1; 0: whichever
 --   kind     remove, cancel, revive, start, alive (it did not crash) or rank
 --   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
 --   rank     the new one, for the kind "rank"
--- answer:    a digit for each: 1 where it was applied
--- uses:      server once record placed lease due job
+-- answer:    a digit for each: 1 where it was applied; then, if reports went to the outbox, the run
+-- uses:      server once record placed lease due job add report
 local earlier = once(false)
 if earlier then
   return earlier
@@ -29,6 +30,7 @@ local function cancel(base, state, record, batch, taken_at)
     end
   end
   Lease.count(base, 'cancelled', 1)
+  Report.note('cancelled', job)
   if job.keep == '' then
     Job.remove(base, job.id, state, record, batch)
   else
@@ -49,6 +51,7 @@ local function revive(base, id, record)
   Record.begin_again(job)
   job.ended_at = ''
   Job.line_up(base, job)
+  Report.note('revived', job)
   return true
 end
 
@@ -93,6 +96,7 @@ local function change(base, kind, id, seen, rank)
   if not state or (seen and Job.waiters_of(base, id) > seen) then
     return true, false
   elseif kind == 'remove' and (not seen or WAITING[state]) then
+    Report.removed(state, record)
     Job.remove(base, id, state, record, batch)
     return true, true
   elseif kind == 'cancel' and WAITING[state] then
@@ -110,10 +114,10 @@ local function change(base, kind, id, seen, rank)
 end
 
 local answer = {}
-for at = 5, #ARGV, 5 do
+for at = 9, #ARGV, 5 do
   local number, changed = tonumber(ARGV[at]), false
-  for n = number > 0 and number or 1, number > 0 and number or #KEYS - 2 do
-    local here, applied_here = change(KEYS[2 + n], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
+  for n = number > 0 and number or 1, number > 0 and number or #KEYS - 4 do
+    local here, applied_here = change(KEYS[4 + n], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
     if here then
       changed = applied_here
       break
@@ -121,4 +125,4 @@ for at = 5, #ARGV, 5 do
   end
   answer[#answer + 1] = changed and '1' or '0'
 end
-return remember(table.concat(answer))
+return remember(table.concat(answer) .. Report.send({}, {}, {}))

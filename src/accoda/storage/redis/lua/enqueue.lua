@@ -8,7 +8,8 @@ local earlier, runs, at = once(true), {}, 9
 if earlier then
   return earlier
 end
+local queues = Add.queues_in(ARGV[8])
 while at <= #ARGV do
-  runs[#runs + 1], at = Add.read_run(at)
+  runs[#runs + 1], at = Add.read_run(at, queues)
 end
-return remember(Add.jobs(runs, ARGV[8]))
+return remember(Add.jobs(runs))

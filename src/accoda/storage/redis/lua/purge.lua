@@ -1,27 +1,31 @@
 -- Deletes jobs of a queue in one state, a piece at a time, so that the server is never busy for long.
 --
--- keys:      calls, queues, base
--- arguments: now, call, forget, width, state, before (a moment, or empty), most (of this piece)
--- answer:    "how many were deleted,1 if there may be more"
--- uses:      server once record placed lease due job
+-- keys:      calls, ids, queues, outbox, base
+-- arguments: now, call, forget, width, step, number, floor, run, state, before (a moment, or empty), most
+-- answer:    "how many were deleted,1 if there may be more," and, if reports went to the outbox, the run
+-- uses:      server once record placed lease due job add report
 --
--- The dead, done and cancelled go in the order of their ends, the others in the order of their ids.
+-- The run is that of reports, see parts/report.lua; `most` are deleted in this piece. The dead, done and cancelled go in
+-- the order of their ends, the others in the order of their ids.
 local earlier = once(false)
 if earlier then
   return earlier
 end
-local base, state, before, most = KEYS[3], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
+local base, state, before, most = KEYS[5], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 local set = base .. ':' .. state
 Due.apply(base)
 
 local function ended()
-  local records = call('ZRANGEBYSCORE', set, '-inf', before and '(' .. ARGV[6] or '+inf', 'LIMIT', 0, most)
+  local records = call('ZRANGEBYSCORE', set, '-inf', before and '(' .. ARGV[10] or '+inf', 'LIMIT', 0, most)
   local ids = Due.ids_of(records)
   Placed.remove(base, state, ids, records)
   for _, id in ipairs(ids) do
     call('DEL', base .. ':waiters:' .. id)
   end
   many('ZREM', base .. ':kept', ids)
+  for _, record in ipairs(records) do
+    Report.removed(state, record)
+  end
   return #records, #records == most
 end
 
@@ -31,6 +35,7 @@ local function delete(id, record, batch)
   if job and before and tonumber(job.created) >= before then
     return false
   end
+  Report.removed(state, record)
   Job.remove(base, id, state, record, batch)
   return true
 end
@@ -61,7 +66,7 @@ local function waiting()
       count = count + 1
     end
   end
-  return count, #ids > 0
+  return count, #ids >= most
 end
 
 local count, more
@@ -72,4 +77,4 @@ elseif ENDED[state] then
 else
   count, more = waiting()
 end
-return remember(format('%d', count) .. ',' .. (more and 1 or 0))
+return remember(format('%d', count) .. ',' .. (more and 1 or 0) .. ',' .. Report.send({}, {}, {}))

@@ -1,22 +1,24 @@
--- Applies outcomes to the jobs whose leases are current, then enqueues the follow-ups of the accepted ones.
+-- Applies outcomes to the jobs whose leases are current, then enqueues the follow-ups of the accepted ones and reports.
 --
 -- keys:      calls, ids, queues, outbox, then the base of each queue (those of leases first, then those of follow-ups)
--- arguments: now, call, forget, width, step, number, floor, names, count, posts, then outcomes, posts, follow-ups
+-- arguments: now, call, forget, width, step, number, floor, run, names, count, posts, then outcomes, posts, follow-ups
 --
 -- Outcomes are runs of neighbours with the same queue, kind and attempts: "<queue><kind><attempts>", their leases in one
 -- text as ",taken_at:ids" and so on, a moment for all neighbours that were taken at it, then for each, by the kind
 --   d  done, and nothing else to say
 --   f  done: the number of waiters seen (or empty), result ('=' and bytes, or empty), runs of follow-ups
---   r  retry: start ("+ms" or "@moment"), reason, rank (or empty: the old one), 1 if it counts as a try
+--   r  retry: start ("+ms" or "@moment"), reason, rank (or empty: the old one), 1 if it counts as a try, runs of
+--      follow-ups
 --   b  bury: reason, runs of follow-ups
 -- Follow-ups are those that are stored here, in the queues `names` (with commas): runs of jobs (see parts/add.lua),
 -- those of each outcome together. A post is those of one outcome for another shard: the outcome's place (from 1), the
--- name of a run, the sealed jobs. They go to the outbox, and are moved on from there.
+-- name of a run, 1 if the outcome's report leaves with it, the sealed jobs. They go to the outbox, and are moved on
+-- from there. `run` is that of the other reports, see parts/report.lua.
 -- answer:    the refused outcomes as "place:l" (lost), "place:g" (grown) or "place:c" (cancelled), with commas, counted
---            from 0
--- uses:      server once record placed lease due job add
-local count, posts, at = tonumber(ARGV[9]), tonumber(ARGV[10]), 11
-local EXTRA = {d = 0, f = 3, r = 4, b = 2} -- arguments of an outcome beside its id
+--            from 0; if reports went to the outbox, ";" and the names of their runs, with commas
+-- uses:      server once record placed lease due job add report
+local count, posts, at = tonumber(ARGV[10]), tonumber(ARGV[11]), 12
+local EXTRA = {d = 0, f = 3, r = 5, b = 2} -- arguments of an outcome beside its id
 
 -- The ids of leases, and the moments of their takes.
 local function leases_in(text)
@@ -41,13 +43,13 @@ while place < count do
   outcomes[#outcomes + 1] = run
   for n = place + 1, place + (EXTRA[kind] > 0 and #ids or 0) do
     at = at + EXTRA[kind]
-    follow_ups[n] = kind ~= 'r' and tonumber(ARGV[at - 1]) or 0
+    follow_ups[n] = tonumber(ARGV[at - 1])
     any_follow_ups = any_follow_ups or follow_ups[n] > 0
   end
   place = place + #ids
 end
 local posted_at = at
-at = at + 3 * posts
+at = at + 4 * posts
 
 local earlier = once(any_follow_ups or posts > 0)
 if earlier then
@@ -55,10 +57,11 @@ if earlier then
 end
 
 -- Done, and there is more about the job than its record: a key, or it is kept. Why it is refused; nil where it is done.
-local function end_kept(base, job, seen, result)
+local function end_kept(base, job, seen, result, place)
   if seen and Job.waiters_of(base, job.id) > seen then
     return 'g'
   end
+  Report.note('done', job, result, place)
   Job.free_key(base, job)
   if job.keep == '' then
     call('DEL', base .. ':waiters:' .. job.id)
@@ -82,7 +85,8 @@ local function retry(base, job, from)
   Job.line_up(base, job)
 end
 
-local function bury(base, job, reason)
+local function bury(base, job, reason, place)
+  Report.note('dead', job, reason, place)
   job.reason = '=' .. reason
   Job.free_key(base, job)
   Job.finish(base, 'dead', job)
@@ -123,9 +127,10 @@ local function apply(run, n, value)
       retry(base, job, from)
     elseif kind == 'b' then
       counter = 'buried'
-      bury(base, job, ARGV[from])
+      bury(base, job, ARGV[from], run.place + n)
     else
-      why = end_kept(base, job, kind == 'f' and tonumber(ARGV[from]), kind == 'f' and ARGV[from + 1] or '')
+      local seen, result = kind == 'f' and tonumber(ARGV[from]), kind == 'f' and ARGV[from + 1] or ''
+      why = end_kept(base, job, seen, result, run.place + n)
     end
     if why then
       return why
@@ -159,37 +164,35 @@ for _, run in ipairs(outcomes) do
   end
 end
 
-local function post()
-  local sealed = {}
-  for first = posted_at, posted_at + 3 * posts - 1, 3 do
-    if not is_refused[tonumber(ARGV[first])] then
-      sealed[ARGV[first + 1]] = (sealed[ARGV[first + 1]] or '') .. ARGV[first + 2]
+-- What leaves, sealed, by the names of the runs, and with which of them the reports of outcomes leave, by their places.
+local function leaving()
+  local sealed, with = {}, {}
+  for first = posted_at, posted_at + 4 * posts - 1, 4 do
+    local number, run = tonumber(ARGV[first]), ARGV[first + 1]
+    if not is_refused[number] then
+      sealed[run] = (sealed[run] or '') .. ARGV[first + 3]
+      with[number] = ARGV[first + 2] == '1' and run or with[number]
     end
   end
-  for run, jobs in pairs(sealed) do
-    call('HSET', KEYS[4], run, moment .. ' ' .. jobs)
-  end
+  return sealed, with
 end
 
-local function enqueue_here()
-  local runs = {}
+local function staying()
+  local runs, queues = {}, Add.queues_in(ARGV[9])
   for n = 1, count do
     for _ = 1, follow_ups[n] or 0 do
-      runs[#runs + 1], at = Add.read_run(at)
+      runs[#runs + 1], at = Add.read_run(at, queues)
       if is_refused[n] then
         runs[#runs] = nil
       end
     end
   end
-  if #runs > 0 then
-    Add.jobs(runs, ARGV[8])
-  end
+  return runs
 end
 
-if posts > 0 then
-  post()
+local answer = table.concat(refused, ',')
+if posts > 0 or any_follow_ups or #Report.noted > 0 then
+  local told = Report.send(staying(), leaving())
+  answer = told == '' and answer or answer .. ';' .. told
 end
-if any_follow_ups then
-  enqueue_here()
-end
-return #refused > 0 and remember(table.concat(refused, ',')) or ''
+return answer == '' and '' or remember(answer)

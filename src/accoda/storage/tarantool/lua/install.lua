@@ -24,7 +24,7 @@ local function install()
         return installed.version
     end
 
-    -- The fields are those of JobInfo, in its order; `sort` is what orders a job within its state:
+    -- The fields are those of JobInfo, in its order, and `reports_to`; `sort` is what orders a job within its state:
     -- ready: its rank; delayed: its start time; taken: the end of its lease; dead, done and cancelled: its end.
     -- Bytes are of type `any`: 2.x keeps them as strings, 3.x as binaries.
     local jobs = space('accoda_jobs', {
@@ -35,6 +35,7 @@ local function install()
         {'taken_at', 'unsigned', is_nullable = true}, {'sort', 'number'},
         {'ended_at', 'unsigned', is_nullable = true}, {'reason', 'string', is_nullable = true},
         {'result', 'any', is_nullable = true}, {'tries', 'unsigned'}, {'crashes', 'unsigned'},
+        {'reports_to', 'string', is_nullable = true},
     })
     index(jobs, 'primary', true, {1, 'unsigned'})
     index(jobs, 'line', true, {2, 'unsigned', 3, 'unsigned', 16, 'number', 1, 'unsigned'})

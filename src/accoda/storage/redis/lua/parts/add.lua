@@ -1,20 +1,32 @@
 -- New jobs, as `enqueue` gives them and `settle` its follow-ups: runs of neighbours that differ in nothing but their
 -- data, key and waiter. The arguments of a run are
 --
---   "count,queue,mode,start,rank,cost,keep_for"
+--   "count,queue,mode,start,rank,cost,keep_for,reports_to"
 --     queue is its number, counted from 1; mode is '-' (no key), or what happens where the key is held: k (keep), p
 --     (a new place: rerank), r (replace), a (attach); start is "+ms", "@moment" or empty
 --   for each job its data; with another mode than '-' the key, the waiter ('=' and the bytes, or empty) and the data
 --
 -- Scripts that use this have ids and queues as KEYS[2] and KEYS[3], and step, number and floor as ARGV[5] to ARGV[7].
 local Add = {}
-local RUN = '^(%d+),(%d+),(.),([^,]*),([^,]*),(%d*),([^,]*)$'
+local RUN = '^(%d+),(%d+),(.),([^,]*),([^,]*),(%d*),([^,]*),(.*)$'
+
+-- The queues that runs number: `names` has their names, with commas, and the last of KEYS are their bases.
+function Add.queues_in(names)
+  local queues = {}
+  for name in string.gmatch(names, '[^,]+') do
+    queues[#queues + 1] = {name = name}
+  end
+  for n, queue in ipairs(queues) do
+    queue.base = KEYS[#KEYS - #queues + n]
+  end
+  return queues
+end
 
 -- The run whose arguments begin at `at`, and where the next one begins.
-function Add.read_run(at)
-  local count, queue, mode, start, rank, cost, keep = match(ARGV[at], RUN)
-  local run = {count = tonumber(count), queue = tonumber(queue), mode = mode, start = Record.start_of(start),
-    rank = rank, cost = cost, keep = keep, at = at + 1}
+function Add.read_run(at, queues)
+  local count, queue, mode, start, rank, cost, keep, reports_to = match(ARGV[at], RUN)
+  local run = {count = tonumber(count), queue = queues[tonumber(queue)], mode = mode, start = Record.start_of(start),
+    rank = rank, cost = cost, keep = keep, reports_to = reports_to, texts = ARGV, at = at + 1}
   return run, at + 1 + count * (mode == '-' and 1 or 3)
 end
 
@@ -36,9 +48,11 @@ end
 
 -- Jobs of this call that are not stored yet, by queue: they are stored in a few commands, together.
 local lots = {}
-function Add.lot_of(base)
+function Add.lot_of(queue)
+  local base = queue.base
   local lot = lots[base]
   if not lot then
+    call('SADD', KEYS[3], queue.name) -- from now on it is known
     lot = {ready = {ids = {}, scored = {}}, delayed = {ids = {}, scored = {}},
       was_empty = call('ZCARD', base .. ':ready') == 0}
     lots[base] = lot
@@ -100,7 +114,7 @@ function Add.join(base, id, run, key, waiter, data)
   Due.apply(base)
   local held = call('HGET', base .. ':keys', key)
   if held and (run.mode == 'r' or run.mode == 'p' or not holders[base .. held]) then
-    Add.store(base, Add.lot_of(base)) -- its holder may be of this call
+    Add.store(base, lots[base]) -- its holder may be of this call
     local state, record, batch, taken_at = Job.locate_now(base, held)
     if not WAITING[state] or not Record.parse(record) then
       held = nil -- gone, or damaged
@@ -123,38 +137,33 @@ function Add.join(base, id, run, key, waiter, data)
   return held .. run.mode .. waiters, false
 end
 
--- Store the jobs of these runs, in the queues `names` (with commas), whose bases are the last of KEYS. The answer: the
--- first id where nothing else is to be told, for then they follow each other; else for each job id, what (c, k, p, r, a)
--- and the number of waiters, with commas.
-function Add.jobs(runs, names)
-  local list, count, n, said, any_said = {}, 0, 0, {}, false
-  for name in string.gmatch(names, '[^,]+') do
-    list[#list + 1] = name
-  end
-  call('SADD', KEYS[3], unpack(list)) -- from now on these queues are known
+-- Store the jobs of these runs. The answer: the first id where nothing else is to be told, for then they follow each
+-- other; else for each job id, what (c, k, p, r, a) and the number of waiters, with commas.
+function Add.jobs(runs)
+  local count, n, said, any_said = 0, 0, {}, false
   for _, run in ipairs(runs) do
     count = count + run.count
   end
   local first, step = Add.next_ids(count)
   for _, run in ipairs(runs) do
-    local base, at = KEYS[#KEYS - #list + run.queue], run.at
+    local base, texts, at = run.queue.base, run.texts, run.at
     local state = run.start == moment and 'ready' or 'delayed'
     local score = state == 'ready' and run.rank or run.start
-    local before_key, after_key = Record.new_texts(run.start, run.rank, run.cost, run.keep)
-    local lot = Add.lot_of(base)
+    local before_key, after_key = Record.new_texts(run.start, run.rank, run.cost, run.keep, run.reports_to)
+    local lot = Add.lot_of(run.queue)
     for _ = 1, run.count do
       local id, key, is_new = format('%016d', first + n * step), '', true
       n = n + 1
       if run.mode ~= '-' then
-        key = ARGV[at]
-        said[n], is_new = Add.join(base, id, run, key, ARGV[at + 1], ARGV[at + 2])
+        key = texts[at]
+        said[n], is_new = Add.join(base, id, run, key, texts[at + 1], texts[at + 2])
         any_said = any_said or said[n]
         at = at + 2
       end
       if is_new then
         local ids, scored = lot[state].ids, lot[state].scored
         local size = #ids + 1
-        ids[size], scored[2 * size - 1], scored[2 * size] = id, score, id .. before_key .. key .. after_key .. ARGV[at]
+        ids[size], scored[2 * size - 1], scored[2 * size] = id, score, id .. before_key .. key .. after_key .. texts[at]
       end
       at = at + 1
     end

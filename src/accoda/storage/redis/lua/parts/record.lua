@@ -1,7 +1,9 @@
 -- A job's record: five texts with NUL between them. No other Lua and, in Python, nothing but jobs.py knows its fields.
 --
 --   0000000000000017,2,60.0,user-7    id, attempts, keep_for (seconds), key
---   1700000000000,1700000005000,2.5,5 created_at, start_time, rank, cost
+--   1700000000000,1700000005000,2.5,5,flow-1
+--                                     created_at, start_time, rank, cost, reports_to (and the comma before it, if it
+--                                     has one)
 --   1,1,1700000000000,1700000001000,,,worker-3
 --                                     of a job that has run, else empty: tries, crashes, prev_start_time, taken_at,
 --                                     ended_at, size of the result, worker
@@ -14,7 +16,7 @@
 -- run that is over: those of the present run are beside the record, see lease.lua.
 local Record = {}
 local match, sub = string.match, string.sub
-local DETAILS = '^(%d+),(%d*),([^,]*),(%d*)%z(%Z*)%z(%Z*)%z()'
+local DETAILS = '^(%d+),(%d*),([^,]*),(%d*)(%Z*)%z(%Z*)%z(%Z*)%z()'
 local NO_PAST = ',,,,,,'
 local PAST = '^(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(.*)$'
 
@@ -31,12 +33,18 @@ function Record.head_of_taken(value)
   return match(value, '^([^,]*),(%d+),%d+,(%d+),([^,]*),(%Z*)%z')
 end
 
+-- `reports_to` as it stands behind the cost.
+function Record.with_comma(reports_to)
+  return reports_to == '' and '' or ',' .. reports_to
+end
+
 -- What a new record has between its id and its key, and between its key and its data.
-function Record.new_texts(start, rank, cost, keep)
+function Record.new_texts(start, rank, cost, keep, reports_to)
   if start == moment then
     start = ''
   end
-  return ',0,' .. keep .. ',', '\0' .. moment .. ',' .. start .. ',' .. rank .. ',' .. cost .. '\0\0\0'
+  return ',0,' .. keep .. ',',
+    '\0' .. moment .. ',' .. start .. ',' .. rank .. ',' .. cost .. Record.with_comma(reports_to) .. '\0\0\0'
 end
 
 -- Whether a text is a finite number. Lua reads hexadecimal digits and spaces as well, which Redis may not.
@@ -52,9 +60,15 @@ function Record.parse(record)
     return nil
   end
   local job, past, at = {id = id, attempts = attempts, keep = keep, key = key}, nil, string.find(record, '%z') + 1
-  job.created, job.start, job.rank, job.cost, past, job.reason, at = match(record, DETAILS, at)
+  job.created, job.start, job.rank, job.cost, job.reports_to, past, job.reason, at = match(record, DETAILS, at)
   if not at or #job.created > 16 or #job.start > 16 or not Record.is_number(job.rank) then
     return nil
+  end
+  if job.reports_to ~= '' then
+    job.reports_to = match(job.reports_to, '^,(.+)$')
+    if not job.reports_to then
+      return nil
+    end
   end
   job.tries, job.crashes, job.prev, job.taken_at, job.ended_at, job.size, job.worker =
     match(past == '' and NO_PAST or past, PAST)
@@ -71,8 +85,8 @@ end
 function Record.build(job)
   local past = table.concat({job.tries, job.crashes, job.prev, job.taken_at, job.ended_at, job.size, job.worker}, ',')
   return table.concat({job.id, ',', job.attempts, ',', job.keep, ',', job.key, '\0', job.created, ',',
-    job.start == job.created and '' or job.start, ',', job.rank, ',', job.cost, '\0', past == NO_PAST and '' or past,
-    '\0', job.reason, '\0', job.data})
+    job.start == job.created and '' or job.start, ',', job.rank, ',', job.cost, Record.with_comma(job.reports_to),
+    '\0', past == NO_PAST and '' or past, '\0', job.reason, '\0', job.data})
 end
 
 -- A count as a record has it, one higher.

@@ -7,7 +7,7 @@ app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE, app.CANCELLED = 0, 1, 2, 
 app.field = {
     ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
     PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
-    REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21,
+    REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21, REPORTS_TO = 22,
 }
 -- The counts of a queue's tuple. The count of a state is at COUNTS + state, up to DEAD; the others are counts of events.
 app.COUNTS = 3
@@ -72,6 +72,13 @@ function app.atomic(body, grows)
         local tx = {now = math.floor(exact), exact = exact, counts = {}, touched = {}, may_move = app.DUE_AT_ONCE}
         box.begin()
         local ok, answer = pcall(body, tx, ...)
+        if ok and tx.reports ~= nil then -- last, so that a flow finds what its job left for it before the report
+            local problem
+            ok, problem = pcall(app.store_reports, tx)
+            if not ok then
+                answer = problem
+            end
+        end
         if ok and next(tx.counts) ~= nil then
             local problem
             ok, problem = pcall(app.flush, tx)

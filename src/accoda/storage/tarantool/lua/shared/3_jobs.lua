@@ -108,6 +108,14 @@ function app.forget(tx, job)
     end
 end
 
+-- Deletes a job that a person wants gone. The end of one that was done or cancelled was reported.
+function app.remove(tx, job)
+    if job[STATE] <= app.DEAD then
+        app.report(tx, job, 'removed')
+    end
+    app.forget(tx, job)
+end
+
 -- What a job that comes back to the queue has in common, whatever brings it back: a new token, since `attempts` grows.
 function app.back_to_queue(job, state, sort, start)
     return {

@@ -1,4 +1,5 @@
--- Changes jobs: each change that fits its job, all in one step.
+-- Changes jobs: each change that fits its job, all in one step. A removal, a revival and a cancellation are reported to the
+-- job's flow, if it has one.
 --
 -- arguments: now, receipt, changes {{kind, id, waiters that were seen or nil, queue or nil, rank}, …}
 --            kind: 0 remove, 1 revive, 2 start now, 3 rerank, 4 not crashed, 5 cancel
@@ -14,7 +15,7 @@ local kinds = {
         if waiters ~= nil and job[f.STATE] > TAKEN then
             return false
         end
-        app.forget(tx, job)
+        app.remove(tx, job)
         return true
     end,
     [1] = function(tx, job)
@@ -29,7 +30,7 @@ local kinds = {
         for field, value in pairs({[f.ENDED_AT] = box.NULL, [f.TRIES] = 0, [f.CRASHES] = 0}) do
             ops[#ops + 1] = {'=', field, value}
         end
-        box.space.accoda_jobs:update(job[f.ID], ops)
+        app.report(tx, box.space.accoda_jobs:update(job[f.ID], ops), 'revived')
         app.count_move(tx, no, DEAD, READY)
         return true
     end,
@@ -65,6 +66,7 @@ local kinds = {
             job = box.space.accoda_jobs:update(job[f.ID], {{'=', f.KEEP_FOR, CANCELLED_FOR}})
         end
         app.count(tx, job[f.QUEUE], app.count_of.CANCELLED, 1)
+        app.report(tx, job, 'cancelled')
         if app.kept_for(job) == 0 then
             app.forget(tx, job)
         else

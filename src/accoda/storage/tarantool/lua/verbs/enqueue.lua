@@ -1,8 +1,9 @@
 -- Stores jobs, all or none, in order. New jobs get ids in a row.
 --
 -- arguments: now, receipt, names {queue, …}, jobs {job, …}
---            a job is {queue, data, rank, cost, delay, start_at, keep_for, key, mode, waiter}; queue: the position of its
---            name; delay in ms; mode: 0 keep, 1 replace, 2 attach, 3 rerank; fields at the end may be missing
+--            a job is {queue, data, rank, cost, delay, start_at, keep_for, key, mode, waiter, reports_to}; queue: the
+--            position of its name; delay in ms; mode: 0 keep, 1 replace, 2 attach, 3 rerank; fields at the end may be
+--            missing
 -- answer: {first id, joined}; joined {{position, id, mode, waiters}, …} tells of the jobs whose key was held,
 --         all others were created with the next id
 local app = ...
@@ -52,7 +53,7 @@ local function join(tx, new, held, start)
     return id, mode, waiters
 end
 
--- Also called by settle, for follow-ups.
+-- Also called by settle, for follow-ups, and for reports.
 function app.enqueue(tx, names, news)
     local jobs, keys, numbers = box.space.accoda_jobs, box.space.accoda_keys, box.space.accoda_numbers
     local last = numbers:get('last_id')
@@ -79,6 +80,7 @@ function app.enqueue(tx, names, news)
             jobs:insert({
                 id, no, state, new[2], rank, new[4] or 0, key, 0, now, start, NULL, waiter == nil and 0 or 1,
                 new[7] or 0, NULL, NULL, sort, NULL, NULL, NULL, 0, 0,
+                new[11] or NULL,
             })
             if key ~= nil then
                 keys:replace({no, key, id})

@@ -1,5 +1,5 @@
 -- Deletes jobs of a queue in a state, the oldest first: at most `limit` in one step, so that a large queue does not stop
--- the server.
+-- the server. Those that report and were not done or cancelled are reported as removed.
 --
 -- arguments: now, receipt, name of the queue, state, before: a moment or nil, limit
 -- answer: {how many, whether there may be more, the present moment}
@@ -21,7 +21,7 @@ app.verbs.purge = app.once(function(tx, name, state, before, limit)
         if before ~= nil and (job[since] or 0) >= before then
             return {i - 1, false, tx.now}
         end
-        app.forget(tx, job)
+        app.remove(tx, job)
     end
     return {#found, #found == limit, tx.now}
 end)

@@ -1,4 +1,5 @@
--- Applies each outcome whose lease is current, then enqueues the follow-ups of the accepted ones, in one step.
+-- Applies each outcome whose lease is current, then enqueues the follow-ups of the accepted ones, then reports the jobs that
+-- ended to their flows, in one step.
 --
 -- arguments: now, receipt, names {queue, …}, outcomes, follow_ups {{position of the outcome, jobs as for enqueue}, …}
 --            an outcome is {queue, id, attempts, taken_at}, then for
@@ -13,6 +14,7 @@ local RETRY = 1
 
 local function finish(tx, no, job, result)
     app.count(tx, no, count_of.DONE, 1)
+    app.report_done(tx, job, result)
     if app.kept_for(job) == 0 then
         app.forget(tx, job)
         return
@@ -49,6 +51,7 @@ local function bury(tx, no, job, reason)
     })
     app.count_move(tx, no, TAKEN, app.DEAD)
     app.count(tx, no, count_of.BURIED, 1)
+    app.report(tx, job, 'dead', reason)
 end
 
 app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
