@@ -76,9 +76,34 @@ def test_the_example_of_demand_delivers_to_all_thirty(tmp_path: Path) -> None:
     assert sorted(printed) == sorted(f"user-{n} ['computers: keyboard -30%']" for n in range(30))
 
 
+async def test_the_example_of_a_flow_ships() -> None:
+    async with App("memory://") as app, app.testing():
+
+        @app.handler
+        async def charge(order: int) -> str:
+            return f"charge {order}"
+
+        @app.handler
+        async def reserve(city: str) -> None: ...
+
+        @app.handler
+        async def ship(order: int) -> str:
+            return str(app.current.parents["charge"])
+
+        @app.handler
+        async def refund(order: int) -> None: ...
+
+        body = "\n".join("    " + line for line in PYTHON[4].splitlines())
+        scope = {"app": app, "charge": charge, "reserve": reserve, "ship": ship, "refund": refund}
+        exec(f"async def example():\n{body}\n    return info", scope)
+        info = await scope["example"]()
+        await app.run_until_idle()
+        assert await app.flows.result(info.id) == "charge 17"
+
+
 async def test_the_example_of_schedules_ticks() -> None:
     scope: dict[str, Any] = {"__name__": "example"}
-    exec(compile(PYTHON[4], "README.md", "exec"), scope)
+    exec(compile(PYTHON[5], "README.md", "exec"), scope)
     app: App = scope["app"]
     async with app.testing() as trial:
         await app.run_until_idle()
@@ -92,13 +117,13 @@ async def test_the_example_of_schedules_ticks() -> None:
 
 
 def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[5])
+    (tmp_path / "example.py").write_text(PYTHON[6])
     assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[6].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[7].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done, "ById": ById}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == (b"anna", b"ben")

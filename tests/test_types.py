@@ -21,12 +21,23 @@ from accoda import (
     Batch,
     Demand,
     Draft,
+    Chain,
     Enqueued,
+    Flow,
+    FlowInfo,
+    FlowSummary,
+    JobCall,
     JobInfo,
+    Node,
+    NodeInfo,
+    Parents,
     Priority,
     Running,
+    RunningFlow,
     SyncEnqueued,
     Waiter,
+    chain,
+    group,
 )
 
 
@@ -113,6 +124,46 @@ async def main() -> None:
     assert_type(typed.sync.enqueue_many(["2030-01"])[0].result(), list[Email])
     assert_type(app.sync.result(sync.sync.enqueue({"id": 1})), str)
     assert_type(app.sync.cancel(3), bool)
+
+
+@app.handler
+async def ship() -> None:
+    parents = app.current.parents
+    assert_type(parents, Parents)
+    assert_type(parents["charge"], Any)
+    assert_type(parents.get("charge"), Any)
+    assert_type(parents.get("charge", type=Email), Email | None)
+    assert_type(parents.get("charge", type=list[int]), list[int] | None)
+    assert_type(parents.get("charge", "none", type=int), int | str)
+    assert_type(app.current.flow, RunningFlow)
+    assert_type(app.current.flow.add(bare, Email("a"), name="mail", detached=True), Node)
+    assert_type(app.current.flow.map(bare, [Email("a")], after="mail"), list[Node])
+
+
+async def flows() -> None:
+    flow = app.flow("order-17", key="order-17", deadline=60)
+    assert_type(flow, Flow)
+    first = flow.add(typed, "2030-01", name="first", priority="HIGH", delay=3)
+    assert_type(first, Node)
+    assert_type(flow.map(bare, [Email("a")], after=[first, "first"]), list[Node])
+    flow.add(ship, after=first, when="any_dead")
+    flow.add("emails", {"to": "a"}, after=(first,))
+    flow.add(("work", "report"), "2030-01")
+    assert_type(flow.on_cancel(nothing), Node)
+    info = await flow.start()
+    assert_type(info, FlowInfo)
+    assert_type(info.nodes["first"], NodeInfo)
+    assert_type(info.progress, tuple[int, int])
+    assert_type(bare.job(Email("a"), name="mail", cost=3), JobCall)
+    assert_type(chain(typed.job("2030-01"), group(bare.job(), bare.job(Email("a")))), Chain)
+    assert_type(await chain(typed.job("2030-01"), bare.job()).start(), FlowInfo)
+    async with app.batch("import", on_done=bare.job(Email("a")), on_ended=typed) as batch:
+        await batch.enqueue_many(bare, [Email("a")], priority="LOW")
+        assert_type(await batch.info(), FlowInfo)
+    assert_type((await app.flows.list(state="failed"))[0], FlowSummary)
+    assert_type(await app.flows.get("order-17"), FlowInfo)
+    assert_type(app.sync.start(flow), FlowInfo)
+    assert_type(app.sync.flows.retry("order-17"), int)
 """
 
 WRONG = """
@@ -139,7 +190,19 @@ async def main() -> None:
 
 @app.handler("x", bach=3)
 async def x(n: int) -> None: ...
+
+
+def flows() -> None:
+    one.job("text")
+    one.job(1, key="k")
+    app.flow("f").add(3)
+    app.flow("f").add(one, 1, when="never")
+    app.flow("f").add(one, 1, key="k")
+    app.flow("f", keyy="k")
+    app.batch("b", on_done="report")
 """
+
+WRONG_LINES = {16, 17, 18, 19, 20, 23, *range(28, 35)}
 
 
 @pytest.fixture(scope="module")
@@ -170,10 +233,10 @@ def test_pyright_in_its_strict_mode_agrees(folder: Path) -> None:
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=170)
     found = json.loads(done.stdout)["generalDiagnostics"]
     lines = {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in found}
-    assert lines == {("wrong.py", line) for line in (16, 17, 18, 19, 20, 23)}, done.stdout
+    assert lines == {("wrong.py", line) for line in WRONG_LINES}, done.stdout
 
 
 def test_what_is_wrong_is_found(folder: Path) -> None:
     told = check(folder, WRONG)
     lines = {int(line.split(":")[1]) for line in told.splitlines() if ": error:" in line}
-    assert lines == {16, 17, 18, 19, 20, 23}, told
+    assert lines == WRONG_LINES, told

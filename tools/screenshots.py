@@ -21,6 +21,7 @@ from typing import Any
 from examples.demo.deals import RandomRequests, add_deals
 from playwright.sync_api import Browser, sync_playwright
 from proof.service import ServiceRunner
+from tools.screenshot_flows import PICTURES, Shop, add_shop, start_flows
 
 from accoda import App, Priority
 from accoda.clock import SystemClock
@@ -42,7 +43,7 @@ class NoSuchAddress(Exception):
     """What a job of this world fails with."""
 
 
-def make_app(url: str) -> tuple[App, RandomRequests]:
+def make_app(url: str) -> tuple[App, RandomRequests, Shop]:
     """Queues that work, fail, wait and pause."""
     random = Random(3)
     app = App(url)
@@ -74,7 +75,7 @@ def make_app(url: str) -> tuple[App, RandomRequests]:
     async def clean_up() -> int:
         return 12
 
-    return app, RandomRequests(add_deals(app, random), SystemClock(), random)
+    return app, RandomRequests(add_deals(app, random), SystemClock(), random), add_shop(app)
 
 
 async def produce(app: App, requests: RandomRequests, stop: asyncio.Event) -> None:
@@ -111,11 +112,12 @@ class Worlds(threading.Thread):
         self._loop.run_until_complete(self._live())
 
     async def _live(self) -> None:
-        app, requests = make_app(self._url)
+        app, requests, shop = make_app(self._url)
         settings = Settings.load(environ={}, overrides={"max_processors": 4, "heartbeat": 1.0})
         worker = Worker(app, WorkerOptions(name="alpha", managed=False, settings=settings))
         await worker.init()
         working = asyncio.create_task(worker.run())
+        await start_flows(app, shop)
         await produce(app, requests, self._end)
         worker.shutdown()
         await working
@@ -156,9 +158,9 @@ def pages(browser: Browser, address: str) -> dict[str, str]:
     page = browser.new_page()
     found = {"overview": "/", "queue": "/queues/emails"} | {name: f"/{name}" for name in SECTIONS}
 
-    def first(name: str, start: str, prefix: str) -> None:
+    def first(name: str, start: str, prefix: str, within: str = "main") -> None:
         page.goto(address + start)
-        link = page.locator(f"main a[href^='{prefix}']").first
+        link = page.locator(f"{within} a[href^='{prefix}']").first
         if link.count():
             found[name] = link.get_attribute("href") or start
 
@@ -171,6 +173,8 @@ def pages(browser: Browser, address: str) -> dict[str, str]:
     found["replay-ask"] = "/dead/replay?queue=emails"
     asked = {"action": "priority", "level": "LOW", "filter": {"queue": "imports"}}
     found["bulk"] = "/bulk/" + page.request.post(address + "/api/v1/jobs/bulk", data=asked).json()["id"]
+    found |= PICTURES
+    first("job-flow", "/flows/order-17?state=running", "/jobs/", "#nodes")
     found["nowhere"] = "/nowhere"
     page.close()
     return {name: address + path for name, path in found.items()}

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         CannotStart,
         Conflict,
         ContractError,
+        FlowEnded,
+        FlowTimeout,
         HandlerLost,
         HandlerTimeout,
         InvalidInput,
@@ -50,6 +52,18 @@ if TYPE_CHECKING:
         VersionConflict,
         WorkerStopped,
     )
+    from accoda.flows.batch import FlowBatch
+    from accoda.flows.builder import Chain, Flow, Group, JobCall, Node, NodeOptions, RunningFlow, chain, chord, group
+    from accoda.flows.flows import Flows
+    from accoda.flows.members import Parents
+    from accoda.flows.model import (
+        FlowInfo,
+        FlowState,
+        FlowSummary,
+        NodeInfo,
+        NodeState,
+        When,
+    )
     from accoda.limits import set_limits
     from accoda.model import (
         Bury,
@@ -73,6 +87,7 @@ if TYPE_CHECKING:
         QueueStats,
         Refused,
         Remove,
+        Report,
         Rerank,
         Retry,
         Revive,
@@ -112,6 +127,7 @@ __all__ = [
     "Cancel",
     "CannotListen",
     "CannotStart",
+    "Chain",
     "Change",
     "Clock",
     "Conflict",
@@ -126,7 +142,16 @@ __all__ = [
     "Enqueued",
     "Exponential",
     "Fixed",
+    "Flow",
+    "FlowBatch",
+    "FlowEnded",
+    "FlowInfo",
+    "FlowState",
+    "FlowSummary",
+    "FlowTimeout",
+    "Flows",
     "FollowUpOptions",
+    "Group",
     "Handler",
     "HandlerLost",
     "HandlerStats",
@@ -135,6 +160,7 @@ __all__ = [
     "Inspector",
     "InvalidInput",
     "Job",
+    "JobCall",
     "JobCancelled",
     "JobFailed",
     "JobInfo",
@@ -148,12 +174,17 @@ __all__ = [
     "MissingDriver",
     "Monitor",
     "NewJob",
+    "Node",
+    "NodeInfo",
+    "NodeOptions",
+    "NodeState",
     "NotADatabase",
     "NotCrashed",
     "NotFound",
     "Observation",
     "Order",
     "Outcome",
+    "Parents",
     "Policy",
     "Prefetch",
     "Priority",
@@ -164,6 +195,7 @@ __all__ = [
     "Refused",
     "RemoteError",
     "Remove",
+    "Report",
     "Rerank",
     "ResultTimeout",
     "Retry",
@@ -171,6 +203,7 @@ __all__ = [
     "RetryRule",
     "Revive",
     "Running",
+    "RunningFlow",
     "SchemaMismatch",
     "SettingsError",
     "StartNow",
@@ -192,10 +225,14 @@ __all__ = [
     "VersionConflict",
     "Waiter",
     "Weights",
+    "When",
     "Worker",
     "WorkerOptions",
     "WorkerStopped",
     "aging",
+    "chain",
+    "chord",
+    "group",
     "migrate",
     "open_storage",
     "policy",
@@ -212,16 +249,23 @@ _WHERE = {
         "accoda.demand": "Answer Demand Prefetch Waiter Weights",
         "accoda.enqueue": "Draft EnqueueMiddleware EnqueueOptions FollowUpOptions",
         "accoda.errors": (
-            "AccodaError BuryJob CannotListen CannotStart Conflict ContractError HandlerLost HandlerTimeout "
+            "AccodaError BuryJob CannotListen CannotStart Conflict ContractError FlowEnded FlowTimeout "
+            "HandlerLost HandlerTimeout "
             "InvalidInput JobCancelled JobFailed JobNotFound KeyReused LeaseLost MissingDriver NotADatabase NotFound "
             "ProcessDied RateLimited RemoteError ResultTimeout RetryLater SchemaMismatch SettingsError "
             "StorageClosed StorageError StorageFull StorageReadOnly StorageUnavailable TokensTimeout TooLarge "
             "VersionConflict WorkerStopped"
         ),
+        "accoda.flows.batch": "FlowBatch",
+        "accoda.flows.builder": "Chain Flow Group JobCall Node NodeOptions RunningFlow chain chord group",
+        "accoda.flows.flows": "Flows",
+        "accoda.flows.members": "Parents",
+        "accoda.flows.model": "FlowInfo FlowState FlowSummary NodeInfo NodeState When",
         "accoda.limits": "set_limits",
         "accoda.model": (
             "Bury ById ByKey Cancel Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob NotCrashed "
-            "Order Outcome QueueStats Refused Remove Rerank Retry Revive StartNow State Stats SyncEnqueued Target"
+            "Order Outcome QueueStats Refused Remove Report Rerank Retry Revive StartNow State Stats SyncEnqueued "
+            "Target"
         ),
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",

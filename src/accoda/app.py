@@ -14,7 +14,8 @@ import asyncio
 import logging
 import math
 import os
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
@@ -30,6 +31,11 @@ from accoda.demand.demand import Demand
 from accoda.demand.options import DemandOptions
 from accoda.enqueue import EnqueueMiddleware, EnqueueOptions, QueueSpec, new_job, new_jobs
 from accoda.errors import InvalidInput, MissingDriver, StorageError
+from accoda.flows.batch import FlowBatch, OnEnd
+from accoda.flows.builder import Chain, Flow, Group
+from accoda.flows.flows import Flows
+from accoda.flows.model import KEEP_FOR, FlowInfo
+from accoda.flows.sync import SyncBatch, SyncFlows
 from accoda.handler_options import HandlerOptions
 from accoda.model import ById, Cancel, Enqueued, JobInfo, NewJob, SyncEnqueued, check_count, check_queue
 from accoda.runtime.batch import Batch, Running, current
@@ -47,6 +53,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from accoda.app_testing import Trial
+    from accoda.flows.coordinator import OnEnd as OnFlowEnd
     from accoda.operations.why import Explanation
     from accoda.schedules import Schedule, ScheduledOptions
     from accoda.schedules.words import Length
@@ -335,6 +342,53 @@ class App:
             raise InvalidInput("current", "there is no job here: only a single handler has one (a batch has several)")
         return job
 
+    def flow(
+        self,
+        name: str,
+        /,
+        *,
+        deadline: datetime | timedelta | float | None = None,
+        key: str | None = None,
+        keep_for: float | timedelta = KEEP_FOR,
+    ) -> Flow:
+        """Jobs that depend on each other: `flow.add(…)` adds them, and `await flow.start()` stores all of them.
+
+        `deadline` is a moment, or a length of time from the start: what has not ended then is taken back. `key` is the
+        flow's id, and starts it only once. It is kept for `keep_for` seconds after its end.
+        """
+        return Flow(self, name, deadline=deadline, key=key, keep_for=keep_for)
+
+    def batch(
+        self,
+        name: str,
+        /,
+        *,
+        on_done: OnEnd = None,
+        on_ended: OnEnd = None,
+        on_any_dead: OnEnd = None,
+        deadline: datetime | timedelta | float | None = None,
+        key: str | None = None,
+        keep_for: float | timedelta = KEEP_FOR,
+    ) -> FlowBatch:
+        """Jobs that are counted together, and what runs at their end: `async with app.batch("import-7", on_done=…)`.
+
+        `on_done` runs when all members are done, `on_ended` when all have ended, `on_any_dead` as soon as one is dead.
+        Each is a handler, which gets the batch's name if it takes a payload, or `handler.job(payload)`.
+        """
+        ends = {"on_done": on_done, "on_ended": on_ended, "on_any_dead": on_any_dead}
+        return FlowBatch(self, Flow(self, name, deadline=deadline, key=key, keep_for=keep_for), ends)
+
+    @cached_property
+    def flows(self) -> Flows:
+        """The flows in the store: `await app.flows.get(id)`, `.list(state="failed")`, `.cancel(id)`, `.retry(id)`."""
+        return Flows(lambda: self.storage)
+
+    async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo:
+        """What `Flow.start` does."""
+        with self._patience():
+            await (await self.connections.get()).enqueue(jobs)
+            return await self.flows.get(id)
+
     async def run_until_idle(self, queues: Iterable[str] | None = None) -> int:
         """Run what is ready, and what that enqueues, until nothing is left to start; give the number of jobs run.
 
@@ -349,9 +403,22 @@ class App:
             worker = Worker(self, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
             await worker.run()
             jobs_run += worker.jobs_run
-            if not ticks:
+            if not ticks and not await self._move_flows():
                 break
         return jobs_run
+
+    async def _move_flows(self) -> int:
+        """Start what may start in the flows to which something happened; their number."""
+        store, moved = await self.connections.get(), 0
+        for job in self._flow_jobs():
+            while moves := await job.run_once(store):
+                moved += moves
+        return moved
+
+    def _flow_jobs(self, on_end: OnFlowEnd | None = None) -> list[SystemJob]:
+        from accoda.flows.coordinator import Coordinator, FlowTimers
+
+        return [FlowTimers(), Coordinator(on_end)]
 
     async def _run_ticks(self) -> int:
         """Do the ticks of the schedules that are due; their number."""
@@ -361,13 +428,17 @@ class App:
         await store_declared(self, store)
         return await Scheduler(maker_of(self)).run_once(store)
 
-    def system_jobs(self) -> list[SystemJob]:
-        """What every worker of this app, and its HTTP service, does beside the handlers' jobs."""
+    def system_jobs(self, on_flow_end: OnFlowEnd | None = None) -> list[SystemJob]:
+        """What every worker of this app, and its HTTP service, does beside the handlers' jobs.
+
+        `on_flow_end` is told of each flow whose end is seen to here.
+        """
         from accoda import operations
         from accoda.schedules import Scheduler, maker_of
         from accoda.webhooks.sender_loop import SenderLoop
 
-        jobs: list[SystemJob] = [Scheduler(maker_of(self)), *operations.system_jobs(self)]
+        flow_jobs = self._flow_jobs(on_flow_end)
+        jobs: list[SystemJob] = [Scheduler(maker_of(self)), *flow_jobs, *operations.system_jobs(self)]
         if self.schedules or self.handlers:
             jobs.append(_DeclaredSchedules(self))
         try:
@@ -467,6 +538,27 @@ class SyncFace(LoopThread[App]):
     spending = Forward(App.spending)
     cancel = Forward(App.cancel)
     run_until_idle = Forward(App.run_until_idle)
+
+    @cached_property
+    def flows(self) -> SyncFlows:
+        """`app.flows`, without `await`."""
+        return SyncFlows(self.target.flows, self.run)
+
+    def start(self, flow: Flow | Chain | Group) -> FlowInfo:
+        """Start a flow: `app.sync.start(flow)` is `await flow.start()`."""
+        return self.run(flow.start())
+
+    @contextmanager
+    def batch(self, name: str, /, **options: Any) -> Iterator[SyncBatch]:
+        """`app.batch`, without `async` and `await`: `with app.sync.batch("import-7", on_done=…) as batch:`."""
+        batch = self.target.batch(name, **options)
+        self.run(batch.__aenter__())
+        try:
+            yield SyncBatch(batch, self.run)
+        except BaseException as error:
+            self.run(batch.__aexit__(type(error), error, None))
+            raise
+        self.run(batch.__aexit__(None, None, None))
 
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> SyncEnqueued[Any]:
         """Enqueue one job; see `EnqueueOptions` for what may be said of it."""

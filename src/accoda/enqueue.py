@@ -83,6 +83,13 @@ class QueueSpec(Struct, frozen=True):
     middleware: tuple[EnqueueMiddleware, ...] = ()
 
 
+class Encoded(Struct, frozen=True):
+    """A payload that is encoded already, or will be known only later: nothing checks that it fits, and it costs 0
+    unless its handler names a number."""
+
+    data: bytes
+
+
 class _Common(Struct, frozen=True):
     """What the options say, checked: the same for every job of a call. `cost` None: each payload has its own."""
 
@@ -119,7 +126,7 @@ def new_jobs(
 
 
 def _new_job(spec: QueueSpec, payload: object, common: _Common) -> NewJob:
-    data = spec.encode(payload)
+    data = payload.data if isinstance(payload, Encoded) else spec.encode(payload)
     metadata = common.metadata if not spec.middleware else _drafted(spec, payload, common.metadata)
     return NewJob(
         spec.queue,
@@ -177,6 +184,8 @@ def cost_of(cost: Cost, payload: object) -> int:
     """
     if isinstance(cost, int):
         return cost
+    if isinstance(payload, Encoded):
+        return 0
     if isinstance(cost, str):
         found = payload.get(cost) if isinstance(payload, Mapping) else getattr(payload, cost, None)
         whence = f"the payload's field {cost!r}"

@@ -46,13 +46,27 @@ class Hook(Struct, frozen=True, omit_defaults=True):
     on: tuple[Event, ...] = ("done", "dead")
 
 
+class FlowPlace(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Where a job is in its flow: the flow's id, the node's name, and the results of the nodes before it, encoded.
+
+    `read`: there are too many results for the envelope, so they are read when the job is taken. `takes_results`: they
+    are its payload, that of the one node before it or a list of those of several.
+    """
+
+    id: str
+    node: str
+    parents: dict[str, bytes] = {}
+    read: bool = False
+    takes_results: Literal["", "one", "list"] = ""
+
+
 class JobMetadata(Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What travels with a payload. `secret` names fields of it that are never shown (`card`, `customer.phone`).
 
     `type` names the handler inside the queue, and `headers` are texts of the user's own. Decoded metadata are shared
     between jobs, so nothing may change them.
 
-    `schedule` and `tick` tell which schedule made the job, and for which moment.
+    `schedule` and `tick` tell which schedule made the job, and for which moment; `flow` where it is in its flow.
     """
 
     type: str | None = None
@@ -63,6 +77,7 @@ class JobMetadata(Struct, frozen=True, omit_defaults=True, kw_only=True):
     secret: tuple[str, ...] = ()
     schedule: str | None = None
     tick: int | None = None
+    flow: FlowPlace | None = None
 
 
 NOTHING = JobMetadata()

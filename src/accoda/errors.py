@@ -4,13 +4,15 @@
     ├── InvalidInput            what was passed in cannot be used (also a ValueError); carries `field`
     │   └── TooLarge            it is over a limit; carries `size`, `limit`
     ├── JobNotFound             no such job is stored: finished and not kept, removed, or never there; carries `id`
-    ├── NotFound                no queue, replay, … of that name; carries `kind`, `name`
+    ├── NotFound                no queue, replay, flow, … of that name; carries `kind`, `name`
     ├── Conflict                the state of things does not allow it; the message says which it is
     │   ├── KeyReused           an idempotency key was used before, with other content; carries `key`
     │   └── InFlight            a request with the same idempotency key is being done; carries `key`
     ├── JobCancelled            the job whose result was asked for was cancelled; carries `id`
     ├── JobFailed               the job whose result was asked for is dead; carries `id`, `reason`
+    ├── FlowEnded               the flow whose result was asked for is not done; carries `id`, `state`
     ├── ResultTimeout           the result did not come in time (also a TimeoutError); carries `id`
+    ├── FlowTimeout             the same of a flow (also a TimeoutError); carries `id`
     ├── TokensTimeout           a budget had not enough tokens in time (also a TimeoutError); carries `budget`, `cost`
     ├── HandlerTimeout          a run took longer than its handler's `timeout`
     ├── HandlerLost             a run was stopped from outside; `LeaseLost` and `WorkerStopped` say why
@@ -116,6 +118,23 @@ class JobCancelled(AccodaError):
 
     def __init__(self, id: int) -> None:
         super().__init__(f"job {id} was cancelled")
+        self.id = id
+
+
+class FlowEnded(AccodaError):
+    """The flow failed, was cancelled or has expired, so its result will not come. `state` says which."""
+
+    def __init__(self, id: str, state: str, problem: str) -> None:
+        super().__init__(f"flow {id!r} is {state}: {problem}")
+        self.id = id
+        self.state = state
+
+
+class FlowTimeout(AccodaError, TimeoutError):
+    """The flow did not end in time. It goes on; ask again, or cancel it."""
+
+    def __init__(self, id: str, timeout: float) -> None:
+        super().__init__(f"flow {id!r} is still running after {timeout:g} s")
         self.id = id
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+from cli_flows import build_flows
 from cli_runs import Run, serve, worker
 from cli_world import World, build, visit
 
@@ -54,7 +55,7 @@ Rates, versions, tokens and the like are those of one run.
 `accoda worker`, `accoda doctor` and `accoda contract diff` have more exit codes: see their help.
 
 Words are completed in a shell after `eval "$(accoda completion bash)"` (or `zsh`; for fish see below): commands,
-options, and the names of queues, if the store answers within 0.3 seconds.
+options, the names of queues and the ids of flows, if the store answers within 0.3 seconds.
 
 ## accoda
 """
@@ -120,6 +121,27 @@ EXAMPLES: dict[str, list[str]] = {
         "dead replay --queue emails",
         "dead replay --queue emails --rate 100 --yes",
         "dead delete --queue emails --yes",
+    ],
+    "flows": [
+        "flows",
+        "flows --state failed --json",
+        "flows --state faild",
+        "flows retry order-17",
+        "flows retry night-31",
+        "flows cancel import-2030",
+        "flows close mailing-1",
+        "flows cancel ordr-17",
+    ],
+    "flow": [
+        "flow order-17",
+        "flow import-2030",
+        "flow mailing-1",
+        "why order-17/ship",
+        "why import-2030/sum",
+        "why import-2030/load-298",
+        "job 25",
+        "flow order-71",
+        "why order-17/packing",
     ],
     "queues": [
         "queues",
@@ -211,10 +233,20 @@ def page(prepared: Path, scratch: Path) -> str:
     for title, section in SECTIONS.items():
         parts.append(f"\n## {title}\n")
         for name in section:
-            folder = present(scratch) if name in ("doctor", "serve") else prepared
+            folder = folder_of(name, prepared, scratch)
             with visit(folder, scratch / name, 80) as world:
                 parts += list(chapter(world, name, own.get(name)))
     return re.sub(r"\n{3,}", "\n\n", "\n".join(parts))
+
+
+def folder_of(name: str, prepared: Path, scratch: Path) -> Path:
+    """Where a command's examples are run."""
+    if name in ("doctor", "serve"):
+        return present(scratch)
+    if name in ("flow", "flows"):
+        folder = scratch / "with-flows"
+        return folder if folder.exists() else build_flows(prepared, folder)
+    return prepared
 
 
 def present(scratch: Path) -> Path:

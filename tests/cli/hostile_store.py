@@ -13,6 +13,9 @@ from accoda.clock import SystemClock
 from accoda.demand.records import FetchPayload, write
 from accoda.demand.waiters import JOINS, Entry, write_entry
 from accoda.envelope import Hook, JobMetadata, wrap
+from accoda.flows.coordinator import Coordinator
+from accoda.flows.graph import NodeSpec
+from accoda.flows.log import Summary, new_record
 from accoda.http.security.tokens import Token
 from accoda.model import NewJob
 from accoda.operations import queues
@@ -71,6 +74,7 @@ async def fill(folder: Path) -> dict[str, int]:
         plan = Schedule(name="daily", queue="emails", every=3600, payload=payload, job_name=HOSTILE)
         await create(app.storage, plan, app=app)
         await queues.pause(app, "paused", None, HOSTILE, HOSTILE)
+        await _flow(app)
     return ids
 
 
@@ -94,6 +98,17 @@ async def _jobs(app: App) -> dict[str, int]:
     [taken] = await app.storage.take("calls", 1, worker=HOSTILE)
     await app.storage.settle([Bury(taken.lease, HOSTILE)])
     return {**ids, "call": one.id, "paused": paused.id}
+
+
+async def _flow(app: App) -> None:
+    """A record that no builder has checked: a dead node, and one that is skipped for it."""
+    data = wrap(b"\xc0", JobMetadata(type=HOSTILE))
+    nodes = [NodeSpec(HOSTILE, "nodes", data), NodeSpec("next", "nodes", data, after=(0,))]
+    await app.storage.enqueue(new_record("hostile", Summary(HOSTILE, HOSTILE), nodes))
+    await Coordinator().run_once(app.storage)
+    [taken] = await app.storage.take("nodes", 1)
+    await app.storage.settle([Bury(taken.lease, f"{HOSTILE}\n{HOSTILE}")])
+    await Coordinator().run_once(app.storage)
 
 
 async def _demand(app: App) -> None:

@@ -1,7 +1,10 @@
 """Words are completed in a shell."""
 
+from pathlib import Path
+
 import pytest
-from cli_world import World
+from cli_flows import build_flows
+from cli_world import World, visit
 from click.shell_completion import ShellComplete
 
 from accoda.cli import completion
@@ -45,6 +48,13 @@ def test_queues_are_completed_from_the_store(world: World) -> None:
     assert completed("jobs", "--queue", "d") == ["deals"]
 
 
+def test_flows_are_completed_from_the_store(prepared: Path, tmp_path: Path) -> None:
+    build_flows(prepared, tmp_path / "flows")
+    with visit(tmp_path / "flows", tmp_path / "shop"):
+        assert completed("flow", "o") == ["order-17"]
+        assert completed("flows", "cancel", "") == ["order-17", "import-2030", "mailing-1", "night-31"]
+
+
 def test_a_store_that_is_not_there_completes_nothing(world: World) -> None:
     assert completed("queues", "--url", "sqlite:///nothing.db", "") == []
     assert completed("enqueue", "--url", "x", "") == []
@@ -55,12 +65,12 @@ def test_a_store_that_does_not_answer_in_time_completes_nothing(monkeypatch: pyt
 
     asked, answer = Event(), Event()
 
-    def never(url: str | None, app: str | None) -> list[str]:
+    def never(url: str | None, app: str | None, names: object) -> list[str]:
         asked.set()
         answer.wait(30)
         return ["late"]
 
-    monkeypatch.setattr(completion, "_queues", never)
+    monkeypatch.setattr(completion, "_ask", never)
     monkeypatch.setattr(completion, "PATIENCE", 0.01)
     assert completed("enqueue", "") == []
     assert asked.is_set()

@@ -11,6 +11,7 @@ from proof.service import ServiceRunner
 
 from accoda import App, Bury
 from accoda.envelope import Hook
+from accoda.flows.coordinator import Coordinator
 from accoda.http.openapi import SCOPES, document
 from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
@@ -157,6 +158,24 @@ async def beat(app: App, id: str) -> None:
     await app.storage.write(PREFIX + id, encode(beat), ttl=600)
 
 
+async def flow(app: App, path: str) -> str:
+    """A flow with a node `ship` to which the operation can be done."""
+    store = app.storage
+    if path.endswith("/close"):
+        batch = app.batch("import")
+        await batch.__aenter__()
+        return batch.id
+    made = app.flow("order")
+    made.add("stock", 17, name="reserve")
+    made.add("parcels", 17, name="ship", after="reserve")
+    await made.start()
+    await Coordinator().run_once(store)
+    if path.endswith("/retry"):
+        await bury(app, "stock")
+        await Coordinator().run_once(store)
+    return made.id
+
+
 def needed(service: ServiceRunner, operation: Operation) -> dict[str, Any]:
     """What an example speaks of is made first; the names and numbers by which it is found."""
     wanted = dict(operation.path_example)
@@ -167,6 +186,8 @@ def needed(service: ServiceRunner, operation: Operation) -> dict[str, Any]:
         wanted["id"] = service.post("/api/v1/jobs/bulk", {"action": "retry", "filter": {"queue": "x"}}).json()["id"]
     elif path.startswith("/api/v1/workers/{id}"):
         asyncio.run(beat(service.app, wanted["id"]))
+    elif path.startswith("/api/v1/flows/{id}"):
+        wanted["id"] = asyncio.run(flow(service.app, path))
     elif path.startswith("/api/v1/schedules/{name}"):
         service.request("PUT", "/api/v1/schedules/daily-report", {"queue": "reports", "every": 3600})
     elif "id" in wanted:

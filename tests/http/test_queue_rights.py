@@ -64,6 +64,10 @@ class World:
         self.make("PUT", f"/schedules/every-{queue}", {"queue": queue, "every": 3600})
         return f"every-{queue}"
 
+    def flow(self, queue: str = "emails") -> str:
+        node = {"name": "send", "queue": queue}
+        return str(self.make("POST", "/flows", {"name": "mailing", "nodes": [node]})["id"])
+
     def bulk(self, queue: str = "emails") -> str:
         return str(
             self.make("POST", "/jobs/bulk", {"action": "delete", "filter": {"queue": queue, "state": "done"}})["id"]
@@ -106,6 +110,8 @@ def filtered(world: World) -> Any:
 WANTED = {"key": "a", "waiter": "anna"}
 SPEC = {"queue": "emails", "every": 60}
 JOB, DEAD, SCHEDULE = f"{V1}/jobs/{{}}", f"{V1}/dead/{{}}", f"{V1}/schedules/{{}}"
+FLOW = f"{V1}/flows/{{}}"
+MAILING = {"name": "mailing", "nodes": [{"name": "send", "queue": "emails"}]}
 
 CASES = {
     "POST /api/v1/jobs": Case("one", body=lambda _: {"queue": "emails"}, status=201),
@@ -142,6 +148,13 @@ CASES = {
     "POST /api/v1/dead/{id}/replay": Case("one", of(World.dead, DEAD + "/replay")),
     "DELETE /api/v1/dead": Case("one", lambda _: f"{V1}/dead?queue=emails"),
     "POST /api/v1/dead/replay": Case("one", body=lambda world: {"ids": [world.dead()]}),
+    "POST /api/v1/flows": Case("one", body=lambda _: MAILING, status=201),
+    "GET /api/v1/flows": Case("all"),
+    "GET /api/v1/flows/{id}": Case("one", of(World.flow, FLOW)),
+    "POST /api/v1/flows/{id}/cancel": Case("one", of(World.flow, FLOW + "/cancel"), status=202),
+    "POST /api/v1/flows/{id}/retry": Case("one", of(World.flow, FLOW + "/retry"), status=409),  # none is dead
+    "POST /api/v1/flows/{id}/close": Case("one", of(World.flow, FLOW + "/close"), status=409),  # it is no batch
+    "GET /api/v1/flows/{id}/nodes/{name}/why": Case("one", of(World.flow, FLOW + "/nodes/send/why")),
     "POST /api/v1/schedules": Case("one", body=lambda world: {"name": f"n{world.job()}", **SPEC}, status=201),
     "GET /api/v1/schedules": Case("list"),
     "GET /api/v1/schedules/{name}": Case("one", of(World.schedule, SCHEDULE)),
@@ -261,6 +274,18 @@ def test_a_refused_change_changes_nothing(world: World) -> None:
     for method, path in (("DELETE", f"/jobs/{id}"), ("POST", f"/jobs/{id}/cancel")):
         assert world.ask("other", method, V1 + path).status == 403
     assert world.make("GET", f"/jobs/{id}")["state"] == "ready"
+
+
+def test_a_flow_with_one_job_of_another_queue_is_out_of_reach(world: World) -> None:
+    nodes = [{"name": "count", "queue": "reports"}, {"name": "send", "queue": "emails", "after": ["count"]}]
+    asked = {"name": "monthly", "key": "monthly-1", "nodes": nodes}
+    assert world.ask("own", "POST", f"{V1}/flows", asked).status == 403
+    world.make("POST", "/flows", asked)
+    for method, path in (("GET", ""), ("POST", "/cancel"), ("GET", "/nodes/send/why")):
+        assert world.ask("own", method, f"{V1}/flows/monthly-1{path}").status == 403
+    taken = world.ask("own", "POST", f"{V1}/flows", {**MAILING, "key": "monthly-1"})
+    assert taken.status == 403, "the key of a flow that is out of reach gives no way to it"
+    assert world.make("GET", "/flows/monthly-1")["name"] == "monthly"
 
 
 def test_a_worker_enqueues_no_follow_up_in_another_queue(world: World) -> None:

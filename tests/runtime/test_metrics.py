@@ -1,19 +1,22 @@
 """The metrics of one worker: names, labels, values, and what they cost in series."""
 
+import asyncio
 import logging
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 from prometheus_client import REGISTRY, CollectorRegistry, Counter
 from prometheus_client.parser import text_string_to_metric_families
+from tests.runtime.running import running
 
-from accoda import Bury, Done, Lease, QueueStats, Retry
+from accoda import App, Bury, Done, Lease, QueueStats, Retry
 from accoda.budget import BudgetView
 from accoda.budget.wallet import Tally
+from accoda.flows.model import FlowState
 from accoda.model import Stats
 from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.metrics import FAMILIES, Metrics
@@ -137,10 +140,10 @@ def test_a_wait_below_zero_of_clocks_that_differ_counts_as_none(metrics: Metrics
 
 
 def test_the_worker_runs_until_its_last_processor_is_gone(metrics: Metrics) -> None:
-    for running, workers in ((1, 1), (8, 1), (0, 0)):
-        metrics.processors_changed(running)
+    for processors, workers in ((1, 1), (8, 1), (0, 0)):
+        metrics.processors_changed(processors)
         assert value(metrics, "queue_running_workers") == workers
-        assert value(metrics, "queue_running_job_processors") == running
+        assert value(metrics, "queue_running_job_processors") == processors
 
 
 def test_depths_are_those_of_the_store(metrics: Metrics) -> None:
@@ -155,6 +158,47 @@ def test_depths_are_those_of_the_store(metrics: Metrics) -> None:
     metrics.depths(Stats({"emails": QueueStats()}), {"emails": 1})
     assert value(metrics, "queue_jobs", **both, state="ready") == 0
     assert value(metrics, "queue_paused", **both) == 0
+
+
+def test_flows_are_counted_by_state_and_their_ends_are_timed_without_a_label_for_each(metrics: Metrics) -> None:
+    metrics.flows({"running": 3, "done": 2, "failed": 0, "cancelled": 0, "expired": 0})
+    metrics.flows({"running": 1, "done": 4, "failed": 0, "cancelled": 0, "expired": 0})
+    for number in range(10):
+        metrics.flow_ended(f"order-{number}", "done", 2.0)
+    metrics.flow_ended("order-11", "failed", 0.2)
+    assert value(metrics, "accoda_flows", state="running") == 1
+    assert value(metrics, "accoda_flows", state="failed") == 0
+    assert value(metrics, "accoda_flows_ended_total", state="done") == 10
+    assert value(metrics, "accoda_flow_duration_seconds_count", state="failed") == 1
+    assert value(metrics, "accoda_flow_duration_seconds_sum", state="done") == pytest.approx(20.0)
+    assert b"order-" not in metrics.page()
+
+
+async def test_a_worker_tells_its_metrics_of_flows(metrics: Metrics) -> None:
+    app = App("memory://")
+    counted = asyncio.Event()
+    ended = asyncio.Event()
+
+    @app.handler("stock")
+    async def reserve(part: int) -> None: ...
+
+    def show(counts: Mapping[FlowState, int]) -> None:
+        metrics.flows(counts)
+        counted.set()
+
+    def end(name: str, state: FlowState, seconds: float) -> None:
+        metrics.flow_ended(name, state, seconds)
+        ended.set()
+
+    async with app:
+        flow = app.flow("order")
+        flow.add(reserve, 1)
+        await flow.start()
+        async with running(app, on_flows=show, on_flow_end=end), asyncio.timeout(30):
+            await counted.wait()
+            await ended.wait()
+    assert value(metrics, "accoda_flows_ended_total", state="done") == 1
+    assert value(metrics, "accoda_flow_duration_seconds_count", state="done") == 1
 
 
 def test_only_queues_that_the_worker_serves_become_series(metrics: Metrics) -> None:
@@ -222,7 +266,7 @@ def test_the_page_holds_nothing_of_a_job(metrics: Metrics) -> None:
 
 def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
     """Name, kind and labels of each row of the tables of docs/metrics.md."""
-    rows = re.findall(r"^\| `(queue_\w+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `((?:queue|accoda)_\w+)` \| (\w+) \|([^|]*)\|", PAGE.read_text(), re.MULTILINE)
     return {name: (kind, tuple(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
 
 

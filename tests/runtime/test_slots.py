@@ -180,7 +180,7 @@ async def test_what_ended_is_settled_in_the_round_trip_of_the_next_take() -> Non
     await app.enqueue_many("a", range(200))
     calls.clear()
     assert await app.run_until_idle() == 200
-    verbs = [call.verb for call in calls if call.verb in ("take", "settle")]
+    verbs = [call.verb for call in calls if call.queue == "a" or call.verb == "settle"]
     assert verbs.count("take") <= 22 and verbs.count("settle") == 20
 
 

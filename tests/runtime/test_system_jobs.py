@@ -113,7 +113,7 @@ async def test_declared_schedules_are_stored_as_soon_as_the_store_answers(app, m
 
 async def test_every_system_queue_has_its_jobs(app):
     queues = {job.queue.removeprefix("accoda.") for job in app.system_jobs()}
-    assert queues == {"schedules", "bulk", "history", "webhooks"}
+    assert queues == {"schedules", "bulk", "history", "webhooks", "flows", "flows.log"}
 
 
 async def test_run_until_idle_does_the_ticks_that_are_due(app):

@@ -28,6 +28,8 @@ SECTIONS: dict[str, dict[str, str]] = {
         "job": "Show, cancel, retry, delete or follow one job.",
         "why": "Why a job is not running, and when it will.",
         "dead": "Dead letters: list, group, replay, delete.",
+        "flows": "Jobs that depend on each other: list, retry, cancel.",
+        "flow": "The graph of one flow, and how far it is.",
     },
     "Queues": {
         "queues": "List queues; pause, resume or purge one.",

@@ -133,6 +133,10 @@ STATES = {
     "dead": "red",
     "done": "blue",
     "cancelled": "magenta",
+    "failed": "red",
+    "expired": "magenta",
+    "removed": "magenta",
+    "started": "cyan",
 }
 
 

@@ -158,6 +158,7 @@ def show_job(job: JobView, runs: Sequence[RunView] = (), waiting: Sequence[Waite
             ("kept for", length(job.keep_for) if job.keep_for else None),
             ("webhook", hook),
             ("schedule", f"{job.schedule}, tick of {stamp(job.tick)}" if job.schedule and job.tick else job.schedule),
+            ("flow", f"{job.flow}, node {job.node}" if job.flow else None),
             ("payload", in_json(job.payload, 2)),
             ("result", in_json(job.result, 2) if job.result is not None else None),
         ],

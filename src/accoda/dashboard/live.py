@@ -43,7 +43,7 @@ MOST_WATCHERS = 5000
 TROUBLE, STALE = "trouble", "stale"
 SAME = b"event: same\ndata:\n\n"
 """What is sent where a rendering has changed nothing."""
-_TIMES = re.compile(r"(<time [^>]*>)[^<]*")
+_TIMES = re.compile(r"(<(?:time |tspan data-since=)[^>]*>)[^<]*")
 
 
 class LivePage:

@@ -17,7 +17,7 @@ from accoda.http.security.identity import Identity
 if TYPE_CHECKING:
     from accoda.app import App
 
-MODULES = ("overview", "queue", "jobs", "job", "bulk", "dead", "workers", "schedules", "budgets", "demands")
+MODULES = ("overview", "queue", "jobs", "job", "bulk", "dead", "workers", "schedules", "flows", "budgets", "demands")
 
 
 class PageCall(Struct, frozen=True, kw_only=True):

@@ -13,8 +13,8 @@ from accoda.http.problems import KINDS, PROBLEM_JSON, Problem
 from accoda.http.schemas import Schemas
 
 SCOPES = {
-    "read": "look at jobs, queues, dead letters, schedules, workers, budgets",
-    "enqueue": "create jobs and ask for their results",
+    "read": "look at jobs, flows, queues, dead letters, schedules, workers, budgets",
+    "enqueue": "create jobs and flows, and ask for their results",
     "work": "take, settle and extend jobs",
     "admin": "change and delete what is there: cancel, retry, pause, purge, replay, schedules",
 }
@@ -36,6 +36,7 @@ GROUPS = {
     "Bulk": "One action on all jobs that match a filter.",
     "Dead letters": "Jobs that failed for good, and their way back.",
     "Queues": "What is in a queue; pause, resume and empty it.",
+    "Flows": "Jobs that depend on each other: start them, see how they are doing, cancel and retry them.",
     "Schedules": "Jobs that come by cron or at intervals.",
     "Webhooks": "Calls when jobs have ended: their log, and the secret that signs them.",
     "Work": "Take jobs and settle them, in any language.",

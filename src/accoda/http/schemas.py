@@ -21,7 +21,7 @@ from accoda.http.problems import Problem
 from accoda.http.resources.common import OwnQueuePath
 from accoda.operations.new_jobs import NewJobRequest
 
-WITH_QUEUES = frozenset({NewJobRequest.__name__, "NewSchedule", "ScheduleSpec", "ScheduleChange"})
+WITH_QUEUES = frozenset({NewJobRequest.__name__, "NewNode", "NewSchedule", "ScheduleSpec", "ScheduleChange"})
 """Requests with a queue of the user's in them."""
 SPARSE = frozenset({Problem.__name__})
 """Answers that leave out what has its default."""

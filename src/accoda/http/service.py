@@ -115,9 +115,10 @@ class Service:
             await self.app.connections.get()
         if not self.options.system_jobs:
             return None
+        from accoda.http.flow_metrics import flow_metrics_of
         from accoda.runtime.system_jobs import SystemJobs
 
-        system_jobs = SystemJobs(self.app.storage, self.app.system_jobs())
+        system_jobs = SystemJobs(self.app.storage, self.app.system_jobs(flow_metrics_of(self.app).ended))
         system_jobs.start()
         return system_jobs
 

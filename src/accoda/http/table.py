@@ -13,6 +13,7 @@ MODULES = (
     "accoda.http.resources.bulk",
     "accoda.http.resources.queues",
     "accoda.http.resources.dead",
+    "accoda.http.resources.flows",
     "accoda.http.resources.schedules",
     "accoda.http.worker_api",
     "accoda.http.resources.webhooks",

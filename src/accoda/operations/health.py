@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec import Struct
 
 from accoda.model import QueueStats
+from accoda.names import is_system
 from accoda.operations.history.reading import read_sparks
 from accoda.operations.history.ring import STEP
 from accoda.operations.history.sparks import LENGTH, Spark
@@ -73,6 +74,10 @@ class Activity(Struct, frozen=True):
     budgets: Mapping[str, str] = {}
 
     def health(self, queue: str, stats: QueueStats) -> Health:
+        if is_system(queue):
+            # Every worker runs these and so does every service, which has no heartbeat; and a flow's record or inbox is
+            # older than its wait. Whether they are left alone, the doctor finds out.
+            return judge(stats, RecentRuns(workers=1))
         # A queue that did nothing lately has no line, if there are any: it is flat.
         spark = self.sparks.get(queue, FLAT if self.sparks else None)
         return judge(stats, RecentRuns.of(spark, self.serving.get(queue, 0), self.budgets.get(queue)))

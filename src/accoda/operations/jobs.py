@@ -11,8 +11,22 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from accoda.errors import Conflict, InvalidInput, JobNotFound
+from accoda.flows.model import LOG
 from accoda.masking import NO_MASK, Mask
-from accoda.model import ENDED, ById, Cancel, Enqueued, JobInfo, Remove, Rerank, Revive, StartNow, check_duration, clean
+from accoda.model import (
+    ENDED,
+    REPORTS,
+    ById,
+    Cancel,
+    Enqueued,
+    JobInfo,
+    Remove,
+    Rerank,
+    Revive,
+    StartNow,
+    check_duration,
+    clean,
+)
 from accoda.names import is_system
 from accoda.operations import idempotency
 from accoda.operations.attempt_text import attempt_text
@@ -38,6 +52,10 @@ MOST = 1000
 """Jobs of one page."""
 MOST_IDS = 10_000
 SCHEDULES = "accoda.schedules"
+OWN = {SCHEDULES: ("schedule", "change or delete it as a schedule")} | dict.fromkeys(
+    (LOG, REPORTS), ("flow", "cancel or retry it as a flow")
+)
+"""Queues whose jobs are something else: what, and what to do with it instead."""
 
 
 class RunView(Struct, rename="camel", frozen=True, kw_only=True):
@@ -259,10 +277,11 @@ async def find(store: Store, id: int) -> JobInfo:
 
 
 async def _find_own(store: Store, id: int) -> JobInfo:
-    """A job that may be changed as a job: a schedule may not."""
+    """A job that may be changed as a job: a schedule may not, nor what a flow is made of."""
     job = await find(store, id)
-    if job.queue == SCHEDULES:
-        raise Conflict(f"job {id} is the schedule {job.key!r} itself; change or delete it as a schedule")
+    if job.queue in OWN:
+        kind, advice = OWN[job.queue]
+        raise Conflict(f"job {id} is the {kind} {job.key!r} itself; {advice}")
     return job
 
 

@@ -13,7 +13,7 @@ from accoda.model import QueueStats, State, check_duration, check_moment, check_
 from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.health import Activity, read_activity
 from accoda.operations.host import Host
-from accoda.operations.jobs import SCHEDULES
+from accoda.operations.jobs import OWN
 from accoda.operations.levels import LEVELS, level_of
 from accoda.operations.moments import now_of
 from accoda.operations.views import JobView, QueueView
@@ -160,8 +160,9 @@ async def purge(
     check_state(state)
     if before is not None:
         check_moment("before", before)
-    if name == SCHEDULES:
-        raise Conflict(f"the jobs of {name} are the schedules themselves; delete them one by one as schedules")
+    if name in OWN:
+        kind = OWN[name][0]
+        raise Conflict(f"the jobs of {name} are the {kind}s themselves; see to them one by one as {kind}s")
     store = await host.connections.get()
     # The end of the present millisecond, so that what was stored in it is deleted too.
     limit = before if before is not None else await now_of(store, name) + 1

@@ -35,7 +35,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     `attempt_text` is which attempt it is, for people: `attempt 2 of 3`. `tries` counts the failures it was retried
     after since it was enqueued, revived or replaced; `attempts` counts every return to the queue and is the fencing
     number of its lease: both are 0 on the first run. `crashes` counts leases that ended without an outcome;
-    `crash_text` says so, and what it means for a waiting job.
+    `crash_text` says so, and what it means for a waiting job. `flow` and `node` say where it is in its flow.
     """
 
     id: int
@@ -66,6 +66,8 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     webhook_on: list[Event] | None = None
     schedule: str | None = None
     tick: str | None = None
+    flow: str | None = None
+    node: str | None = None
     crashes: int = 0
     crash_text: str | None = None
     keep_for: float = 0.0
@@ -103,6 +105,8 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
             webhook_on=None if metadata.hook is None else list(metadata.hook.on),
             schedule=metadata.schedule,
             tick=rfc3339(metadata.tick),
+            flow=None if metadata.flow is None else metadata.flow.id,
+            node=None if metadata.flow is None else metadata.flow.node,
             progress=None if progress is None else Progress(progress.fraction, seen.mask.text(progress.message)),
         )
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import repeat
 from types import MappingProxyType
 from typing import Any, Generic, Protocol, TypeVar, Unpack
@@ -18,6 +19,8 @@ from accoda.budget.report import BudgetReporter, JobBudgetReporter
 from accoda.enqueue import EnqueueOptions, FollowUpOptions, inherited
 from accoda.envelope import MARK, type_of, unwrap
 from accoda.errors import BuryJob, HandlerLost, InvalidInput, RetryLater, WorkerStopped
+from accoda.flows.builder import RunningFlow
+from accoda.flows.members import Parents, flow_place, parents_of
 from accoda.handler_options import JobTarget
 from accoda.limits import ARRAY_KEYS
 from accoda.masking import Mask
@@ -114,6 +117,16 @@ class Running(Struct, Generic[T], eq=False):
         """To report what the API said of the queue's budgets: `app.current.budget.observe(left=…)`, `.spent(3)`."""
         return JobBudgetReporter(self, self.batch.budget)
 
+    @property
+    def parents(self) -> Parents:
+        """The results of the nodes before this one in its flow, by name."""
+        return parents_of(self.job)
+
+    @property
+    def flow(self) -> RunningFlow:
+        """The job's flow: `app.current.flow.add(…)` adds nodes to it."""
+        return self.batch.flow_of(self)
+
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[FollowUpOptions]) -> None:
         """Enqueue a follow-up in the same atomic step in which this job is done; not at all if it is not."""
         said = inherited(self.headers, options) if "inherit_headers" in options else options
@@ -157,6 +170,7 @@ class Batch(Generic[T]):
         """By job, for those that are done."""
         self._payloads = payloads
         self._make_job = make_job
+        self._flows: dict[int, RunningFlow] = {}
 
     @property
     def jobs(self) -> list[Running[T]]:
@@ -242,6 +256,15 @@ class Batch(Generic[T]):
     def then(self, job: Running[T], follow_up: NewJob) -> None:
         """Enqueue this in the step in which the job is done."""
         self.follow_ups.setdefault(job.id, []).append(follow_up)
+
+    def flow_of(self, job: Running[T]) -> RunningFlow:
+        """What `Running.flow` gives: always the same object, made on first use."""
+        place = flow_place(job.job)
+        if place is None:
+            raise InvalidInput("flow", f"job {job.id} is in no flow; jobs of flows are added by app.flow(…).add(…)")
+        if job.id not in self._flows:
+            self._flows[job.id] = RunningFlow(self._make_job, place.id, place.node, partial(self.then, job))
+        return self._flows[job.id]
 
     def result_of(self, id: int) -> Result | None:
         """What is known of a job so far, with its follow-ups; None while nothing was said."""

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from accoda.enqueue import EnqueueOptions, QueueSpec
 from accoda.errors import InvalidInput
+from accoda.flows.builder import UNSAID, JobCall, NodeOptions
 from accoda.handler_options import QUEUE_WIDE, HandlerOptions, Options, check_options, hints_of, is_coroutine_function
 from accoda.model import Enqueued, NewJob, SyncEnqueued, check_queue
 from accoda.payload import Codec, codec_of
@@ -111,6 +112,10 @@ class Handler(Generic[T, R, V]):
     async def enqueue_many(self, payloads: Iterable[T], **options: Unpack[EnqueueOptions]) -> list[Enqueued[V]]:
         """Enqueue a job for each payload, all of them or none."""
         return await self.app.enqueue_many(self.queue, payloads, **self.typed(options))
+
+    def job(self, payload: T = UNSAID, *, name: str | None = None, **options: Unpack[NodeOptions]) -> JobCall:
+        """A job of this handler, to be part of a `chain` or `group`; `name` is that of its node."""
+        return JobCall(self, payload, name, options)
 
     @property
     def sync(self) -> SyncHandler[T, V]:

@@ -8,6 +8,7 @@ from typing import Protocol
 from accoda.budget.registry import BudgetRegistry
 from accoda.connections import Connections
 from accoda.demand.demand import Demand
+from accoda.flows.coordinator import OnEnd as OnFlowEnd
 from accoda.runtime.handler import QueueHandlers
 from accoda.runtime.middleware import Middleware
 from accoda.runtime.system_jobs import SystemJob
@@ -30,6 +31,6 @@ class Host(Protocol):
     @property
     def budget_registry(self) -> BudgetRegistry: ...
 
-    def system_jobs(self) -> Sequence[SystemJob]:
-        """What every worker does beside its handlers' jobs."""
+    def system_jobs(self, on_flow_end: OnFlowEnd | None = None) -> Sequence[SystemJob]:
+        """What every worker does beside its handlers' jobs. `on_flow_end` is told of each flow that has ended."""
         ...

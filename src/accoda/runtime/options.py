@@ -10,6 +10,8 @@ from accoda.budget import Budget, BudgetView
 from accoda.budget.wallet import Tally
 from accoda.demand.metrics import DemandView
 from accoda.errors import InvalidInput
+from accoda.flows.coordinator import OnEnd as OnFlowEnd
+from accoda.flows.model import FlowState
 from accoda.model import Stats, check_queue
 from accoda.runtime.events import Monitor
 from accoda.runtime.handler import QueueHandlers
@@ -22,7 +24,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
     start. Without `system_jobs`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` gets
     the store's counters at each heartbeat, `on_budgets` the state of the budgets and what this worker counts of them,
-    and `on_demand`, at each upkeep of a demand, its numbers.
+    `on_demand`, at each upkeep of a demand, its numbers, and `on_flows`, four times a minute, how many flows are in
+    each state. `on_flow_end` is told of each flow whose end this worker sees to.
     """
 
     queues: tuple[str, ...] = ()
@@ -35,6 +38,8 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     on_stats: Callable[[Stats], None] | None = None
     on_budgets: Callable[[Mapping[str, BudgetView], Mapping[str, Tally]], None] | None = None
     on_demand: Callable[[DemandView], None] | None = None
+    on_flows: Callable[[Mapping[FlowState, int]], None] | None = None
+    on_flow_end: OnFlowEnd | None = None
 
 
 def served(handlers: Mapping[str, QueueHandlers], budgets: Mapping[str, Budget], asked: tuple[str, ...]) -> list[str]:

@@ -78,6 +78,8 @@ async def _main(app: Host, options: ProcessOptions, settings: Settings, stack: E
             on_stats=show,
             on_budgets=None if metrics is None else metrics.budgets,
             on_demand=None if metrics is None else metrics.demand,
+            on_flows=None if metrics is None else metrics.flows,
+            on_flow_end=None if metrics is None else metrics.flow_ended,
         ),
     )
     if metrics is not None and options.metrics_port is not None:

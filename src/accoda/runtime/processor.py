@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from accoda.envelope import type_of
 from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
+from accoda.flows.members import FlowMembers
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
 from accoda.queue_access import RunningBatch, Taken
 from accoda.retry import Failed, describe, runs_alone
@@ -576,6 +577,7 @@ class StoreAccess:
     def __init__(self, service: QueueService, context: WorkerContext) -> None:
         self._service = service
         self._context = context
+        self._flows = FlowMembers(lambda: context.store, self.insist)
 
     async def take(
         self, count: int, settling: asyncio.Future[None] | None = None, max_cost: int | None = None
@@ -584,6 +586,8 @@ class StoreAccess:
         jobs = await context.store.take(
             service.queue, count, lease=service.lease, max_cost=max_cost, worker=context.worker
         )
+        if any(job.key for job in jobs):  # jobs of flows have one
+            await self._flows.opening(jobs)
         return Taken(jobs, more=len(jobs) >= count)
 
     def began(self, batch: RunningBatch) -> None:
@@ -593,6 +597,8 @@ class StoreAccess:
         """To repeat it is safe: an outcome that was applied already is refused then, and changes nothing."""
         if not outcomes:
             return []
+        if self._flows.places:
+            await self._flows.ending(outcomes)
         refused = await self.insist(f"settle {len(outcomes)} outcomes", lambda: self._context.store.settle(outcomes))
         if refused is not None:
             if refused:
@@ -607,7 +613,7 @@ class StoreAccess:
         return await self.insist("enqueue follow-ups", lambda: self._context.store.enqueue(jobs)) is not None
 
     def forget(self, jobs: Iterable[Job]) -> None:
-        pass
+        self._flows.forget(jobs)
 
     async def insist(self, what: str, call: Callable[[], Awaitable[T]]) -> T | None:
         """Call the store until it answers: while it is away, the lease heartbeat keeps the leases. None: given up."""

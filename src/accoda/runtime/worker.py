@@ -24,6 +24,7 @@ from accoda.clock import SystemClock
 from accoda.demand.demand import Demand
 from accoda.envelope import type_of
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
+from accoda.flows.listing import count_flows
 from accoda.model import Stats
 from accoda.runtime import heartbeat
 from accoda.runtime.drain import is_asked
@@ -51,6 +52,8 @@ from accoda.settings import Settings
 __all__ = ["STOPPED", "Worker", "WorkerOptions"]
 
 STOPPED = "the worker was stopped"
+COUNT_FLOWS_EVERY = 15.0
+"""Seconds between two counts of the flows, for metrics."""
 
 log = logging.getLogger("accoda.worker")
 
@@ -285,7 +288,9 @@ class Worker:
         upkeep.add(self._sleeper.run())
         upkeep.add(self._start_given_back())
         if self.options.system_jobs:
-            upkeep.add(SystemJobs(self.app.storage, self.app.system_jobs()).run())
+            upkeep.add(SystemJobs(self.app.storage, self.app.system_jobs(self.options.on_flow_end)).run())
+        if self.options.on_flows is not None:
+            upkeep.every(COUNT_FLOWS_EVERY, self._count_flows, at_once=True)
         upkeep.every(every, self._beat, at_once=True)
         if self.settings.files:
             upkeep.add(self.settings.watch(changed=self._apply_settings))
@@ -336,6 +341,13 @@ class Worker:
             context.draining = asked
             log.info("worker %s %s", self.id, "drains: it takes nothing more" if asked else "takes jobs again")
             context.rotation.call_all()
+
+    async def _count_flows(self) -> None:
+        if self.options.on_flows is not None:
+            try:
+                self.options.on_flows(await count_flows(self._ready_context().store))
+            except StorageError as error:  # the heartbeat tells of it
+                log.debug("flows are not counted: %s", error)
 
     async def _start_given_back(self) -> None:
         context = self._ready_context()

@@ -1,7 +1,7 @@
 """The app whose service and worker the browser looks at. It is copied into the folder of a world, as `shop.py`.
 
 Files in that folder tell its handlers what to do: `mended-LOT` lets the orders of a lot be paid, `gate-N` lets job N of
-`gated` go on.
+`gated` or `packing` go on.
 """
 
 import asyncio
@@ -58,6 +58,34 @@ async def slow(_: Any) -> None:
     except asyncio.CancelledError:
         (HERE / f"cancelled-{id}").touch()
         raise
+
+
+@app.handler("packing", keep_for=3600)
+async def pack(_: Any) -> None:
+    while not (HERE / f"gate-{app.current.id}").exists():
+        await asyncio.sleep(0.05)
+
+
+@app.handler("flows", keep_for=3600)
+async def start(what: dict[str, Any]) -> None:
+    """Start a flow: an order, or one node after many."""
+    flow = app.flow(what["id"], key=what["id"])
+    first = flow.add(quick, {}, name=what.get("first", "begin"))
+    if "wide" in what:
+        flow.add(quick, {}, name="join", after=flow.map(quick, [{}] * what["wide"], name="part", after=first))
+    else:
+        paid = flow.add(charge, {"n": 7, "lot": what["id"]}, name="charge", after=first)
+        flow.add(quick, {}, name="ship", after=paid)
+        flow.add(pack if what.get("runs") else quick, {}, name="pack", after=first)
+    await flow.start()
+
+
+@app.handler("batches", keep_for=3600)
+async def leave_open(id: str) -> None:
+    """A producer that dies before it closes its batch."""
+    batch = app.batch(id, key=id, on_done=quick.job({}))
+    await batch.__aenter__()
+    await batch.enqueue_many(quick, [{}, {}])
 
 
 @app.handler("crowd")

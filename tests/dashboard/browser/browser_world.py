@@ -133,6 +133,9 @@ class World:
             lambda: f"jobs are not {state}: { {id: self.state(id) for id in ids} }",
         )
 
+    def _of_flow(self, id: str) -> Any:
+        return self.api("GET", f"{JOBS}?queue=orders&state=dead&key={id}/charge")["items"]
+
     def wait_for_file(self, name: str) -> None:
         wait_until((self.folder / name).exists, lambda: f"there is no {name}")
 
@@ -155,6 +158,10 @@ class World:
             "waiting": self.enqueue("parked", {"file": "part-1.csv"}, key="part-1", priority="LOW"),
             "delayed": self.enqueue("parked", {"file": "part-2.csv"}, delay=3600),
         }
+        flows = [{"id": "order", "runs": True}, {"id": "failed"}, {"id": "wide", "wide": 100}]
+        self.wait_for("done", *self.enqueue_many("flows", flows))
+        wait_until(lambda: bool(self._of_flow("failed")), lambda: "the order did not fail")
+        seen["in_flow"] = self._of_flow("failed")[0]["id"]
         self.enqueue("crowd", ["books", "games", "shoes"])
         self.api("POST", "/api/v1/schedules/clean-up/trigger")
         self.wait_for("dead", *dead)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from alive import Alive, Keys
 from covers import covered_by
 from every_page import PAGES, EveryPage, EveryPageBriefly, Stored
+from flow_pages import FlowGraph, FlowPages
 from nothing_untrue import NothingUntrue
 from page_actions import PageActions
 
@@ -23,9 +24,9 @@ class Whole:
         assert covered == {route.path for route in (*pages().routes, *actions().routes)}
 
 
-class Everything(Whole, EveryPage, Stored, Alive, Keys, NothingUntrue, PageActions):
+class Everything(Whole, EveryPage, Stored, Alive, Keys, NothingUntrue, PageActions, FlowPages, FlowGraph):
     """Pages and what is done on them."""
 
 
-class WhatIsStored(Whole, EveryPageBriefly, Stored, Alive, PageActions):
+class WhatIsStored(Whole, EveryPageBriefly, Stored, Alive, PageActions, FlowPages):
     """Without what concerns a page alone, whatever its storage: how it looks, whom it suits, and its keys."""

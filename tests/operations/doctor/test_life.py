@@ -2,7 +2,8 @@
 
 import pytest
 
-from accoda import App, Bury, ManualClock, NewJob
+from accoda import App, Bury, ManualClock, NewJob, Retry
+from accoda.flows.coordinator import Coordinator, FlowTimers
 from accoda.model import Revive
 from accoda.operations.doctor import Finding, life
 from accoda.runtime.heartbeat import Heartbeat, encode
@@ -50,6 +51,26 @@ async def test_a_system_job_is_told_only_when_nobody_has_run_it_for_long(app: Ap
     clock.advance(61)
     [told] = await look(app)
     assert told[2].startswith("'accoda.bulk' has 1 ready job, the oldest for 1 min 1 s")
+
+
+async def test_records_of_flows_are_not_late_and_inboxes_only_if_no_one_takes_them(
+    app: App, clock: ManualClock
+) -> None:
+    flow = app.flow("order", key="order-17", deadline=86_400.0)
+    flow.add("stock", 1)
+    await flow.start()
+    await Coordinator().run_once(app.storage)
+    await app.storage.take("stock", 1, lease=1e6)
+    clock.advance(86_401)
+    assert await look(app) == [], "its record is a day old, and its moment has just come"
+    clock.advance(61)
+    [told] = await look(app)
+    assert told[2].startswith("'accoda.flows.log' has 1 ready job")
+    await FlowTimers().run_once(app.storage)
+    [inbox] = await app.storage.take("accoda.flows", 1)
+    clock.advance(120)
+    await app.storage.settle([Retry(inbox.lease, counts=False)])
+    assert await look(app) == [], "the inbox is old, and has been ready for a moment"
 
 
 async def test_an_app_without_a_handler_is_reported(app: App, clock: ManualClock) -> None:

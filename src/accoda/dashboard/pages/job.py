@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from accoda.dashboard.answers import Answer
+from accoda.dashboard.pages.flow_place import place_in_flow
 from accoda.dashboard.pages.parameters import Text, id_of, level_of, pretty
 from accoda.dashboard.pages.timeline import timeline
 from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, page
@@ -45,6 +46,7 @@ async def job(call: PageCall) -> dict[str, Any]:
         "of_demand": view.queue in app.demands,
         "budgets": await _budgets(app, view),
         "calls": await webhooks.of_job(app, view),
+        "flow": await place_in_flow(app, id),
         "can": _can(app, view),
         "can_start": bool(_can(app, view) & {"retry", "start"}),
         "levels": LEVELS,

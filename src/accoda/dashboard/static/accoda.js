@@ -1,4 +1,4 @@
-/* The dashboard's own script: live parts, relative times, charts, dialogs, keys. No library but uPlot, for charts. */
+/* The dashboard's own script: live parts, relative times, charts, graphs, dialogs, keys. No library but uPlot, for charts. */
 "use strict";
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
@@ -22,6 +22,10 @@
         : Math.abs(seconds) < 1 ? "now" : seconds > 0 ? length + " ago" : "in " + length;
       if (time.textContent !== text) time.textContent = text;
     }
+    for (const span of all("[data-since]", root)) { // inside a drawing there is no <time>
+      const text = rough(Math.max(0, (now() - Date.parse(span.dataset.since)) / 1000));
+      if (span.textContent !== text) span.textContent = text;
+    }
   }
 
   /* -- live: the new part is laid over the old one, so that focus, typed text and open things stay ----------------- */
@@ -37,6 +41,7 @@
       return;
     }
     if (old.nodeName === "TIME" && old.dateTime === fresh.dateTime) return; // its text is ours
+    if (old.dataset.since && old.dataset.since === fresh.dataset.since) return; // so is this
     if (old.nodeName === "DIALOG" && old.open) return; // it is in use
     morphAttributes(old, fresh);
     if (!("keep" in old.dataset)) morphChildren(old, fresh);
@@ -150,6 +155,7 @@
   function settle(root) {
     tellTimes(root);
     drawCharts(root);
+    zoomGraph();
     if (window.htmx) htmx.process(root);
   }
 
@@ -217,8 +223,59 @@
         const width = $(".plot", figure).clientWidth;
         if (width) plot.setSize({ width, height: tall(width) });
       }
+      zoomGraph();
     });
   });
+
+  /* -- the graph of a flow: zoom, and what there is to say of a box ---------------------------------------------------- */
+
+  // Until it is zoomed by hand the graph fits its box, as far as it can be read then. The server draws it in full size,
+  // so the size is set again after each update.
+  const zoom = { by: 0, scale: 0, least: 0.1, most: 3, readable: 0.8 };
+  function fitting(box, drawing) {
+    return Math.min(1, box.clientWidth / drawing.viewBox.baseVal.width, box.clientHeight / drawing.viewBox.baseVal.height);
+  }
+  function zoomGraph(x = null, y = null) {
+    const box = $(".graph-box"), drawing = box && $("svg", box);
+    if (!drawing) return;
+    const { width, height } = drawing.viewBox.baseVal, before = zoom.scale;
+    const at = [x ?? box.clientWidth / 2, y ?? box.clientHeight / 2], old = [box.scrollLeft, box.scrollTop];
+    zoom.scale = zoom.by || Math.max(zoom.readable, fitting(box, drawing));
+    drawing.setAttribute("width", Math.round(width * zoom.scale));
+    drawing.setAttribute("height", Math.round(height * zoom.scale));
+    if (!before) box.scrollTop = (height * zoom.scale - box.clientHeight) / 2; // columns are centered
+    else if (zoom.scale !== before) [box.scrollLeft, box.scrollTop] = at.map((px, n) => (old[n] + px) * zoom.scale / before - px);
+  }
+  function zoomTo(by, x, y) {
+    zoom.by = Math.min(zoom.most, Math.max(zoom.least, by));
+    zoomGraph(x, y);
+  }
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-zoom]"), box = $(".graph-box");
+    if (!button || !box) return;
+    zoomTo({ fit: fitting(box, $("svg", box)), in: zoom.scale * 1.25, out: zoom.scale / 1.25 }[button.dataset.zoom]);
+  });
+  // The wheel alone scrolls, as everywhere on the page; a pinch is a wheel with Ctrl.
+  $("#main").addEventListener("wheel", (event) => {
+    const box = event.target.closest(".graph-box");
+    if (!box || !(event.ctrlKey || event.metaKey)) return;
+    event.preventDefault();
+    const place = box.getBoundingClientRect();
+    zoomTo(zoom.scale * Math.exp(-event.deltaY / 400), event.clientX - place.left, event.clientY - place.top);
+  }, { passive: false });
+  const tip = Object.assign(document.createElement("p"), { className: "graph-tip", hidden: true, ariaHidden: "true" });
+  document.body.append(tip); // outside of the live part; readers of the screen have the label itself
+  function tellNode(event) {
+    const node = event.target.closest?.(".node");
+    tip.hidden = !node || event.type === "focusout" || event.type === "pointerout";
+    if (tip.hidden) return;
+    tip.textContent = node.getAttribute("aria-label");
+    const place = node.getBoundingClientRect(), below = place.bottom + 6;
+    tip.style.left = Math.max(8, Math.min(place.left, innerWidth - tip.offsetWidth - 8)) + "px";
+    tip.style.top = (below + tip.offsetHeight < innerHeight ? below : Math.max(8, place.top - tip.offsetHeight - 6)) + "px";
+  }
+  for (const name of ["pointerover", "pointerout", "focusin", "focusout"]) document.addEventListener(name, tellNode);
+  document.addEventListener("scroll", () => { tip.hidden = true; }, { capture: true, passive: true });
 
   /* -- light and dark ------------------------------------------------------------------------------------------------ */
 
@@ -310,6 +367,7 @@
   tellSaid();
   tellTimes();
   drawCharts();
+  zoomGraph();
   setInterval(() => { if (!document.hidden) { tellTimes(); tellPulse(); } }, 1000);
   const part = $("[data-live]");
   if (part) follow(part);

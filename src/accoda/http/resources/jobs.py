@@ -228,7 +228,7 @@ AFTER = tuple(
 async def create_job(call: Call[NewJobRequest, Nothing, Nothing]) -> Answer:
     named = await named_and_allowed(call, [call.body], None)
     (one,), more = await _create(call, [call.body], named, batch=False)
-    made = Created(one.id, one.what, one.waiters, await _warning(call, named))
+    made = Created(one.id, one.what, one.waiters, await warning(call, named))
     return Answer(made, 201 if made.what == "created" else 200, (("location", f"/api/v1/jobs/{made.id}"), *more))
 
 
@@ -259,10 +259,11 @@ async def create_jobs(call: Call[BatchRequest, Nothing, Nothing]) -> Answer:
         raise TooLarge("jobs", len(asked), most, "jobs", "send them in several requests")
     named = await named_and_allowed(call, asked, "jobs")
     made, replayed = await _create(call, asked, named, batch=True)
-    return Answer(CreatedJobs(made, await _warning(call, named)), None, replayed)
+    return Answer(CreatedJobs(made, await warning(call, named)), None, replayed)
 
 
-async def _warning(call: Call[Any, Any, Any], named: Sequence[NewJobRequest]) -> str | UnsetType:
+async def warning(call: Call[Any, Any, Any], named: Sequence[NewJobRequest]) -> str | UnsetType:
+    """That no running worker would take some of these jobs; unset: there is one for each."""
     found = await warning_of(call.app, ((each.queue or "", each.type) for each in named))
     return UNSET if found is None else found
 

@@ -1,6 +1,7 @@
-"""`/metrics`: the depths of the queues and the budgets' levels for Prometheus, by the names that workers use.
+"""`/metrics`: the depths of the queues, the budgets' levels and the flows for Prometheus, by the names of workers.
 
-Only what the store knows is here. What a worker measures of itself is on the worker's own page.
+Only what the store knows is here, and the flows whose end this service saw to. What a worker measures of itself is on
+the worker's own page.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 
 from accoda.budget import BudgetView
 from accoda.http.call import Call, Raw
+from accoda.http.flow_metrics import flow_metrics_of
 from accoda.http.operation import Reply, operation
 from accoda.model import QueueStats
 from accoda.runtime.metrics.families import FAMILIES
@@ -17,6 +19,7 @@ from accoda.runtime.metrics.families import FAMILIES
 PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 _BY_NAME = {family.name: family for family in FAMILIES}
+_ORDER = {family.name: place for place, family in enumerate(FAMILIES)}
 
 Sample = tuple[str, tuple[str, ...], float]
 
@@ -25,7 +28,7 @@ Sample = tuple[str, tuple[str, ...], float]
     "GET",
     "/metrics",
     "Service",
-    "Queue depths and budgets for Prometheus",
+    "Queue depths, budgets and flows for Prometheus",
     queues="own",
     description="What the store knows. What each worker measures of itself is on its own page.",
     replies={
@@ -43,6 +46,11 @@ async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
     shown = {name: each for name, each in stats.items() if call.identity.has(name)}
     budgets = await app.budget_views() if call.identity.has(None) else {}  # queues share them
     samples = [*_depths(shown, numbers), *_levels(budgets)]
+    if call.identity.has(None):  # flows have jobs of any queues
+        known = flow_metrics_of(app)
+        flows = await known.counts(app.storage)
+        samples += [("accoda_flows", (state,), float(count)) for state, count in flows.items()]
+        samples += known.ends()
     return Raw(page(samples), PAGE_TYPE)
 
 
@@ -55,13 +63,25 @@ def page(samples: list[Sample]) -> bytes:
     queue_paused{queue="emails",queue_num=""} 1.0
     """
     lines: list[str] = []
-    for name in dict.fromkeys(sample[0] for sample in samples):
-        family = _BY_NAME[name]
-        lines += [f"# HELP {name} {family.text}", f"# TYPE {name} {family.kind}"]
-        for _, values, number in (sample for sample in samples if sample[0] == name):
-            labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(family.labels, values, strict=True))
-            lines.append(f"{name}{{{labels}}} {float(number)}")
+    said: set[str] = set()
+    for name, values, number in sorted(samples, key=lambda sample: _ORDER[_family(sample[0])]):
+        family = _BY_NAME[_family(name)]
+        if family.name not in said:
+            said.add(family.name)
+            lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
+        names = (*family.labels, "le") if name.endswith("_bucket") else family.labels
+        labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(names, values, strict=True))
+        lines.append(f"{name}{{{labels}}} {float(number)}")
     return "".join(line + "\n" for line in lines).encode()
+
+
+def _family(sample: str) -> str:
+    """The family of a sample; a histogram has samples of several names.
+
+    >>> _family("queue_paused"), _family("accoda_flow_duration_seconds_bucket")
+    ('queue_paused', 'accoda_flow_duration_seconds')
+    """
+    return sample if sample in _BY_NAME else sample.rpartition("_")[0]
 
 
 def _depths(queues: Mapping[str, QueueStats], numbers: Mapping[str, int | None]) -> Iterator[Sample]:

@@ -2,8 +2,8 @@
 
 | scope   | what it allows                                                                                  |
 | ------- | ----------------------------------------------------------------------------------------------- |
-| read    | every look: jobs, results, queues, dead letters, schedules, workers, budgets, demands, metrics  |
-| enqueue | create jobs, and nothing else: not even to look at them                                         |
+| read    | every look: jobs, results, flows, queues, dead letters, schedules, workers, budgets, metrics …  |
+| enqueue | create jobs and flows, and nothing else: not even to look at them                               |
 | work    | take, settle, extend, and tell progress; `take` shows payloads whole, secret fields too         |
 | admin   | all of these, and what changes things: cancel, retry, delete, pause, purge, replay, schedules   |
 

@@ -11,7 +11,7 @@ LOGOUT = "/logout"
 STATIC = "/static/"
 LARGEST = 256 * 1024
 """Bytes of a form."""
-SHOWN = {"", "queues", "jobs", "dead", "workers", "schedules", "budgets", "demands", "bulk"}
+SHOWN = {"", "queues", "jobs", "dead", "workers", "schedules", "flows", "budgets", "demands", "bulk"}
 FIRST = frozenset(SHOWN | {"login", "logout", "do", "live", "static"})
 _NAME = COOKIE.encode() + b"="
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.model import QueueStats
+from accoda.model import Head, QueueStats
 from accoda.names import is_system
 from accoda.operations.bookkeeping import bookkeeping
 from accoda.operations.doctor.findings import Finding, note, ok, problem, warning
@@ -31,7 +31,7 @@ async def look(store: Store, host: Host | None) -> list[Finding]:
     own = await bookkeeping(store, stats, () if host is None else host.demands)
     findings = [
         _summary({name: each for name, each in stats.items() if name not in own}, beats),
-        *_unserved(stats, beats, host),
+        *_unserved(stats, beats, host, await _left_alone(store, stats, now)),
         *_paused(stats),
         *_workers(beats, now),
     ]
@@ -46,14 +46,16 @@ def _summary(stats: dict[str, QueueStats], beats: list[Heartbeat]) -> Finding:
     return ok("queues", found)
 
 
-def _unserved(stats: dict[str, QueueStats], beats: list[Heartbeat], host: Host | None) -> list[Finding]:
+def _unserved(
+    stats: dict[str, QueueStats], beats: list[Heartbeat], host: Host | None, left_alone: set[str]
+) -> list[Finding]:
     """Ready jobs that no worker would take. Every worker and every HTTP service runs system jobs, and services have no
-    heartbeat: such a job is left alone if it waits for long. The recorder of history always has one, and can wait."""
+    heartbeat: such a job is `left_alone` if it waits for long."""
     served = {queue for beat in beats for queue in beat.queues}
     alone = [
         name
         for name, each in sorted(stats.items())
-        if each.ready and not each.paused and (_left_alone(name, each) if is_system(name) else name not in served)
+        if each.ready and not each.paused and (name in left_alone if is_system(name) else name not in served)
     ]
     findings = [_alone(name, stats[name], beats, host) for name in alone[:NAMED]]
     if len(alone) > NAMED:
@@ -63,8 +65,18 @@ def _unserved(stats: dict[str, QueueStats], beats: list[Heartbeat], host: Host |
     return findings
 
 
-def _left_alone(system_queue: str, stats: QueueStats) -> bool:
-    return system_queue != HISTORY and stats.oldest_age * 1000 > LATE
+async def _left_alone(store: Store, stats: dict[str, QueueStats], now: int) -> set[str]:
+    """System queues whose next job has been ready for long. The recorder of history always has one, and can wait.
+
+    What counts is since when it is ready: the record of a flow may be days old when its moment comes, and an inbox that
+    always gets more reports is kept.
+    """
+    heads = {
+        name: (await store.look(Head(name))).job
+        for name, each in stats.items()
+        if is_system(name) and name != HISTORY and each.ready and each.oldest_age * 1000 > LATE
+    }
+    return {name for name, head in heads.items() if head is not None and now - head.start_time > LATE}
 
 
 def _alone(name: str, stats: QueueStats, beats: list[Heartbeat], host: Host | None) -> Finding:

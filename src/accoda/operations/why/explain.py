@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from accoda.envelope import unwrap
 from accoda.model import ENDED
 from accoda.operations.host import Host
 from accoda.operations.moments import rfc3339
@@ -30,6 +31,7 @@ def explain(snapshot: Snapshot) -> Explanation:
     start = None if snapshot.is_record else start_of(snapshot)
     when = "" if start is None else about(start, at_least=snapshot.ahead_is_more)
     line = _line(gates, start, when, snapshot.now)
+    place = unwrap(job.data)[0].flow
     return Explanation(
         id=job.id,
         queue=job.queue,
@@ -41,6 +43,8 @@ def explain(snapshot: Snapshot) -> Explanation:
         ahead_is_more=snapshot.ahead_is_more,
         start=None if start is None else _start(start, when, snapshot.now),
         sooner=sooner_of(snapshot, gates),
+        flow=None if place is None else place.id,
+        node=None if place is None else place.node,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import ceil
 
+from accoda.flows.model import LOG
 from accoda.model import AHEAD_AT_MOST, ENDED
 from accoda.names import is_system
 from accoda.operations.attempt_text import attempt_text, crash_text, quarantine_text
@@ -30,6 +31,9 @@ def gates_of(snapshot: Snapshot) -> tuple[Gate, ...]:
 def record(s: Snapshot) -> Gate:
     """The only one of a job that is never run."""
     at = s.job.start_time
+    if s.job.queue == LOG:
+        text = f"it is the record of flow {quoted(s.job.key or '')}, and is never run: accoda flow {s.job.key} shows it"
+        return Gate("delayed", "note", text, {"at": at})
     owner = s.job.queue.rpartition(".")[0]
     return Gate("delayed", "note", f"it is a record that Accoda keeps for {owner}, and is never run", {"at": at})
 

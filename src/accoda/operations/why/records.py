@@ -48,7 +48,8 @@ class Start(Struct, rename="camel", frozen=True, kw_only=True):
 class Explanation(Struct, rename="camel", frozen=True, kw_only=True):
     """The answer `at` a moment: one sentence (`line`), the gates in their order, its `position` (1: the next; null: it
     is not in line), its `start` (null: it runs, has ended, or cannot start as things are), and what would make it
-    start `sooner`. `ahead_is_more`: more than 10,000 jobs are ahead, so `position` and `start` are the least."""
+    start `sooner`. `ahead_is_more`: more than 10,000 jobs are ahead, so `position` and `start` are the least. `flow`
+    and `node` say where it is in its flow, if it is in one."""
 
     id: int
     queue: str
@@ -60,6 +61,8 @@ class Explanation(Struct, rename="camel", frozen=True, kw_only=True):
     ahead_is_more: bool = False
     start: Start | None = None
     sooner: tuple[str, ...] = ()
+    flow: str | None = None
+    node: str | None = None
 
 
 def is_moment(fact: str) -> bool:

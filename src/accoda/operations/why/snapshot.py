@@ -17,6 +17,7 @@ from accoda.budget.ledger import Basis, Ledger, account_of, decode
 from accoda.budget.model import Account
 from accoda.envelope import unwrap
 from accoda.errors import JobNotFound
+from accoda.flows.model import LOG
 from accoda.model import AHEAD_AT_MOST, ENDED, ById, ByKey, Head, JobInfo, Look, QueueStats
 from accoda.operations.attempt_text import max_attempts
 from accoda.operations.bookkeeping import COMPANIONS, bookkeeping
@@ -51,7 +52,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
 
     `head` is the first of the line, unless the queue is paused; `holder` holds the key of a job that has ended.
     `reason` is why the job was last retried, given back or buried; `why` redacts it. `is_record`: it is never run, as
-    a record in one of Accoda's books: a cached result, or a line of a log.
+    a record in one of Accoda's books: a cached result, a flow, or a line of a log.
     """
 
     look: Look
@@ -123,7 +124,8 @@ async def gather(host: Host, id: int) -> Snapshot:
         budgets=await _budgets(host, store, job.queue, look.at),
         pause=await pause_note(store, job.queue, stats),
         rate=await read_rate(store, job.queue),
-        is_record=job.queue.endswith(COMPANIONS) and job.queue in await bookkeeping(store, queues, host.demands),
+        is_record=job.queue == LOG
+        or (job.queue.endswith(COMPANIONS) and job.queue in await bookkeeping(store, queues, host.demands)),
     )
 
 

@@ -24,6 +24,8 @@ CYCLE = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
 DURATION = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0)
 # A job may wait for a day, and a millisecond does not matter then.
 WAIT = (0.005, 0.025, 0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0)
+# From a chain of a few short jobs to one that waits for a week.
+FLOW_DURATION = (0.1, 0.5, 1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0, 604800.0)
 
 
 class Family(Struct, frozen=True):
@@ -104,6 +106,21 @@ FAMILIES = (
             ("hit_ratio", (), "The share of the requests that found a result, fresh or stale."),
             ("events", ("event",), "What was counted since the demand's first use, by all processes."),
         )
+    ),
+    Family(
+        "accoda_flows",
+        "gauge",
+        "Flows in the store, by state, of at most 10,000.",
+        labels=("state",),
+        mode="livemostrecent",
+    ),
+    Family("accoda_flows_ended_total", "counter", "Flows whose end this process saw to, by state.", labels=("state",)),
+    Family(
+        "accoda_flow_duration_seconds",
+        "histogram",
+        "Time from the start of a flow to its end, by state.",
+        labels=("state",),
+        buckets=FLOW_DURATION,
     ),
     Family("queue_budget_tokens_used_total", "counter", "Tokens that jobs of this worker used.", labels=BUDGET),
     Family("queue_budget_refusals_total", "counter", "Calls of this worker that the API refused.", labels=BUDGET),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from accoda.budget import BudgetView
 from accoda.budget.wallet import Tally
 from accoda.demand import DemandView
+from accoda.flows.model import FlowState
 from accoda.model import QueueStats, Stats
 from accoda.runtime.events import BatchReport
 from accoda.runtime.metrics.families import load, register
@@ -110,6 +111,16 @@ class Metrics:
         self._families["queue_demand_hit_ratio"].labels(view.queue).set(view.counts.hit_rate)
         for event in view.counts.__struct_fields__:
             self._families["queue_demand_events"].labels(view.queue, event).set(getattr(view.counts, event))
+
+    def flows(self, counts: Mapping[FlowState, int]) -> None:
+        """How many flows are in each state."""
+        for state, count in counts.items():
+            self._families["accoda_flows"].labels(state).set(count)
+
+    def flow_ended(self, name: str, state: FlowState, seconds: float) -> None:
+        """A flow has ended, and this worker saw to it. Its name is no label: there may be any number of them."""
+        self._families["accoda_flows_ended_total"].labels(state).inc()
+        self._families["accoda_flow_duration_seconds"].labels(state).observe(seconds)
 
     def page(self) -> bytes:
         """The page in Prometheus' text format.

@@ -25,7 +25,7 @@ from accoda.budget.report import BudgetReporter
 from accoda.enqueue import EnqueueOptions
 from accoda.limits import set_limits
 from accoda.masking import Mask
-from accoda.model import Job
+from accoda.model import Job, NewJob
 from accoda.retry import Failed, Result, finished
 from accoda.runtime.batch import Batch, Running, current, current_batch
 from accoda.runtime.envelope_outcome import mask_for
@@ -69,8 +69,8 @@ class RemoteBatch(Batch[Any]):
     def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> None:
         self._tell(wire.Follow(None, self._make_job(queue, payload, options)))
 
-    def follow(self, job: Running[Any], queue: str, payload: object, options: EnqueueOptions) -> None:
-        self._tell(wire.Follow(job.id, self._make_job(queue, payload, options)))
+    def then(self, job: Running[Any], follow_up: NewJob) -> None:
+        self._tell(wire.Follow(job.id, follow_up))
 
     def mask(self, job: Job) -> Mask:
         return mask_for(job, self._handler.options.secret, self._handler.codec)
