@@ -7,6 +7,8 @@
 | flaky | fail once, then run well; a few are buried by their handler |
 | keyed | share a few keys: kept, replaced, attached |
 | poison | one of them kills its process, its neighbours do not |
+| steps | nodes of flows; some add nodes |
+| failing | nodes of flows that are buried |
 
 Every run of a job is noted when it starts and when it ends, in one write each.
 """
@@ -20,9 +22,11 @@ import signal
 from pathlib import Path
 from typing import Any
 
-from accoda import App, Batch
+from accoda import App, Batch, BuryJob
+from accoda.flows.coordinator import Coordinator, FlowTimers, OnEnd
 from accoda.runtime.batch import Running
 from accoda.runtime.middleware import Run
+from accoda.runtime.system_jobs import SystemJob
 from proof.chaos.clocks import shift
 from proof.chaos.orders import Orders
 from proof.chaos.points import PointedConnections
@@ -35,6 +39,8 @@ if settings.clock_off:
 recorder = Recorder(settings.client, FileSink(Path(settings.log)))
 orders = Orders(recorder, settings.client)
 LEASE = settings.lease
+LARGE = 40_000
+"""Bytes of a result that does not fit into a report."""
 
 
 async def under_fire(batch: Batch[Any], run: Run) -> None:
@@ -66,7 +72,14 @@ async def obey(order: Any) -> None:
         gate.open()
 
 
-app = App(middleware=[under_fire])
+class ChaosApp(App):
+    """Its coordinators have the leases of its handlers, so that flows go on soon after a kill."""
+
+    def _flow_jobs(self, on_end: OnEnd | None = None) -> list[SystemJob]:
+        return [FlowTimers(), Coordinator(on_end, lease=LEASE)]
+
+
+app = ChaosApp(middleware=[under_fire])
 connections = PointedConnections(app.url, recorder, orders)
 app.connections = connections
 if not settings.pool:
@@ -102,6 +115,22 @@ async def flaky(batch: Batch[int]) -> None:
 @app.handler("keyed", batch=10, lease=LEASE, retry=0)
 async def keyed(batch: Batch[int]) -> None:
     await work_a_little()
+
+
+@app.handler("steps", batch=10, lease=LEASE, retry=0)
+async def step(number: int) -> object:
+    await work_a_little()
+    job = app.current
+    if number % 10 == 0:
+        parts = job.flow.map("steps", [1] * (number % 4), name="part", detached=number % 20 == 0)
+        job.flow.add("steps", 1, name="after", after=parts)
+    known = sorted(job.parents)
+    return "x" * LARGE if number % 50 == 49 else [number, known]
+
+
+@app.handler("failing", batch=10, lease=LEASE, retry=0)
+async def fail(number: int) -> None:
+    raise BuryJob("asked for")
 
 
 @app.handler("poison", batch=20, lease=LEASE, max_crashes=POISON_CRASHES, retry=0)

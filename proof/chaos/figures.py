@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from accoda.flows.model import LOG
 from proof.checker import Call, CallLog
 
 SECOND = 1e9
@@ -65,7 +66,7 @@ def in_hand(calls: Sequence[Call]) -> set[Token]:
     """The leases that a client held when its last call began. What it perhaps settled does not count."""
     held: set[Token] = set()
     for call in calls:
-        if call.verb == "take" and call.ok and call.start.queue != "keyed":  # those may come back by a replacement, too
+        if call.verb == "take" and call.ok and call.start.queue not in ("keyed", LOG):  # they may be replaced
             held.update((job.id, job.attempts) for job in call.end.taken)
         elif call.verb == "settle" and not call.refused:
             held.difference_update((told.id, told.attempts) for told in call.start.outcomes)

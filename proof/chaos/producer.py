@@ -15,6 +15,7 @@ from pathlib import Path
 
 from accoda import Enqueued, NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
+from proof.chaos.flows import FlowProducer
 from proof.chaos.settings import FLAKY_BURY, Settings
 from proof.chaos.watch import users
 from proof.checker import FileSink, Recorder, record
@@ -25,6 +26,8 @@ LOOK = 0.5
 """Seconds between two looks at the counters."""
 KEYS = 40
 BURY = encode(FLAKY_BURY)
+FLOWS = 0.5
+"""How many flows there are for each batch of jobs."""
 
 
 class Producer:
@@ -35,6 +38,7 @@ class Producer:
         self.settings = settings
         self.rng = rng
         self.missing = 0
+        self.flows = FlowProducer(store, rng)
         # Every payload is another, so that the history can tell jobs apart also where no id is known.
         self.numbers = itertools.count(rng.getrandbits(30) << 32)
 
@@ -49,6 +53,8 @@ class Producer:
                     jobs = batch(self.rng, self.numbers)
                     await self.store.enqueue(jobs)
                     self.missing -= len(jobs)
+                    if self.rng.random() < FLOWS:
+                        await self.flows.start()
             except StorageError:
                 pass  # what became of it is not known: the history says so
             if self.missing <= 0:

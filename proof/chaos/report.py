@@ -30,6 +30,7 @@ HEADLINES = {
     "stale outcomes accepted": ("stale token",),
     "ended by another job's lease": ("own lease",),
     "unexplained duplicates": ("done twice", "runs", "attempts"),
+    "flows broken": ("joins", "nodes", "results", "reports", "flows end"),
 }
 """The figures of the promise, and the rules whose violations they count."""
 
@@ -60,6 +61,8 @@ class Report(msgspec.Struct):
     seconds: float
     jobs: int
     runs: int
+    flows: int
+    joins: int
     worker_kills: int
     kills_by_point: dict[str, int]
     server_kills: int
@@ -98,8 +101,10 @@ def make_report(run: Run) -> Report:
         storage=run.plan.storage,
         seed=run.plan.seed,
         seconds=round(run.seconds, 1),
-        jobs=counts["done"] + counts["dead"],
+        jobs=counts["done"] + counts["dead"] - counts["inboxes done"],
         runs=counts["runs"],
+        flows=counts["flows"],
+        joins=counts["joins"],
         worker_kills=sum(member.ended[-9] for member in workers),
         kills_by_point={name: count for name, count in points.most_common() if count},
         server_kills=kills,
@@ -141,10 +146,12 @@ def problems(run: Run) -> list[str]:
 
 
 def wrongly_dead(run: Run) -> list[tuple[int, str]]:
-    """Only a handler that asks for it and `max_crashes`, which the queue `poison` has, bury jobs here."""
+    """Only a handler that asks for it, as in `failing`, and `max_crashes`, which `poison` has, bury jobs here."""
     asked_for = crc32(encode(FLAKY_BURY))
     dead = (seen for seen in run.final.jobs.values() if seen.state == "dead")
-    return [(seen.id, seen.queue) for seen in dead if seen.queue != "poison" and seen.check != asked_for]
+    return [
+        (seen.id, seen.queue) for seen in dead if seen.queue not in ("poison", "failing") and seen.check != asked_for
+    ]
 
 
 def deserters(run: Run) -> list[str]:
@@ -169,6 +176,8 @@ def show(report: Report) -> str:
     rows = [
         ("jobs", f"{report.jobs:,}"),
         ("runs of jobs", f"{report.runs:,}"),
+        ("flows", f"{report.flows:,}"),
+        ("joins fired", f"{report.joins:,}"),
         ("worker kills", f"{report.worker_kills:,}"),
         *((f"  {name}", f"{count:,}") for name, count in report.kills_by_point.items()),
         (_server_kills(report.storage), f"{report.server_kills:,}"),

@@ -20,6 +20,7 @@ from proof.chaos import choice, strikes
 from proof.chaos.faults import Fault, Target, catalogue, open_target
 from proof.chaos.faults.server import Outage, Restore
 from proof.chaos.fleet import Fleet, Member, Site
+from proof.chaos.flows import close_batches, is_flow_running
 from proof.chaos.plan import Plan
 from proof.chaos.report import Report, Run, make_report
 from proof.chaos.settings import POISON, QUEUES
@@ -209,9 +210,11 @@ class Harness:
     async def drain(self) -> bool:
         """No more faults and no more jobs: what is there must be finished. False: it was not."""
         await self.fleet.stop(self.fleet.producers)
+        async with record(await open_storage(self.direct), self.recorder) as store:
+            await close_batches(store)
         end = time.monotonic() + DRAIN
         self.watch.moved_at = time.monotonic()
-        while not (await self.watch.look() and self.watch.count.open == 0):
+        while not (await self.watch.look() and self.watch.count.open == 0 and not await is_flow_running(self.store)):
             if time.monotonic() > end:
                 return await self._only_quarantined()
             self._progress("calm")

@@ -6,11 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+from proof.chaos.report import HEADLINES
+
 RESULTS = Path(__file__).parent / "results"
 HEAD = (
-    *("storage", "jobs", "worker kills", "server kills", "other faults"),
-    *("lost", "double leases", "stale accepted", "by another's lease", "unexplained duplicates", "other rules broken"),
-    *("dead that never failed", "hand restarts", "redelivery, p99", "consuming again"),
+    *("storage", "jobs", "flows", "joins", "worker kills", "server kills", "other faults"),
+    *("lost", "double leases", "stale accepted", "by another's lease", "unexplained duplicates", "flows broken"),
+    *("other rules broken", "dead that never failed", "hand restarts", "redelivery, p99", "consuming again"),
 )
 
 
@@ -20,10 +22,12 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
     return (
         found["storage"],
         f"{found['jobs']:,}",
+        f"{found.get('flows', 0):,}",  # of an older run there were none
+        f"{found.get('joins', 0):,}",
         str(found["worker_kills"]),
         str(found["server_kills"]),
         str(sum(found["other_faults"].values())),
-        *(str(count) for count in promises.values()),
+        *(str(promises.get(name, 0)) for name in (*HEADLINES, "other rules broken", "dead that never failed")),
         str(found["hand_restarts"]),
         f"{found['redelivery']['p99']:.0%}",
         f"{recovery['median']:.2f} / {recovery['worst']:.2f} s",

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 from zlib import crc32
 
+from accoda.flows.members import flow_place
 from accoda.model import (
     Bury,
     ById,
@@ -64,7 +65,7 @@ def answered(stamp: Stamp, verb: str, answer: Any) -> r.AnyEnd:
 def seen(info: JobInfo) -> r.Seen:
     return r.Seen(
         info.id, info.queue, info.state, info.attempts, len(info.data), crc32(info.data), info.waiters, info.crashes,
-        info.rank,
+        info.rank, info.key,
     )  # fmt: skip
 
 
@@ -87,18 +88,19 @@ def _settle(stamp: Stamp, outcomes: Sequence[Outcome]) -> r.AnyStart:
 
 def _told(outcome: Outcome) -> r.Told:
     lease = outcome.lease
+    then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
     if type(outcome) is Done:
-        then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
+        result = None if outcome.result is None else crc32(outcome.result)
         return r.Told(
-            lease.queue, lease.id, lease.attempts, "done", 0.0, None, outcome.waiters, then, taken_at=lease.taken_at
-        )
+            lease.queue, lease.id, lease.attempts, "done", 0.0, None, outcome.waiters, then, True, None, lease.taken_at,
+            result,
+        )  # fmt: skip
     if type(outcome) is Retry:
         return r.Told(
-            lease.queue, lease.id, lease.attempts, "retry", outcome.delay, outcome.at, None, (), outcome.counts,
+            lease.queue, lease.id, lease.attempts, "retry", outcome.delay, outcome.at, None, then, outcome.counts,
             outcome.rank, lease.taken_at,
         )  # fmt: skip
     if type(outcome) is Bury:
-        then = tuple(map(r.asked, outcome.then)) if outcome.then else ()
         return r.Told(lease.queue, lease.id, lease.attempts, "bury", then=then, taken_at=lease.taken_at)
     raise TypeError("no outcome")
 
@@ -158,8 +160,16 @@ def _taken(job: Job) -> r.Taken:
     data = job.data
     return r.Taken(
         job.id, job.attempts, job.rank, job.cost, job.waiters, len(data), crc32(data), job.created_at, job.start_time,
-        job.tries, job.crashes, job.lease.taken_at,
+        job.tries, job.crashes, job.lease.taken_at, job.key, None if job.key is None else _place(job),
     )  # fmt: skip
+
+
+def _place(job: Job) -> r.Place | None:
+    place = flow_place(job)
+    if place is None:
+        return None
+    results = None if place.read else {name: crc32(body) for name, body in place.parents.items()}
+    return r.Place(place.id, place.node, results)
 
 
 def _denied(stamp: Stamp, answer: list[Refused]) -> r.AnyEnd:

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
 from itertools import pairwise
 
-from accoda.model import Lease
+from accoda.model import REPORTS, Lease
 from proof.checker.call_log import CallLog
 from proof.checker.ledger import Ledger, Life, gather
 
@@ -15,13 +15,14 @@ _SECOND = 1_000_000_000
 
 def counted(ledger: Ledger) -> dict[str, int]:
     """The figures of a verdict."""
-    enqueued = done = dead = removed = leases = there = 0
+    enqueued = done = dead = removed = leases = there = inboxes = 0
     for life in ledger.lives.values():
         enqueued += life.born is not None
         there += life.there
         leases += len(life.leases)
         kinds = [outcome.kind for outcome in life.outcomes if outcome.sure]
         done += "done" in kinds
+        inboxes += "done" in kinds and life.queue == REPORTS
         dead += "bury" in kinds
         removed += any(each.sure for each in life.removals)
     runs = Counter(note.fields.get("id") for note in ledger.notes("start"))
@@ -38,6 +39,9 @@ def counted(ledger: Ledger) -> dict[str, int]:
         "runs": runs.total(),
         "ran more than once": sum(times > 1 for times in runs.values()),
         "refused outcomes": ledger.denied.total(),
+        "inboxes done": inboxes,  # of flows: jobs without a handler
+        "flows": len(ledger.flows),
+        "joins": sum(flow.joins for flow in ledger.flows.values()),
     }
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from accoda.flows.model import LOG
 from accoda.model import Cursor, QueueStats, State
 from accoda.storage.protocol import Store
 from proof.checker.facts import seen
+from proof.checker.flow_logs import FinalFlow, final_flow
 from proof.checker.records import Seen
 
 _PAGE = 1_000
@@ -17,10 +19,11 @@ _ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "dead", "done", "cance
 
 
 class FinalState(Struct):
-    """All jobs by id, and the statistics by queue. The store should not be used while it is read."""
+    """All jobs by id, the statistics by queue, and the flows by id. The store should not be used while it is read."""
 
     jobs: dict[int, Seen]
     queues: dict[str, QueueStats]
+    flows: dict[str, FinalFlow] = {}
 
 
 async def final_state(store: Store) -> FinalState:
@@ -29,7 +32,9 @@ async def final_state(store: Store) -> FinalState:
     for state in _ORDER:
         for queue in (await store.stats()).queues:
             await _gather(store, queue, state, jobs)
-    return FinalState(jobs, dict((await store.stats()).queues))
+    ids = [each.key for each in jobs.values() if each.queue == LOG and each.key is not None]
+    flows = {flow.id: flow for id in ids if (flow := await final_flow(store, id)) is not None}
+    return FinalState(jobs, dict((await store.stats()).queues), flows)
 
 
 async def _gather(store: Store, queue: str, state: State, jobs: dict[int, Seen]) -> None:

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 from accoda.model import What
 from proof.checker.call_log import Call, CallLog
 from proof.checker.final import FinalState
+from proof.checker.flow_logs import Replay, replay
 from proof.checker.records import (
     Asked,
     Browse,
@@ -156,6 +157,8 @@ class Ledger(Struct):
     damaged: set[int] = field(default_factory=set)  # jobs whose records were spoilt from outside
     denied: Counter[str] = field(default_factory=Counter)
     unknown: int = 0
+    flows: dict[str, Replay] = field(default_factory=dict)
+    reporting: set[str] = field(default_factory=set)  # the flows that jobs report to
 
     def life(self, id: int) -> Life:
         found = self.lives.get(id)
@@ -197,6 +200,8 @@ def gather(log: CallLog, final: FinalState | None = None) -> Ledger:
     for id, seen in final.jobs.items() if final is not None else ():
         life = ledger.life(id)
         life.final, life.queue = seen, life.queue or seen.queue
+    if final is not None:
+        ledger.flows = {id: replay(flow) for id, flow in final.flows.items()}
     return ledger
 
 
@@ -208,6 +213,8 @@ def _enqueue(ledger: Ledger, call: Call) -> None:
             _may_replace(ledger, call, asked)
         return
     for asked, placed in zip(start.jobs, call.end.placed, strict=True):
+        if asked.reports_to is not None:
+            ledger.reporting.add(asked.reports_to)
         life = ledger.life(placed.id)
         life.queue = asked.queue
         placing = Placing(call, asked, placed.what, placed.waiters)
@@ -218,6 +225,8 @@ def _enqueue(ledger: Ledger, call: Call) -> None:
 
 
 def _may_replace(ledger: Ledger, call: Call, asked: Asked) -> None:
+    if asked.reports_to is not None:
+        ledger.reporting.add(asked.reports_to)
     if asked.on_duplicate == "rerank":
         ledger.maybe_reranked.add((asked.queue, asked.key))
     if asked.on_duplicate == "replace":

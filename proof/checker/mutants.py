@@ -33,6 +33,7 @@ from accoda.model import (
 )
 from accoda.testing.reference import Record, Reference
 from proof.checker.fake_store import FakeStore
+from proof.checker.flow_mutants import FLOW_MUTANTS, FlowMutant, catch_flow, judge_flows
 from proof.checker.trial import Client, Plan, Run, judge
 
 Breakage = TypeVar("Breakage", bound=Callable[..., Any])
@@ -496,14 +497,16 @@ def catch(mutant: Mutant, seeds: int = 20) -> int | None:
 def main() -> int:
     """Print what the rules say of the right store and of each mutant. 0: all as it should be."""
     alarms = sum(not judge(Plan(seed, loss=0.1, kills=2, again=0.1)).ok for seed in range(20))
-    sys.stdout.write(f"the right store: {alarms} false alarms in 20 seeds\n")
+    alarms += sum(not judge_flows(seed).ok for seed in range(20))
+    sys.stdout.write(f"the right store: {alarms} false alarms in 40 seeds\n")
     missed = 0
-    for mutant in MUTANTS:
-        seed = catch(mutant)
+    every: list[Mutant | FlowMutant] = [*MUTANTS, *FLOW_MUTANTS]
+    for mutant in every:
+        seed = catch_flow(mutant) if isinstance(mutant, FlowMutant) else catch(mutant)
         missed += seed is None
         found = "NOT CAUGHT" if seed is None else f"caught with seed {seed}"
         sys.stdout.write(f"{mutant.rule:14} {mutant.name:22} {found}\n")
-    sys.stdout.write(f"{len(MUTANTS) - missed} of {len(MUTANTS)} mutants caught\n")
+    sys.stdout.write(f"{len(every) - missed} of {len(every)} mutants caught\n")
     return 1 if missed or alarms else 0
 
 

@@ -31,6 +31,7 @@ class Asked(Struct, frozen=True, array_like=True, gc=False):
     on_duplicate: OnDuplicate = "keep"
     waiter: int | None = None
     keep_for: float = 0.0
+    reports_to: str | None = None
 
     @property
     def content(self) -> tuple[str, int, int]:
@@ -44,6 +45,15 @@ class Placed(Struct, frozen=True, array_like=True, gc=False):
     id: int
     what: What
     waiters: int
+
+
+class Place(Struct, frozen=True, array_like=True, gc=False):
+    """Where a job is in a flow. `results`: the checksums of what the nodes before it returned, as it was handed them;
+    None where it reads them itself, because they are too large to travel with it."""
+
+    id: str
+    node: str
+    results: dict[str, int] | None = None
 
 
 class Taken(Struct, frozen=True, array_like=True, gc=False):
@@ -61,6 +71,8 @@ class Taken(Struct, frozen=True, array_like=True, gc=False):
     tries: int
     crashes: int
     taken_at: int = 0
+    key: str | None = None
+    flow: Place | None = None
 
 
 class Held(Struct, frozen=True, array_like=True, gc=False):
@@ -73,7 +85,7 @@ class Held(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Told(Struct, frozen=True, array_like=True, gc=False):
-    """An outcome. `counts` and `rank` are those of a retry."""
+    """An outcome. `counts` and `rank` are those of a retry, `result` is of a job that is done."""
 
     queue: str
     id: int
@@ -86,6 +98,7 @@ class Told(Struct, frozen=True, array_like=True, gc=False):
     counts: bool = True
     rank: float | None = None
     taken_at: int = 0
+    result: int | None = None
 
 
 class Denied(Struct, frozen=True, array_like=True, gc=False):
@@ -118,6 +131,7 @@ class Seen(Struct, frozen=True, array_like=True, gc=False):
     waiters: int
     crashes: int
     rank: float
+    key: str | None = None
 
 
 class Start(Struct, frozen=True, array_like=True, gc=False, tag="start"):
@@ -242,7 +256,7 @@ def asked(job: NewJob) -> Asked:
         return Asked(job.queue, len(data), crc32(data), job.rank)  # the usual one, at half the price
     return Asked(
         job.queue, len(data), crc32(data), job.rank, job.delay, job.start_at, job.cost, job.key, job.on_duplicate,
-        None if job.waiter is None else crc32(job.waiter), job.keep_for,
+        None if job.waiter is None else crc32(job.waiter), job.keep_for, job.reports_to,
     )  # fmt: skip
 
 

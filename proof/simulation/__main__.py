@@ -25,6 +25,8 @@ class Totals(Struct):
     kills: int = 0
     pauses: int = 0
     lost: int = 0
+    flows: int = 0
+    joins: int = 0
     seconds: float = 0.0
 
     def add(self, result: Result) -> None:
@@ -34,6 +36,8 @@ class Totals(Struct):
         self.kills += result.kills
         self.pauses += result.pauses
         self.lost += result.lost_requests + result.lost_answers
+        self.flows += result.flows
+        self.joins += result.joins
         self.seconds += result.seconds
 
 
@@ -52,7 +56,7 @@ def _one(seed: int, plan: Plan, trace: str | None) -> int:
         result = simulate(seed, plan, file)
     _say(
         f"seed {seed}: {result.operations:,} operations in {result.calls:,} calls, {result.steps:,} steps, "
-        f"{result.seconds:.0f} virtual seconds; trace {result.digest}"
+        f"{result.flows} flows with {result.joins} joins, {result.seconds:.0f} virtual seconds; trace {result.digest}"
     )
     _say(f"faults: {', '.join(result.faults) or 'none'}")
     return _verdict(result, plan)
@@ -80,7 +84,7 @@ def _many(given: argparse.Namespace, plan: Plan) -> int:
     )
     _say(
         f"{totals.seconds:,.0f} virtual seconds, {totals.kills:,} kills, {totals.pauses:,} stops, "
-        f"{totals.lost:,} lost messages, 0 violations"
+        f"{totals.lost:,} lost messages, {totals.flows:,} flows with {totals.joins:,} joins, 0 violations"
     )
     return 0
 

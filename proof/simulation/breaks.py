@@ -9,14 +9,27 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 from msgspec import Struct
 
 from accoda.errors import InvalidInput
+from accoda.flows import coordinator, log
+from accoda.flows.coordinator import Coordinator
 from accoda.model import Done, Job, Outcome, Refused
 from accoda.runtime.batch import BatchRun
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.queue import Record
+from proof.checker.flow_mutants import (
+    RIGHT,
+    FiresEarly,
+    FlowMutant,
+    ForgetsAResult,
+    ForgetsWhatCameMeanwhile,
+    LosesReportsOfDone,
+    NeverFires,
+    WritesTheRoundAlone,
+)
 from proof.mutants import MUTANTS
 from proof.simulation.patches import SimHeartbeat
 
@@ -83,11 +96,16 @@ async def _settle_first(self: BatchRun) -> None:
 _run = BatchRun.run
 
 
+def _of(broken: type[Coordinator]) -> FlowMutant:
+    return FlowMutant("", coordinator=broken)
+
+
 class Break(Struct, frozen=True):
     """What is broken, in words, and what stands in for the real part."""
 
     what: str
     core: type[MemoryStorage] = MemoryStorage
+    flows: FlowMutant = RIGHT
     heartbeat: type[SimHeartbeat] = SimHeartbeat
     run: Callable[[BatchRun], Awaitable[None]] | None = None
 
@@ -100,6 +118,14 @@ _OWN = {
     "heartbeat-sleeps": Break("the heartbeat extends nothing", heartbeat=SleepingHeartbeat),
     "settles-early": Break("a batch is settled before its handler ends", run=_settle_first),
 }
+_FLOWS = {
+    "join-fires-early": Break("a join starts when one node before it is done", flows=FlowMutant("", graph=FiresEarly)),
+    "join-never-fires": Break("a join of several nodes is forgotten", flows=FlowMutant("", graph=NeverFires)),
+    "round-alone": Break("nodes are said to be started and are not", flows=_of(WritesTheRoundAlone)),
+    "wrong-result": Break("a node lacks a result", flows=_of(ForgetsAResult)),
+    "inbox-forgotten": Break("what comes while a flow is moved on is forgotten", flows=_of(ForgetsWhatCameMeanwhile)),
+    "report-lost": Break("the end of a job is not reported to its flow", LosesReportsOfDone),
+}
 _MUTANTS = (
     "attempts-stay", "late-done", "lease-lasts-too-long", "rank-ignored", "retry-to-the-back", "delay-ignored", "deaf",
     "done-drops-follow-ups", "follow-ups-of-a-refused-done", "bury-drops-follow-ups", "follow-ups-of-a-refused-bury",
@@ -109,6 +135,7 @@ _MUTANTS = (
 """Those whose damage shows in a run. The others need bad input or a stopwatch, or spoil the store's own records."""
 BREAKS: dict[str, Break] = {
     **_OWN,
+    **_FLOWS,
     **{name: Break(MUTANTS[name].breaks, MUTANTS[name].memory or MemoryStorage) for name in _MUTANTS},
 }
 
@@ -119,6 +146,14 @@ def broken(name: str) -> Iterator[tuple[type[MemoryStorage], type[SimHeartbeat]]
     if name and name not in BREAKS:
         raise InvalidInput("broken", f"there is no break {name!r}; there are {', '.join(BREAKS)}")
     chosen = BREAKS[name] if name else Break("nothing")
+    with (
+        patch.object(log, "FlowGraph", chosen.flows.graph),
+        patch.object(coordinator, "Coordinator", chosen.flows.coordinator),
+    ):
+        yield from _with_run(chosen)
+
+
+def _with_run(chosen: Break) -> Iterator[tuple[type[MemoryStorage], type[SimHeartbeat]]]:
     if chosen.run is not None:
         BatchRun.run = chosen.run  # type: ignore[method-assign, assignment]
     try:

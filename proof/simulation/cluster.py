@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from accoda.errors import AccodaError
+from accoda.flows.model import LOG
 from accoda.model import Done, Outcome
 from accoda.operations.history.recorder import QUEUE as HISTORY
 from accoda.runtime.worker import Worker, WorkerOptions
@@ -17,6 +18,7 @@ from accoda.storage.memory import MemoryStorage
 from proof.checker import MemorySink
 from proof.simulation import clients
 from proof.simulation.faults import Faults
+from proof.simulation.flows import JOBS_FOR_A_FLOW, calm_flows, run_flows
 from proof.simulation.plan import Mix, Network, Plan, draw
 from proof.simulation.process import Process
 from proof.simulation.scheduler import Scheduler
@@ -42,6 +44,9 @@ class Cluster:
         """Those that ended or were killed: kept, so that nothing of them is cleaned up."""
         self.jobs_left = plan.jobs
         self.producers = 3
+        self.flows_left = plan.jobs // JOBS_FOR_A_FLOW
+        self.flow_ids: list[str] = []
+        """Of the flows that were started, or may have been."""
         self.calm = False
         self.closing = False
         self.finished: set[tuple[int, int]] = set()
@@ -69,6 +74,8 @@ class Cluster:
         self._begin("deal0", clients.serve_deals)
         self._begin("deal1", clients.serve_deals)
         self._begin("spend0", clients.serve_costly)
+        self._begin("flows0", run_flows)
+        self._begin("flows1", run_flows)
         if "admin" in self.mix.faults:
             self._begin("admin", clients.administer)
         await Faults(self).run()
@@ -88,6 +95,9 @@ class Cluster:
         store = await harness.app.connections.get()
         for queue in HANDLED + RAW:
             await store.pause(queue, 0)
+        while any(process.name.startswith("flows") for process in self.processes):
+            await asyncio.sleep(0.5)
+        await calm_flows(harness.app, self)
 
     async def _drained(self) -> bool:
         """Wait until nothing is left to run: that is what is promised once the faults have stopped."""
@@ -107,8 +117,8 @@ class Cluster:
         return {
             queue: f"{count.ready} ready, {count.delayed} delayed, {count.taken} taken"
             for queue, count in queues.items()
-            # The recorder's one job always waits for its next round.
-            if queue != HISTORY and (count.ready or count.delayed or count.taken)
+            # The recorder's one job always waits for its next round, and flows that ended are kept.
+            if queue not in (HISTORY, LOG) and (count.ready or count.delayed or count.taken)
         }
 
     async def _close(self) -> None:
@@ -164,6 +174,7 @@ class Cluster:
         self.processes.remove(process)
         self.past.append(process)
         done = name.startswith("admin") or (name.startswith("producer") and self.jobs_left <= 0)
+        done = done or (name.startswith("flows") and (self.flows_left <= 0 or self.calm))
         if not self.closing and not done:
             pause = 0.1 + self._draws.random() * 3.0
             self.server.loop.post(self.scheduler.now + pause, self._begin_again, name, main)

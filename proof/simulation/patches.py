@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+from accoda.flows import coordinator
 from accoda.runtime import worker
 from accoda.runtime.batch import BatchRun
 from accoda.runtime.lease_heartbeat import LeaseHeartbeat
@@ -69,9 +70,15 @@ def simulated(scheduler: Scheduler, heartbeat: type[SimHeartbeat] = SimHeartbeat
                 if vars(module).get(attribute) is real:
                     changed.append((module, attribute, real))
                     setattr(module, attribute, twin)
-    for attribute, twin in (("LeaseHeartbeat", heartbeat), ("socket", _HOST), ("os", _HOST)):
-        changed.append((worker, attribute, getattr(worker, attribute)))
-        setattr(worker, attribute, twin)
+    marks = SimpleNamespace(urandom=scheduler.stream("marks").randbytes)
+    for module, attribute, twin in (
+        (worker, "LeaseHeartbeat", heartbeat),
+        (worker, "socket", _HOST),
+        (worker, "os", _HOST),
+        (coordinator, "os", marks),
+    ):
+        changed.append((module, attribute, getattr(module, attribute)))
+        setattr(module, attribute, twin)
     with _listening(scheduler):
         try:
             yield

@@ -41,6 +41,9 @@ class Result(Struct, frozen=True, kw_only=True):
     drained_in: float
     """Virtual seconds from the last fault until nothing was left to run."""
     faults: tuple[str, ...]
+    flows: int
+    joins: int
+    """Nodes of flows that were started after others."""
     violations: tuple[str, ...]
 
     @property
@@ -69,6 +72,7 @@ def _run(scheduler: Scheduler, cluster: Cluster, plan: Plan) -> Result:
         scheduler.run(harness.loop.spawn(cluster.run(harness)), LIMIT, 400_000 + 20 * plan.jobs)
     except TooLong as error:
         scheduler.problems.append(str(error))
+    violations, counts = _judged(scheduler, cluster)
     return Result(
         seed=scheduler.seed,
         digest=f"{scheduler.digest & (1 << 64) - 1:016x}",
@@ -82,19 +86,22 @@ def _run(scheduler: Scheduler, cluster: Cluster, plan: Plan) -> Result:
         lost_answers=cluster.server.lost_answers,
         drained_in=round(cluster.drained_in, 3),
         faults=cluster.mix.faults,
-        violations=tuple(_violations(scheduler, cluster)),
+        flows=counts.get("flows", 0),
+        joins=counts.get("joins", 0),
+        violations=tuple(violations),
     )
 
 
-def _violations(scheduler: Scheduler, cluster: Cluster) -> list[str]:
+def _judged(scheduler: Scheduler, cluster: Cluster) -> tuple[list[str], dict[str, int]]:
+    """What is wrong, and the figures of the log."""
     found = [*scheduler.problems, *cluster.look_back()]
     try:
         final = run_now(final_state(cluster.server.core))
     except Exception as error:
-        return [*found, f"the store cannot be read at the end: {error!r}"]
+        return [*found, f"the store cannot be read at the end: {error!r}"], {}
     verdict = check(CallLog.of(cluster.sink), final, options=EXACT)
     found += [f"{violation.rule}: job {violation.job}: {violation.text}" for violation in verdict.violations]
-    return found
+    return found, verdict.counts
 
 
 @contextmanager

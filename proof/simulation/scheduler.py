@@ -175,11 +175,14 @@ class Scheduler:
         self.over = True
         for loop in self.loops:
             loop.idle = False
-        tasks = [task for loop in self.loops for task in asyncio.all_tasks(loop)]
+        discarded: set[asyncio.Task[Any]] = set()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # what it would still have awaited is not
-            for task in tasks:
-                _discard(task)
+            # A `finally` may begin more tasks.
+            while tasks := {task for loop in self.loops for task in asyncio.all_tasks(loop)} - discarded:
+                for task in tasks:
+                    _discard(task)
+                discarded |= tasks
         self._timers.clear()
         self.runnable.clear()
         for loop in self.loops:

@@ -14,11 +14,12 @@ from msgspec import msgpack
 from accoda.errors import BuryJob, RetryLater
 from accoda.retry import Exponential
 from accoda.runtime.batch import Batch, Running
+from proof.simulation.flows import FLOW_QUEUES, install_steps
 
 if TYPE_CHECKING:
     from proof.simulation.process import Process
 
-HANDLED = ("mail", "bulk", "slow", "unique", "chain", "deals.deliver")
+HANDLED = ("mail", "bulk", "slow", "unique", "chain", "deals.deliver", *FLOW_QUEUES)
 """The queues that workers serve."""
 RAW = ("deals", "costly")
 """The queues that bare clients of the store serve: with waiters, and within a cost."""
@@ -41,6 +42,7 @@ def install(process: Process) -> None:
     app, troubles = process.app, Troubles(process)
     begun = troubles.begun
     finished, trouble_at = process.cluster.finished, troubles.draw
+    install_steps(process, troubles)
 
     @app.handler("mail", batch=25, lease=3.0, retry=_RETRY, max_attempts=12, max_crashes=MAX_CRASHES)
     async def mail(number: int) -> None:

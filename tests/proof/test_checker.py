@@ -28,6 +28,7 @@ from proof.checker import (
     record,
 )
 from proof.checker.__main__ import main
+from proof.checker.flow_mutants import FLOW_MUTANTS
 from proof.checker.mutants import MUTANTS
 from proof.checker.records import End, Note, Start
 
@@ -435,6 +436,7 @@ def test_every_rule_is_in_the_page_with_its_promise() -> None:
     for rule in RULES.values():
         assert f"| `{rule.name}` | {rule.promise} |" in text, rule.name
     assert f"has {len(MUTANTS)} stores and workers" in text
+    assert f"has {len(FLOW_MUTANTS)} coordinators and stores" in text
 
 
 def test_a_call_while_the_store_is_put_back_is_unknown_in_both_lives() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from proof.checker import RULES, CallLog, MemorySink, Options, Recorder, check, recovery, redelivery
 from proof.checker import records as r
+from proof.checker.flow_mutants import FLOW_MUTANTS, FlowMutant, catch_flow, judge_flows
 from proof.checker.mutants import MUTANTS, Mutant, TakesAnew, catch
 from proof.checker.trial import Plan, Trial, judge
 
@@ -32,8 +33,19 @@ def test_a_mutant_is_caught_by_its_rule(mutant: Mutant) -> None:
     assert catch(mutant) is not None
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_right_flows_break_no_rule(seed: int) -> None:
+    verdict = judge_flows(seed)
+    assert verdict.ok, str(verdict)
+
+
+@pytest.mark.parametrize("mutant", FLOW_MUTANTS, ids=lambda mutant: mutant.name)
+def test_a_mutant_of_flows_is_caught_by_its_rule(mutant: FlowMutant) -> None:
+    assert catch_flow(mutant) is not None
+
+
 def test_every_rule_has_a_mutant() -> None:
-    assert {mutant.rule for mutant in MUTANTS} == set(RULES)
+    assert {mutant.rule for mutant in (*MUTANTS, *FLOW_MUTANTS)} == set(RULES)
 
 
 @pytest.mark.parametrize("rule", ["lost", "double lease", "stale token", "done twice", "resurrected"])

@@ -9,6 +9,7 @@ from proof.checker.rules.content import content_kept, ids_grow, versions_unique
 from proof.checker.rules.counts import counters_conserve
 from proof.checker.rules.demand import no_waiter_forgotten
 from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected, told_cancelled
+from proof.checker.rules.flows import ends_reported, flows_end, joins_fire_once, only_nodes_run, results_right
 from proof.checker.rules.leases import double_lease, own_lease, stale_token, tokens_grow
 from proof.checker.rules.runs import runs_explained
 from proof.checker.rules.timing import in_order, never_early
@@ -36,6 +37,23 @@ _RULES = (
     Rule("runs", "A handler runs once for each lease, where the lease is.", runs_explained),
     Rule("content", "Data and rank come out as they were put in.", content_kept),
     Rule("ids", "Ids of a queue grow in the order of the calls.", ids_grow),
+    Rule(
+        "joins",
+        "Every node of a flow is started once, after the nodes before it have ended as it needs.",
+        joins_fire_once,
+        needs_final=True,
+    ),
+    Rule(
+        "nodes", "A node has one job, and no job runs as a node that was not started.", only_nodes_run, needs_final=True
+    ),
+    Rule("results", "A node is handed the results that were accepted.", results_right, needs_final=True),
+    Rule(
+        "reports",
+        "Every accepted end of a flow's job is reported to it, and nothing else.",
+        ends_reported,
+        needs_final=True,
+    ),
+    Rule("flows end", "No flow waits for ever, and each is what its nodes make of it.", flows_end, needs_final=True),
     Rule("versions", "No two writes of a document get the same version.", versions_unique),
 )
 

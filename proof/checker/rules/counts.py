@@ -8,7 +8,7 @@ from math import inf
 
 from msgspec import Struct, field
 
-from accoda.model import QueueStats
+from accoda.model import REPORTS, QueueStats
 from proof.checker.ledger import Ledger, Life
 from proof.checker.rules.attempts import expiries
 from proof.checker.rules.base import Broken, Options
@@ -74,6 +74,8 @@ def _add_queues(sums: dict[str, _Sum], ledger: Ledger, options: Options) -> None
     for _, asked, sure in ledger.follow_ups:
         total = sums[asked.queue]
         (total.sure if sure and asked.key is None else total.maybe)["created"] += 1
+    if ledger.reporting:
+        sums[REPORTS].maybe["created"] += 1 << 60  # a report makes the job that it is for
     hidden = Hidden(ledger, options)
     for queue, total in sums.items():
         total.maybe["expired"] += hidden.most_expired(queue, of_answered=False)

@@ -6,11 +6,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
+from accoda.model import REPORTS
 from proof.checker.ledger import Ledger, Life, Outcome, Touch
 from proof.checker.records import Asked
 from proof.checker.rules.base import Broken, Options
 
 Content = tuple[str, int, int]
+_REPORTED: Content = (REPORTS, 0, 0)
 
 
 def lost(ledger: Ledger, options: Options) -> Iterable[Broken]:
@@ -79,6 +81,8 @@ def from_nowhere(ledger: Ledger, options: Options) -> Iterable[Broken]:
     for content, lives in _unborn(ledger).items():
         if content in replacing:
             continue  # an older job may have got this content
+        if content == _REPORTED and ledger.reporting:
+            continue  # a report makes the job that it is for
         # A job that was replaced before it was seen shows the new content. `_unexplained` looks at its key.
         lives = [life for life in lives if not _replaced_with(life, content)]
         for life in lives[room[content] :]:
@@ -105,7 +109,9 @@ def _unexplained(ledger: Ledger) -> Iterator[Broken]:
             yield Broken(life.id, text, (*calls, *(each.call for each in life.placings if each.what == "created")))
         content = life.content() if life.born is None and life.placings else None
         if life.born is None and life.placings and (content is None or _replaced_with(life, content)):
-            keys = {(asked.queue, asked.key) for asked in _unnamed(ledger)} if keys is None else keys
+            if keys is None:
+                keys = {(asked.queue, asked.key) for asked in _unnamed(ledger)}
+                keys |= {(REPORTS, flow) for flow in ledger.reporting}
             if (life.queue, life.placings[0].asked.key) not in keys:
                 text = f"an enqueue was told {life.placings[0].what}, but no enqueue can have made the job"
                 yield Broken(life.id, text, (life.placings[0].call,))
