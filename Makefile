@@ -60,6 +60,9 @@ bench-peers: setup servers  ## beside other queues, each in an environment of it
 	@# Its storages, peers and measures are others: only a run that chooses nothing of them is also one of mixed work.
 	$(if $(filter-out --quick,$(ARGS)),,$(BIN)/python -m benchmarks.mixed $(ARGS))
 
+bench-flows: setup servers  ## fans and joins beside other queues, also under kills, and 10,000 flows (about 12 minutes): ARGS="--quick"
+	$(BIN)/python -m benchmarks.flows $(ARGS)
+
 bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
 	@$(BIN)/python -m benchmarks.contract
 
