@@ -44,8 +44,10 @@ AT_ONCE = 50
 """Flows that are taken at once."""
 WAIT = 60.0
 """Seconds after which it looks again, even if nothing woke it."""
-CROWD, GATHERING = 50, 0.02
-"""With more than so many jobs of a flow stored, reports that start nothing are gathered for so many seconds."""
+CROWD = 50
+"""With more than so many jobs of a flow stored, reports that start nothing are gathered for a moment."""
+GATHERING, LONGEST_GATHERING = 0.00002, 0.02
+"""Seconds for each of these jobs, and at most: the fewer are left, the sooner the join may fire."""
 STOPPING_PAUSE = 0.5
 """Seconds until the jobs of a stopped flow that still run are looked for again."""
 LONGEST_PAUSE = 60.0
@@ -154,7 +156,7 @@ class Coordinator:
         elif stopping:
             step.again_in = 0.0 if taken_back else STOPPING_PAUSE  # their reports are there already
         elif not starting and graph.counts["started"] > CROWD:
-            step.again_in = GATHERING
+            step.again_in = min(LONGEST_GATHERING, GATHERING * graph.counts["started"])
         round = Round(now, os.urandom(8), inbox.id, read, tuple(events), tuple(starting))
         before, flow.summary = flow.summary, _summary(flow, now)
         if flow.summary.state != "running" and before.state == "running":

@@ -146,6 +146,7 @@ class FlowGraph:
             owner.own.append(node.number)
             for number in list(self._after[owner.number]):
                 self._link(node, self.nodes[number])
+                self._judge(self.nodes[number])
         return node
 
     def report(self, report: Report, name: str, at: int) -> None:
@@ -251,7 +252,6 @@ class FlowGraph:
         node.before[before.number] = None
         self._after[before.number].append(node.number)
         _count(node, before.state, 1)
-        self._judge(node)
 
     def _members_of(self, node: NodeRecord) -> Iterable[NodeRecord]:
         for number in node.own:
@@ -267,6 +267,8 @@ class FlowGraph:
             self.counts[old] -= 1
             self.counts[new] += 1
             each.state = new
+            if old not in ENDED_NODE and new not in ENDED_NODE:
+                continue  # what comes after it learns nothing new
             if each.number in self._members:
                 self._members_ended += (new in ENDED_NODE) - (old in ENDED_NODE)
             for number in self._after[each.number]:
