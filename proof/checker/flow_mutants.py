@@ -112,9 +112,9 @@ class SkipsTooMuch(FlowGraph):
 
     def _verdict_of(self, node: NodeRecord) -> NodeState | None:
         changed = super()._verdict_of(node)
-        if node.state == "waiting" and node.spec.when == "all_ended" and node.dead:
+        if node.state in ("waiting", "skipped") and node.spec.when == "all_ended" and node.dead:
             self.startable.pop(node.number, None)
-            return "skipped"
+            return "skipped" if node.state == "waiting" else None
         return changed
 
 
