@@ -38,8 +38,8 @@ from accoda.retry import describe
 from accoda.storage.common.reconnecting import Backoff
 from accoda.storage.protocol import Store
 
-LEASE, LONG_LEASE = 10.0, 60.0
-"""Seconds that a round may take: usually, and for a flow whose round took longer than that before."""
+LEASE = 10.0
+"""Seconds: short, so that flows soon move on when a coordinator dies. A round that takes longer extends it."""
 AT_ONCE = 50
 """Flows that are taken at once."""
 WAIT = 60.0
@@ -101,10 +101,7 @@ class Coordinator:
         inboxes = await store.take(self.queue, AT_ONCE, lease=self._lease, worker=self._worker)
         if not inboxes:
             return 0
-        # A short lease, so that flows soon move on when a coordinator dies. One that ended may have been too short.
-        if slow := [inbox.lease for inbox in inboxes if inbox.crashes]:
-            await store.extend(slow, LONG_LEASE)
-        prepared = await asyncio.gather(*(self._prepare(store, inbox) for inbox in inboxes))
+        prepared = await self._hold(store, inboxes, [self._prepare(store, inbox) for inbox in inboxes])
         steps = [one for one in prepared if isinstance(one, Step)]
         rest: list[Outcome] = [one for one in prepared if not isinstance(one, Step)]
         if rest:
@@ -116,6 +113,18 @@ class Coordinator:
     async def run(self, store: Store) -> None:
         """Move flows on as it comes, until cancelled."""
         await run_rounds(self.run_once, store, self.queue, "no flow moves on")
+
+    async def _hold(
+        self, store: Store, inboxes: Sequence[Job], work: Sequence[Awaitable[Step | Outcome]]
+    ) -> list[Step | Outcome]:
+        """Wait for the work, and keep the leases of the inboxes while it lasts."""
+        whole = asyncio.gather(*work)
+        try:
+            while not (await asyncio.wait([whole], timeout=self._lease / 3))[0]:
+                await store.extend([inbox.lease for inbox in inboxes], self._lease)
+        finally:
+            whole.cancel()  # of no effect where it is done
+        return await whole
 
     async def _prepare(self, store: Store, inbox: Job) -> Step | Outcome:
         """The step of a flow, or what becomes of an inbox that no step follows from."""
