@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.flows.notes import NotesFile, new_notes
+from benchmarks.peers import stores
 from benchmarks.peers.adapting import STALL_PATIENCE, AdapterFailed, Ask, Crew, produce, start_workers
 from benchmarks.peers.environments import clean_environment, command_of
 from benchmarks.peers.fire import Group
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.stores import Place
 
 WARM_MEMBERS = 50
 AT_ONCE = 50  # flows that are started at once, where there are many
@@ -44,12 +44,7 @@ class Sample:
     many: int = 10_000  # flows of ten nodes
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A place to measure at, and how much."""
-
-    place: Place
-    sample: Sample
+Bench = stores.Bench[Sample]
 
 
 # ---- a fan

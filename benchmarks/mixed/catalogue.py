@@ -6,7 +6,6 @@ is told each 10 ms.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
 from benchmarks.peers import catalogue as peers
@@ -68,13 +67,3 @@ ENTRIES: tuple[Peer, ...] = (
         options={"warm": 5.0}, python=False,
     ),
 )  # fmt: skip
-NAMES = tuple(dict.fromkeys(name for peer in ENTRIES for name in (peer.adapter, peer.name)))
-
-
-def chosen(storages: Sequence[str], names: Sequence[str]) -> list[Peer]:
-    """The entries of these storages, all or those named; Accoda is always among them."""
-    return [
-        peer
-        for peer in ENTRIES
-        if peer.storage in storages and (not names or peer.ours or {peer.name, peer.adapter} & set(names))
-    ]

@@ -20,10 +20,10 @@ from typing import Any
 from benchmarks.mixed.notes import Notes
 from benchmarks.mixed.workload import Run, ideal, mixed_lengths, most_at_once, repeated, span
 from benchmarks.peers import measures as drains
+from benchmarks.peers import stores
 from benchmarks.peers.adapting import AdapterFailed, fill, start_workers
 from benchmarks.peers.environments import ADAPTERS
 from benchmarks.peers.peer import Peer
-from benchmarks.peers.stores import Place
 
 WARM = 1.0
 WARM_CHILDREN = 5.0  # until all child processes have started
@@ -44,12 +44,7 @@ class Sample:
     drained: float = 1.0  # of the jobs of the other comparison's drains
 
 
-@dataclass(frozen=True)
-class Bench:
-    """A place to measure at, and how much."""
-
-    place: Place
-    sample: Sample
+Bench = stores.Bench[Sample]
 
 
 @dataclass(frozen=True)

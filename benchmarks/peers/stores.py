@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 from urllib.parse import urlsplit
 
 import apsw
@@ -20,6 +20,8 @@ from proof.servers.redis import RedisServer
 from proof.servers.tarantool import TarantoolServer, administer
 
 from benchmarks.peers.processes import family, processor_seconds
+
+S = TypeVar("S")
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,14 @@ class Place:
     def processor_seconds(self) -> float | None:
         """What the server has used so far."""
         return processor_seconds(family(self.server())) if self.server is not None else 0.0
+
+
+@dataclass(frozen=True)
+class Bench(Generic[S]):
+    """A place to measure at, and how much."""
+
+    place: Place
+    sample: S
 
 
 @contextmanager

@@ -11,8 +11,8 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.charts import DARK, LIGHT, WIDTH, Axis, Bar, Group, Series, Theme, bars, lines, save, short
+from tests.benchmarks.drawn import SVG, words_of
 
-SVG = "{http://www.w3.org/2000/svg}"
 GROUPS = [
     Group("Redis <7>", [
         Bar("Accoda & friends", [1.5, 30.0], "1.5 / 30 ms", "ours"),
@@ -21,10 +21,6 @@ GROUPS = [
         Bar("absent", [], "none"),
     ]),
 ]  # fmt: skip
-
-
-def words_of(text: str) -> list[str]:
-    return ["".join(each.itertext()) for each in ElementTree.fromstring(text).iter(f"{SVG}text")]
 
 
 @pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])

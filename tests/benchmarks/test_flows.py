@@ -6,26 +6,26 @@ import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from benchmarks.flows.__main__ import options, plan_of
-from benchmarks.flows.catalogue import ENTRIES, ONCE, PARTS, chosen
+from benchmarks.flows.__main__ import COMPARISON
+from benchmarks.flows.catalogue import ENTRIES, ONCE, PARTS
 from benchmarks.flows.measures import MEASURES, WORDS, Bench, Sample, fan, kills, many, shoot, wide
 from benchmarks.flows.notes import NotesFile, new_notes
 from benchmarks.flows.report import save, text
-from benchmarks.flows.running import steps
 from benchmarks.flows.tally import Note, Tally
 from benchmarks.flows.verdict import verdict
 from benchmarks.peers.catalogue import ENVIRONMENTS, PACKAGES
 from benchmarks.peers.environments import ADAPTERS
 from benchmarks.peers.findings import Entry, Measured, Section
 from benchmarks.peers.fire import Group
+from benchmarks.peers.journal import Plan
 from benchmarks.peers.peer import Peer
 from benchmarks.peers.stores import PLACES
+from tests.benchmarks.drawn import words_in_both
 
 # ---- what the notes say
 
@@ -92,9 +92,13 @@ def test_every_entry_has_an_adapter_an_environment_and_a_name_of_its_own() -> No
     assert {measure for part in PARTS.values() for measure in part} == set(MEASURES)
 
 
+def plan_for(*given: str) -> Plan:
+    return COMPARISON.plan_of(COMPARISON.options(given))
+
+
 def test_fans_are_measured_in_every_round_and_the_rest_once() -> None:
-    plan = plan_of(options(["--rounds", "2", "--storage", "redis"]))
-    found = [step for step, _ in steps(plan)]
+    plan = plan_for("--rounds", "2", "--storage", "redis")
+    found = [step for step, _ in COMPARISON.steps(plan)]
     fans = [[step.name for step in found if (step.round, step.measure) == (number, "fan")] for number in range(2)]
     assert sorted(fans[0]) == sorted(fans[1])
     assert fans[0][0] != fans[1][0]
@@ -103,10 +107,10 @@ def test_fans_are_measured_in_every_round_and_the_rest_once() -> None:
 
 
 def test_only_a_run_of_everything_is_published() -> None:
-    assert plan_of(options([])).whole
+    assert plan_for().whole
     for left_out in (["--quick"], ["--rounds", "2"], ["--peers", "rq"], ["--only", "scale"], ["--storage", "redis"]):
-        assert not plan_of(options(left_out)).whole
-    assert {peer.adapter for peer in chosen(["redis"], ["celery"])} == {"accoda", "celery"}
+        assert not plan_for(*left_out).whole
+    assert {peer.adapter for peer in COMPARISON.chosen(["redis"], ["celery"])} == {"accoda", "celery"}
 
 
 # ---- the verdict and the report
@@ -158,10 +162,7 @@ def test_the_report_has_tables_notes_and_a_chart(sections: list[Section], tmp_pa
     assert "- RQ on Redis, a fan and its join: failed: no such queue" in report
     assert "1 of the joins that ran twice" in report
     save(tmp_path, sections)
-    assert "flows-light.svg" in (tmp_path / "flows.md").read_text()
-    for theme in ("light", "dark"):
-        drawn = ElementTree.parse(tmp_path / f"flows-{theme}.svg").getroot()
-        words = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    for words in words_in_both(tmp_path, "flows"):
         assert words.index("BullMQ on Redis") < words.index("Accoda on Redis") < words.index("Huey on Redis")
         assert "2 of 20" in words
 

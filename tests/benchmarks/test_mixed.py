@@ -9,7 +9,6 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given
@@ -19,18 +18,19 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "peers" / "adapters"))
 
 import timed
-from benchmarks.mixed.__main__ import options, plan_of
-from benchmarks.mixed.catalogue import ENTRIES, MEASURES, PARTS, chosen
+from benchmarks.mixed.__main__ import COMPARISON
+from benchmarks.mixed.catalogue import ENTRIES, MEASURES, PARTS
 from benchmarks.mixed.measures import MEASURES as FUNCTIONS
 from benchmarks.mixed.measures import WORDS, Bench, Sample, Work, perform
 from benchmarks.mixed.notes import Notes
 from benchmarks.mixed.report import save, text
-from benchmarks.mixed.running import steps
 from benchmarks.mixed.verdict import verdict
 from benchmarks.mixed.workload import Run, ideal, mixed_lengths, most_at_once, repeated, span
 from benchmarks.peers.environments import ADAPTERS, PACKAGES
 from benchmarks.peers.findings import Entry, Measured, Section
+from benchmarks.peers.journal import Plan
 from benchmarks.peers.stores import PLACES
+from tests.benchmarks.drawn import words_in_both
 
 # ---- the best schedule
 
@@ -109,9 +109,13 @@ def test_every_entry_has_its_script_and_every_measure_its_function_and_words() -
     assert len({(peer.storage, peer.name) for peer in ENTRIES}) == len(ENTRIES)
 
 
+def plan_for(*given: str) -> Plan:
+    return COMPARISON.plan_of(COMPARISON.options(given))
+
+
 def test_all_take_turns_at_a_measure_and_the_next_round_begins_with_another() -> None:
-    plan = plan_of(options(["--only", "mixed,slow", "--rounds", "2", "--storage", "redis"]))
-    found = [step for step, _ in steps(plan)]
+    plan = plan_for("--only", "mixed,slow", "--rounds", "2", "--storage", "redis")
+    found = [step for step, _ in COMPARISON.steps(plan)]
     first = [[step.name for step in found if (step.round, step.measure) == (n, "def-10")] for n in range(2)]
     assert sorted(first[0]) == sorted(first[1])
     assert first[0][0] != first[1][0]
@@ -121,11 +125,11 @@ def test_all_take_turns_at_a_measure_and_the_next_round_begins_with_another() ->
 
 
 def test_only_a_run_of_everything_is_published() -> None:
-    assert plan_of(options([])).whole
-    assert plan_of(options([])).sample["mixed"] == 1500
+    assert plan_for().whole
+    assert plan_for().sample["mixed"] == 1500
     for left_out in (["--quick"], ["--rounds", "2"], ["--peers", "saq"], ["--only", "slow"], ["--storage", "redis"]):
-        assert not plan_of(options(left_out)).whole
-    assert {peer.adapter for peer in chosen(["redis"], ["saq"])} == {"accoda", "saq"}
+        assert not plan_for(*left_out).whole
+    assert {peer.adapter for peer in COMPARISON.chosen(["redis"], ["saq"])} == {"accoda", "saq"}
     assert set(PARTS) == {"mixed", "slow", "busy", "typed"}
 
 
@@ -178,10 +182,7 @@ def test_the_report_has_tables_notes_and_a_chart(sections: list[Section], tmp_pa
     assert "- arq on Redis, async def, 10 slots: failed: no such queue" in report
     assert "- SAQ on Redis, async def, 10 slots: up to 11 jobs ran at once, more than its slots" in report
     save(tmp_path, sections)
-    assert "mixed-light.svg" in (tmp_path / "mixed.md").read_text()
-    for theme in ("light", "dark"):
-        drawn = ElementTree.parse(tmp_path / f"mixed-{theme}.svg").getroot()
-        words = [each.text for each in drawn.iter("{http://www.w3.org/2000/svg}text")]
+    for words in words_in_both(tmp_path, "mixed"):
         assert words.index("Accoda on Redis") < words.index("Accoda on SQLite") < words.index("SAQ on Redis")
 
 

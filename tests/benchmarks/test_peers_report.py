@@ -6,7 +6,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
 
@@ -16,6 +15,7 @@ from benchmarks.peers.drawing import CHARTS
 from benchmarks.peers.findings import Entry, Measured, Section, keep, load, percentile, ratio
 from benchmarks.peers.report import save, text
 from benchmarks.peers.verdict import verdict
+from tests.benchmarks.drawn import words_of
 
 Sections = dict[str, Section]
 
@@ -184,8 +184,7 @@ def test_every_chart_is_a_drawing_with_the_label_of_each_that_was_measured(
     save(tmp_path, sections)
     for name, (measure, _, _) in CHARTS.items():
         measures = (measure, "bulk") if name == "enqueue" else (measure,)
-        drawing = ElementTree.fromstring((tmp_path / f"peers-{name}-{theme}.svg").read_text())
-        words = " ".join("".join(each.itertext()) for each in drawing.iter("{http://www.w3.org/2000/svg}text"))
+        words = " ".join(words_of((tmp_path / f"peers-{name}-{theme}.svg").read_text()))
         for section in sections.values():
             assert section.about in words
             for each in section.entries:

@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
 from tests.storage import test_redis_outbox
+from tests.storage.suite_tests import (
+    AS_IT_IS,
+    BOUNDED,
+    FENCED,
+    FROM_ZERO,
+    KEPT,
+    LAST_HOLDER,
+    MOMENT,
+    NEW_RANK,
+    NOT_COUNTED,
+    NOT_OF_REFUSED,
+    OF_PURGED,
+    OF_REVIVED,
+    OLDEST,
+    PROMOTED,
+    STILL_TO_COME,
+    STRICT,
+    THEN_REPORT,
+    call,
+    run,
+)
 
 from accoda import open_storage
 from accoda.storage.redis import scripts
-from accoda.testing import conformance
-from accoda.testing.store_fixture import ManualStoreFixture
 
-BOUNDED = "TestStorm.test_one_call_applies_a_bounded_part_over_all_its_queues"
-FENCED = "TestStorm.test_no_ended_lease_is_good_though_its_return_is_not_applied"
 GIVEN_BACK = "TestStorm.test_of_leases_gives_every_job_back_once"
-KEPT = "TestStorm.test_of_kept_results_leaves_none"
 CANCELLED = "TestStorm.test_of_cancelled_jobs_leaves_none"
-LAST_HOLDER = "TestLateHolderOfACancelledJob.test_is_told_only_if_it_was_the_last"
-OLDEST = "TestStorm.test_the_oldest_moments_come_first"
-AS_IT_IS = "TestStorm.test_a_look_at_a_key_and_a_removal_see_that_job_as_it_is"
-STILL_TO_COME = "TestStorm.test_a_start_now_counts_only_what_is_still_to_come"
 DEAR_HEAD = "TestCost.test_a_dear_job_in_the_middle_stops_the_batch"
-STRICT = "TestRetention.test_the_moment_itself_is_not_before_it"
 AT_MOST = "TestRetention.test_takes_no_more_than_the_limit state=taken"
 DUE_BEFORE_A_LOOK = "TestLookAtTheHead.test_a_delayed_job_is_the_head_once_its_time_has_come"
 REST = "TestLookAtWaiters.test_gives_the_rest_in_the_order_in_which_they_joined by=key"
 NEWER = "TestAhead.test_newer_are_those_that_came_later_and_go_first"
 COUNTED = "TestRemove.test_is_refused_if_more_wait_than_were_seen state=delayed"
 FOLLOWED = "TestBury.test_enqueues_what_follows"
-NOT_OF_REFUSED = "TestBury.test_that_is_refused_enqueues_nothing"
 ONCE_IN_LINE = "TestStartNow.test_the_old_start_time_passes_without_a_trace"
-FROM_ZERO = "TestBeginningAgain.test_revive_sets_both_to_zero"
-NOT_COUNTED = "TestTries.test_a_retry_that_does_not_count_is_none"
 GROWN = "TestGrown.test_done_is_refused_when_more_wait_than_were_seen"
 OWN_LEASE = "TestKeys.test_replace_ends_the_lease_of_a_running_job"
-PROMOTED = "TestPromoted.test_counts_delayed_jobs_that_became_ready_by_their_time"
-NEW_RANK = "TestKeys.test_rerank_holds_when_a_running_job_comes_back way=retry"
 IN_ONE_CALL = "TestKeys.test_duplicates_in_one_call_meet_each_other"
 NEXT_PAGE = "TestBrowseInLine.test_begins_after_a_job_that_has_gone"
 RESUMED = "TestPause.test_a_pause_with_an_end_ends_by_itself"
@@ -52,17 +55,11 @@ WOKEN = "TestStartNow.test_wakes_a_wait"
 VERSIONS = "TestDocuments.test_a_version_of_what_does_not_exist_is_refused"
 ENDED = "TestTimeToLive.test_it_is_gone_at_the_exact_millisecond"
 EXTENDED = "TestBrowseInLine.test_follows_an_extended_lease"
-MOMENT = (
-    "TestPromise03ALateHolderChangesNothing.test_a_lease_of_another_moment_is_lost_though_id_and_attempts_are_right"
-)
 NOT_BELOW_ZERO = "TestCrashes.test_is_taken_back_by_a_worker_that_lives state=ready"
 RETRIED = "TestRetryWithFollowUps.test_enqueues_what_follows_and_comes_back"
-PURGED = "TestReports.test_purged_jobs_are_reported state=dead"
 ONE_END = "TestReports.test_an_end_is_reported_once_though_the_job_was_kept state=done way=purge"
-REVIVED = "TestReports.test_a_revived_job_is_reported_and_reports_again"
 NO_END = "TestReports.test_a_refused_outcome_reports_nothing"
 REPLACED = "TestReports.test_a_replaced_job_still_reports"
-NOTE_FIRST = "TestReportsOfMany.test_follow_ups_come_before_the_report"
 LEASE_STAYS = "TestCrashes.test_of_the_job_that_runs_can_be_taken_back_and_its_lease_stays"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
@@ -95,10 +92,10 @@ MUTANTS = {
         "settle.lua", "= tonumber(ARGV[at - 1])", "= kind == 'r' and 0 or ARGV[at - 1] + 0", RETRIED,
     ),
     "purge of dead jobs unreported": (
-        "purge.lua", "    Report.removed(state, record)\n  end\n  return", "  end\n  return", PURGED,
+        "purge.lua", "    Report.removed(state, record)\n  end\n  return", "  end\n  return", OF_PURGED,
     ),
     "kept jobs reported twice": ("parts/report.lua", "state ~= 'done' and ", "", ONE_END),
-    "revival unreported": ("change.lua", "  Report.note('revived', job)", "  --", REVIVED),
+    "revival unreported": ("change.lua", "  Report.note('revived', job)", "  --", OF_REVIVED),
     "report of a refused end": (
         "settle.lua", "  if seen and Job.waiters_of",
         "  Report.note('done', job, result, place)\n  if seen and Job.waiters_of", NO_END,
@@ -109,7 +106,7 @@ MUTANTS = {
     ),
     "report before follow-ups": (
         "parts/report.lua", "staying[#staying + 1] =",
-        "staying[#staying + 1] = staying[1]\n    staying[1] =", NOTE_FIRST,
+        "staying[#staying + 1] = staying[1]\n    staying[1] =", THEN_REPORT,
     ),
     "follow-ups of refused outcomes": ("settle.lua", "if is_refused[n] then", "if false then", NOT_OF_REFUSED),
     "every retry counts": ("settle.lua", "if ARGV[from + 3] == '1' then", "do", NOT_COUNTED),
@@ -198,29 +195,16 @@ def load_again() -> None:
                     setattr(module, each, scripts.script(value.name))
 
 
-async def run(suite: Any, test: str, **available: Any) -> None:
-    """One test, with the fixtures and the arguments that it asks for."""
-    place, *arguments = test.split()
-    group, _, name = place.partition(".")
-    available |= dict(each.split("=") for each in arguments)
-    method = getattr(getattr(suite, group)(), name)
-    wanted = inspect.signature(method).parameters
-    async with asyncio.timeout(20):
-        await method(**{each: value for each, value in available.items() if each in wanted})
-
-
 async def run_on_a_server(test: str) -> None:
     with need(RedisServer) as server:
-        fixture = ManualStoreFixture(lambda clock: open_storage(server.url, clock=clock), url=server.url, shared=True)
-        async with await fixture.open() as store:
-            await run(conformance, test, store=store, fixture=fixture)
+        await run(test, server.url)
 
 
 async def run_on_a_cluster(servers: ClusterSet, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for master in servers.masters:
         master.ask("FLUSHALL")
     async with await open_storage(servers.url) as store:
-        await run(test_redis_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
+        await call(test_redis_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
 
 
 @pytest.fixture(scope="module")

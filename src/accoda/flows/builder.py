@@ -106,12 +106,13 @@ After = Node | str | Iterable["Node | str"]
 
 
 class Nodes:
-    """Nodes that are being put together."""
+    """Nodes that are being put together. Their names begin with `prefix`."""
 
-    def __init__(self, make_job: MakeJob, owner: object) -> None:
+    def __init__(self, make_job: MakeJob, owner: object, prefix: str = "") -> None:
         self.specs: list[NodeSpec] = []
         self._make_job = make_job
         self._owner = owner
+        self._prefix = prefix
         self._suffixes: dict[str, int] = {}
         self._numbers: dict[str, int] = {}
         self._edges = 0
@@ -127,55 +128,51 @@ class Nodes:
         *,
         detached: bool = False,
         kind: NodeKind = "job",
-        numbered: bool = False,
     ) -> Node:
-        """One more node. Refuses what could not run, with the name of the node.
-
-        Without a name, or with one that may be `numbered`, it gets one that no other has.
-        """
+        """One more node. Refuses what could not run, with the name of the node."""
         if len(self.specs) >= NODES:
             raise InvalidInput("nodes", f"a flow has at most {NODES:,}; split it, or let a node enqueue plain jobs")
         queue, type, word = _work(work)
-        name = self._free_name(name or word) if name is None or numbered else self._own_name(name)
-        numbers = self._numbers_of(name, after)
-        check_when(when)
-        if when in ("any_done", "any_dead") and not numbers:
-            raise InvalidInput("when", f"node {name!r}: {when} needs nodes before it; name them with after=…")
-        self._check_options(name, options, type)
-        takes_results = payload is UNSAID and bool(numbers)
-        payload = None if payload is UNSAID else payload
-        job = self._job(
-            name,
-            queue,
-            Encoded(NIL) if takes_results else payload,
-            {**options, "type": type or options.get("type"), "name": name},
-        )
-        self._edges += len(numbers)
-        self._numbers[name] = len(self.specs)
-        self.specs.append(
-            NodeSpec(
-                name,
-                queue,
-                job.data,
-                numbers,
-                when,
-                float(job.rank),
-                job.delay,
-                job.start_at,
-                job.cost,
-                float(job.keep_for),
-                takes_results,
-                detached,
-                kind,
-            )
-        )
-        return Node(self._owner, len(self.specs) - 1, name)
+        name = self._name(name, word)
+        before = self._numbers_of(name, after)
+        _check_start(name, when, before)
+        _check_options(name, options, type)
+        takes_results = payload is UNSAID and bool(before)
+        if payload is UNSAID:
+            payload = Encoded(NIL) if takes_results else None
+        job = self._job(name, queue, payload, {**options, "type": type or options.get("type"), "name": name})
+        self._edges += len(before)
+        timing = (float(job.rank), job.delay, job.start_at, job.cost, float(job.keep_for))
+        return self._append(NodeSpec(name, queue, job.data, before, when, *timing, takes_results, detached, kind))
+
+    def map(
+        self,
+        work: Work,
+        payloads: Iterable[object],
+        name: str | None,
+        after: After,
+        when: When,
+        options: NodeOptions,
+        *,
+        detached: bool = False,
+    ) -> list[Node]:
+        """A node for each payload: `name-1`, `name-2` and so on."""
+        word = name or _work(work)[2]
+        after = after if isinstance(after, (Node, str)) else list(after)  # an iterator can be read only once
+        return [
+            self.add(work, payload, f"{word}-{number}", after, when, options, detached=detached)
+            for number, payload in enumerate(payloads, 1)
+        ]
 
     def gate(self, name: str) -> Node:
         """A node without a job: it ends when the batch is closed."""
-        self._numbers[name] = len(self.specs)
-        self.specs.append(NodeSpec(name, kind="gate"))
-        return Node(self._owner, len(self.specs) - 1, name)
+        return self._append(NodeSpec(name, kind="gate"))
+
+    def _append(self, spec: NodeSpec) -> Node:
+        node = Node(self._owner, len(self.specs), spec.name)
+        self._numbers[spec.name] = node.number
+        self.specs.append(spec)
+        return node
 
     def _job(self, name: str, queue: str, payload: object, options: Mapping[str, Any]) -> NewJob:
         given: EnqueueOptions = {key: value for key, value in options.items() if value is not None}  # type: ignore[assignment]
@@ -184,6 +181,13 @@ class Nodes:
         except InvalidInput as error:
             error.args = (f"node {name!r}: {error}",)
             raise
+
+    def _name(self, given: str | None, word: str) -> str:
+        """The name of a new node. One that was given none gets one that no other has."""
+        name = word if given is None else given
+        if self._prefix:
+            name = f"{self._prefix}{name or word}"
+        return self._free_name(name) if given is None else self._own_name(name)
 
     def _own_name(self, name: str) -> str:
         check_label("name", name)
@@ -224,17 +228,24 @@ class Nodes:
             raise InvalidInput("after", f"node {name!r}: a flow has at most {EDGES:,} pairs; put a node between them")
         return tuple(found)
 
-    def _check_options(self, name: str, options: NodeOptions, type: str | None) -> None:
-        for option in options:
-            if option in _NOT_FOR_NODES:
-                raise InvalidInput(
-                    option, f"node {name!r}: the job of a node has a key of its own, so it takes no {option}"
-                )
-            if option not in NodeOptions.__annotations__:
-                known = ", ".join(NodeOptions.__annotations__)
-                raise InvalidInput(option, f"node {name!r}: there is no such option; use {known}")
-        if type is not None and options.get("type") not in (None, type):
-            raise InvalidInput("type", f"node {name!r}: its handler is for jobs of type {type!r}")
+
+def _check_start(name: str, when: When, before: Sequence[int]) -> None:
+    check_when(when)
+    if when in ("any_done", "any_dead") and not before:
+        raise InvalidInput("when", f"node {name!r}: {when} needs nodes before it; name them with after=…")
+
+
+def _check_options(name: str, options: NodeOptions, type: str | None) -> None:
+    for option in options:
+        if option in _NOT_FOR_NODES:
+            raise InvalidInput(
+                option, f"node {name!r}: the job of a node has a key of its own, so it takes no {option}"
+            )
+        if option not in NodeOptions.__annotations__:
+            known = ", ".join(NodeOptions.__annotations__)
+            raise InvalidInput(option, f"node {name!r}: there is no such option; use {known}")
+    if type is not None and options.get("type") not in (None, type):
+        raise InvalidInput("type", f"node {name!r}: its handler is for jobs of type {type!r}")
 
 
 def _work(work: Work) -> tuple[str, str | None, str]:
@@ -299,11 +310,7 @@ class Flow:
         **options: Unpack[NodeOptions],
     ) -> list[Node]:
         """Add a node for each payload: `name-1`, `name-2` and so on."""
-        after, word = _listed(after), name or _work(handler)[2]
-        return [
-            self.nodes.add(handler, payload, f"{word}-{number}", after, when, options)
-            for number, payload in enumerate(payloads, 1)
-        ]
+        return self.nodes.map(handler, payloads, name, after, when, options)
 
     def on_cancel(
         self, handler: Work, payload: object = None, *, name: str | None = None, **options: Unpack[NodeOptions]
@@ -353,7 +360,7 @@ class RunningFlow:
         self.id = id
         self.node = node
         """The node whose job runs here."""
-        self._nodes = Nodes(make_job, self)
+        self._nodes = Nodes(make_job, self, prefix=f"{node}.")
         self._tell = tell
 
     def add(
@@ -368,7 +375,7 @@ class RunningFlow:
         **options: Unpack[NodeOptions],
     ) -> Node:
         """Add a node. `after` may name nodes that this run has added."""
-        node = self._add(handler, payload, name, after, when, options, detached)
+        node = self._nodes.add(handler, payload, name, after, when, options, detached=detached)
         self._store([node])
         return node
 
@@ -384,35 +391,10 @@ class RunningFlow:
         **options: Unpack[NodeOptions],
     ) -> list[Node]:
         """Add a node for each payload: `name-1`, `name-2` and so on."""
-        after, word = _listed(after), name or _work(handler)[2]
-        nodes = [
-            self._add(handler, payload, f"{word}-{number}", after, when, options, detached)
-            for number, payload in enumerate(payloads, 1)
-        ]
+        nodes = self._nodes.map(handler, payloads, name, after, when, options, detached=detached)
         if nodes:
             self._store(nodes)
         return nodes
-
-    def _add(
-        self,
-        handler: Work,
-        payload: object,
-        name: str | None,
-        after: After,
-        when: When,
-        options: NodeOptions,
-        detached: bool,
-    ) -> Node:
-        return self._nodes.add(
-            handler,
-            payload,
-            f"{self.node}.{name or _work(handler)[2]}",
-            after,
-            when,
-            options,
-            detached=detached,
-            numbered=name is None,
-        )
 
     def _store(self, nodes: Sequence[Node]) -> None:
         specs = self._nodes.specs
@@ -422,11 +404,6 @@ class RunningFlow:
         ]
         for note in notes(self.id, Add(tuple(named), self.node)):
             self._tell(note)
-
-
-def _listed(after: After) -> Node | str | list[Node | str]:
-    """What may be gone through more than once."""
-    return after if isinstance(after, (Node, str)) else list(after)
 
 
 class Group(Struct, frozen=True):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
 from accoda.errors import NotFound, TooLarge
 from accoda.flows.model import KEY_LENGTH, NAME_LENGTH, FlowState
 from accoda.http.call import Answer, Call
-from accoda.http.operation import Header, Link, Nothing, Reply, operation
+from accoda.http.operation import H, Header, Link, Nothing, Reply, operation
 from accoda.http.resources.common import OWN_PATTERN, TEXT_PATTERN, WEBHOOK_URL, Count, Cursor, Limit, given, present
 from accoda.http.resources.jobs import named_and_allowed, warning
 from accoda.operations import flows, new_flows
@@ -80,14 +82,7 @@ VIEW = FlowView(
     total=3,
 )
 DETAIL = FlowDetail(
-    id="order-17",
-    name="order",
-    state="failed",
-    created_at="2030-01-01T09:00:00.000Z",
-    ended_at="2030-01-01T09:00:04.000Z",
-    counts={"done": 1, "dead": 1, "skipped": 1},
-    ended=3,
-    total=3,
+    **asdict(VIEW),
     nodes=[
         NodeView(name="charge", state="done", queue="payments", job_id=41, result={"paid": True}),
         NodeView(
@@ -228,52 +223,58 @@ async def get_flow(call: Call[None, NodesQuery, FlowPath]) -> FlowDetail:
     return await flows.get(call.app, call.path.id, after=given(call.query.nodes_after), limit=call.query.nodes_limit)
 
 
-@operation(
-    "POST",
-    "/api/v1/flows/{id}/cancel",
-    GROUP,
+def _action(
+    name: str, summary: str, description: str, *, status: int, answer: str, example: FlowView | Count
+) -> Callable[[H], H]:
+    """What changes one flow: it must be there, in a state in which that can be done."""
+    return operation(
+        "POST",
+        f"/api/v1/flows/{{id}}/{name}",
+        GROUP,
+        summary,
+        scope="admin",
+        queues="own",
+        description=description,
+        path_example=ONE,
+        replies={status: Reply(description=answer, type=type(example), example=example)},
+        errors=("not-found", "conflict"),
+    )
+
+
+@_action(
+    "cancel",
     "Cancel a flow",
-    scope="admin",
-    queues="own",
-    description="What waits is taken back, what runs is told within about a second and its outcome is refused; then "
+    "What waits is taken back, what runs is told within about a second and its outcome is refused; then "
     "the nodes for `on_cancel` run. A flow that has ended is a conflict.",
-    path_example=ONE,
-    replies={202: Reply(description="It is noted. The flow as it is now.", type=FlowView, example=VIEW)},
-    errors=("not-found", "conflict"),
+    status=202,
+    answer="It is noted. The flow as it is now.",
+    example=VIEW,
 )
 async def cancel_flow(call: Call[None, Nothing, FlowPath]) -> FlowView:
     await _check(call, call.path.id)
     return await flows.cancel(call.app, call.path.id)
 
 
-@operation(
-    "POST",
-    "/api/v1/flows/{id}/retry",
-    GROUP,
+@_action(
+    "retry",
     "Revive the dead jobs of a flow",
-    scope="admin",
-    queues="own",
-    description="They are ready again, and the flow goes on from there. A flow without dead jobs is a conflict.",
-    path_example=ONE,
-    replies={200: Reply(description="How many were revived.", type=Count, example=Count(1))},
-    errors=("not-found", "conflict"),
+    "They are ready again, and the flow goes on from there. A flow without dead jobs is a conflict.",
+    status=200,
+    answer="How many were revived.",
+    example=Count(1),
 )
 async def retry_flow(call: Call[None, Nothing, FlowPath]) -> Count:
     await _check(call, call.path.id)
     return Count(await flows.retry(call.app, call.path.id))
 
 
-@operation(
-    "POST",
-    "/api/v1/flows/{id}/close",
-    GROUP,
+@_action(
+    "close",
     "Close a batch",
-    scope="admin",
-    queues="own",
-    description="One whose producer died before it could: it gets no more members. Anything else is a conflict.",
-    path_example=ONE,
-    replies={202: Reply(description="It is noted. The batch as it is now.", type=FlowView, example=VIEW)},
-    errors=("not-found", "conflict"),
+    "One whose producer died before it could: it gets no more members. Anything else is a conflict.",
+    status=202,
+    answer="It is noted. The batch as it is now.",
+    example=VIEW,
 )
 async def close_flow(call: Call[None, Nothing, FlowPath]) -> FlowView:
     await _check(call, call.path.id)

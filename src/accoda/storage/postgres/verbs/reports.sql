@@ -35,7 +35,7 @@ BEGIN
     );
 END $$;
 
--- Store reports that come without follow-ups, and wake who waits for them.
+-- Store reports that come without follow-ups, and wake the callers that wait for them.
 CREATE FUNCTION store_reports(moment bigint, reports report[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF cardinality(reports) > 0 THEN
