@@ -39,6 +39,13 @@ def test_a_payload_that_does_not_decode_is_buried_alone_and_the_reason_names_the
     assert "[…] must be an integer, not text" in opened.not_run[0].reason  # type: ignore[union-attr]
 
 
+def test_an_envelope_that_cannot_be_read_is_buried_each_time_it_comes() -> None:
+    broken = wrap(encode(8), JobMetadata(name="Eight")).replace(b"\xa5Eight", b"\x05Eight")  # a number, not a text
+    opened = open_jobs(Owner(), [job(1, broken), job(2, broken), job(3)])
+    assert ids(opened.batches) == [[3]]
+    assert [(type(outcome), outcome.lease.id) for outcome in opened.not_run] == [(Bury, 1), (Bury, 2)]
+
+
 def test_suspects_run_after_the_others_each_alone_and_after_its_pause() -> None:
     owner = Owner(limits=Limits(max_crashes=5))
     jobs = [job(1, crashes=4), job(2), job(3, crashes=1, waited=0), job(4, crashes=3), job(5, crashes=2, waited=9_999)]

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from accoda.budget.report import BudgetReporter, JobBudgetReporter
 from accoda.enqueue import EnqueueOptions, FollowUpOptions, inherited
-from accoda.envelope import MARK, type_of, unwrap
+from accoda.envelope import HEAD, MARK, type_of, unwrap
 from accoda.errors import BuryJob, HandlerLost, InvalidInput, RetryLater, WorkerStopped
 from accoda.flows.builder import RunningFlow
 from accoda.flows.members import Parents, flow_place, parents_of
@@ -567,12 +567,20 @@ def open_jobs(owners: JobOwners, jobs: Sequence[Job]) -> Opened:
     found: dict[int, tuple[BatchOwner, list[Job], list[Any]]] = {}
     hooks = False
     opened = Opened([], [], [])
+    heads: dict[bytes, BatchOwner | None] = {}  # jobs of a type mostly have the same metadata: those are read once
     for job in jobs:
         data, owner = job.data, owners.untyped
         if data and data[0] == MARK:
-            metadata, data = unwrap(data)
-            owner = owners.owner_of(metadata.type)
-            hooks = hooks or metadata.hook is not None
+            end = HEAD + int.from_bytes(data[1:HEAD], "big")
+            head, data = data[:end], data[end:]
+            if head in heads:
+                owner = heads[head]
+            else:
+                metadata, data = unwrap(job.data)
+                owner = owners.owner_of(metadata.type)
+                hooks = hooks or metadata.hook is not None
+                if data is not job.data:  # it could be read
+                    heads[head] = owner
         if owner is None:
             opened.not_run.append(unhandled(job))
             continue

@@ -8,7 +8,7 @@
 --                              job that stays locked is then an error that changes nothing, and the client sends each
 --                              call alone
 -- Answer: a verdict for each outcome: 0 accepted, 1 lost, 2 grown, 3 cancelled; NULL: all accepted. `reported`: whether a
--- flow has a report, of which the client wakes who waits for it, as with follow-ups.
+-- flow has a report: the client then wakes the callers that wait for it, as it does for follow-ups.
 --
 -- Fencing: a statement that changes a job finds it by its token: id, attempts and taken_at. Under READ COMMITTED a row that
 -- was changed after our look is looked at again once its lock is ours, so a lease that ended or was settled meanwhile is
