@@ -6,10 +6,25 @@ state machine must find it too (it cannot see what is slow, asleep, or refused b
     ACCODA_MUTANT=late-done pytest tests/storage/mutant_target.py
 """
 
-from proof.mutants import browse, change, documents, enqueue, leases, look, purge, reports, settle, sqlite, take, wait
+from proof.mutants import (
+    browse,
+    change,
+    documents,
+    enqueue,
+    lanes,
+    leases,
+    look,
+    purge,
+    reports,
+    settle,
+    sqlite,
+    take,
+    turns,
+    wait,
+)
 from proof.mutants.mutant import MUTANTS, mutant_fixture
 
 __all__ = [
-    "MUTANTS", "browse", "change", "documents", "enqueue", "leases", "look", "mutant_fixture", "purge", "reports",
-    "settle", "sqlite", "take", "wait",
+    "MUTANTS", "browse", "change", "documents", "enqueue", "lanes", "leases", "look", "mutant_fixture", "purge",
+    "reports", "settle", "sqlite", "take", "turns", "wait",
 ]  # fmt: skip

@@ -142,7 +142,9 @@ _mutant(
     "rerank-ignored",
     "a duplicate that reranks leaves the job where it is",
     "TestKeys::test_rerank_moves_a_job_in_the_line_and_changes_nothing_else",
-    statement="rerank_job", piece="rank = ?2, sort = iif(state, sort, ?2)", instead="rank = iif(?2, rank, rank)",
+    statement="rerank_job",
+    piece="rank = ?2, state = ?3, sort = iif(?3 < 1, ?2, sort)",
+    instead="state = iif(?2, ?3, ?3)",
 )  # fmt: skip
 _mutant(
     "flow-not-stored",

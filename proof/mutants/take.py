@@ -18,8 +18,10 @@ class LeasedTwice(MemoryStorage):
         jobs = await super().take(queue, count, **options)
         for job in jobs:
             record = self._jobs[job.id]
-            record.queue.ready[record.id] = record
-            record.queue.line_up(record)
+            if record.lane is not None:
+                record.queue.lane_of(record).ready[record.id] = record
+            record.queue.line_up(record, record.sort)
+            record.state = "taken"
         return jobs
 
 
@@ -31,7 +33,7 @@ class LeasedTwice(MemoryStorage):
 class TakeInTwoSteps(MemoryStorage):
     async def take(self, queue: str, count: int, **options: Any) -> list[Job]:
         found = self._queues[queue]
-        seen = sorted(found.ready.values(), key=lambda record: (record.rank, record.id))[:count]
+        seen = sorted(found.ready.values(), key=lambda record: (record.sort, record.id))[:count]
         await asyncio.sleep(0)
         return found.lease(seen, self._now(), self._now() + 60_000, "")
 
@@ -46,9 +48,12 @@ class HeadSkipped(MemoryStorage):
         found = self._queues.get(queue)
         if max_cost is None or found is None or found.paused:
             return jobs
-        for record in sorted(found.ready.values(), key=lambda record: (record.rank, record.id)):
+        for record in sorted(found.ready.values(), key=lambda record: (record.sort, record.id)):
             if len(jobs) < count and record.cost + sum(job.cost for job in jobs) <= max_cost:
                 del found.ready[record.id]
+                if record.lane is not None:
+                    del found.lane_of(record).ready[record.id]
+                    found.lane_of(record).taken += 1
                 jobs += found.lease([record], self._now(), self._now() + 60_000, "")
         return jobs
 

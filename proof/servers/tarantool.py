@@ -77,5 +77,6 @@ async def administer(url: str, script: str) -> Any:
 
 async def empty(url: str) -> None:
     """Make the store as new, without a restart."""
-    spaces = ("jobs", "keys", "waiters", "kept", "queues", "documents", "tombstones", "numbers", "answers")
+    spaces = ("jobs", "keys", "waiters", "kept", "lanes", "rules", "queues", "documents", "tombstones")
+    spaces += ("numbers", "answers")
     await administer(url, "".join(f"box.space.accoda_{space}:truncate() " for space in spaces) + "return true")

@@ -7,12 +7,13 @@ Durations are seconds; moments are integer milliseconds since the epoch, by the 
                                           └──lease over──┘ └─Retry──► delayed / ready
                                              attempts+1        attempts+1
 
-A job that waits or runs can be cancelled: it is gone, or cancelled for keep_for.
+A job that would be ready but whose lane is full is held until a place in its lane is free. A job that waits or runs can
+be cancelled: it is gone, or cancelled for keep_for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Protocol, TypeVar, cast, get_args
 
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 else:
     V = TypeVar("V")
 
-State = Literal["ready", "delayed", "taken", "dead", "done", "cancelled"]
+State = Literal["ready", "delayed", "held", "taken", "dead", "done", "cancelled"]
 OnDuplicate = Literal["keep", "rerank", "replace", "attach"]
 What = Literal["created", "kept", "replaced", "attached"]
 Why = Literal["lost", "grown", "cancelled"]
@@ -66,6 +67,8 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     `reports_to` names a flow: every end of the job, and every revival, is reported to it, see `Report`. A job that
     reports has a key.
 
+    `lane` says whom the job belongs to, such as a customer: see `Lanes`.
+
     >>> NewJob("emails", b"hello", rank=2.0, delay=30).queue
     'emails'
     >>> NewJob("emails", rank=float("nan"))
@@ -83,6 +86,7 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
     waiter: bytes | None = None
     keep_for: float = _AT_ONCE
     reports_to: str | None = None
+    lane: str | None = None
 
     def __post_init__(self) -> None:
         # One pass over the usual values; only what looks unusual is examined for the message. This runs for every job,
@@ -103,6 +107,8 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
             check_duration("keep_for", self.keep_for)
         if self.reports_to is not None:
             _check_reports_to(self)
+        if self.lane is not None:
+            check_lane(self.lane)
 
 
 class Enqueued(Struct, Generic[V], frozen=True, dict=True):
@@ -184,6 +190,7 @@ class Job(Struct, frozen=True, gc=False):
     lease: Lease
     tries: int = 0
     crashes: int = 0
+    lane: str | None = None
 
 
 class Done(Struct, frozen=True, gc=False):
@@ -346,7 +353,7 @@ class NotCrashed(_Change, frozen=True, gc=False):
 
 
 class Rerank(Struct, frozen=True, gc=False):
-    """Give a job that is ready or delayed another rank. `waiters` and `queue` are as for every change."""
+    """Give a job that is ready, held or delayed another rank. `waiters` and `queue` are as for every change."""
 
     id: int
     rank: float
@@ -368,19 +375,97 @@ class ById(Struct, frozen=True, gc=False):
 
 
 class ByKey(Struct, frozen=True, gc=False):
-    """Look at the job that holds this key: it is ready, delayed or taken."""
+    """Look at the job that holds this key: it is ready, held, delayed or taken."""
 
     queue: str
     key: str
 
 
 class Head(Struct, frozen=True, gc=False):
-    """Look at the job that the next `take` would hand out first. A paused queue has none."""
+    """Look at the job that the next `take` would hand out first. A paused queue has none, nor one whose `Lanes.total`
+    jobs are taken."""
 
     queue: str
 
 
 Target = ById | ByKey | Head
+
+LANE = 128
+"""Characters of a lane's name."""
+LANE_LIMIT = 10_000
+"""The highest limit of a lane: what is counted whenever one of its jobs moves."""
+WEIGHT = 1000
+"""The highest weight of a lane; the lowest is one by it."""
+TURN = 2.0**-40
+"""The length of a turn in a fair line, whose levels are 1 apart: room for a trillion turns."""
+NEWCOMER = 1 - 2.0**-10
+"""The share of its first turn that a lane waits for when it comes into a fair line: see `accoda.storage.protocol`."""
+
+
+class Lanes(Struct, frozen=True):
+    """The rules of a queue for its lanes. For a job without a lane no rule holds: where lanes take turns, it comes
+    first in its priority level.
+
+    `limit`: at most so many jobs of a lane are in the line or run at once, over all workers; the others are held, and
+    the best of them (lowest rank, then lowest id) comes into the line in the step that frees a place. `limits` has the
+    limits of single lanes; 0 pauses a lane, None lifts the limit.
+
+    `fair`: ready jobs whose ranks have the same whole part, which is their priority level, take turns by lane. A lane
+    with weight 2 in `weights` has two jobs where others have one. With `by_cost`, a turn is as long as the job's cost.
+
+    `total`: at most so many jobs of the queue run at once, over all workers and lanes, those without a lane included.
+
+    >>> Lanes(limit=2, limits={"customer-7": 10, "spammer": 0}, fair=True).limit_of("customer-7")
+    10
+    """
+
+    limit: int | None = None
+    limits: Mapping[str, int | None] = {}
+    fair: bool = False
+    weights: Mapping[str, float] = {}
+    by_cost: bool = False
+    total: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, limit in {"": self.limit, **self.limits}.items():
+            if limit is not None and (type(limit) is not int or not 0 <= limit <= LANE_LIMIT):
+                _refuse(f"limits[{name!r}]" if name else "limit", f"must be 0 to {LANE_LIMIT}, or None", limit)
+        for name, weight in self.weights.items():
+            if type(weight) not in (int, float) or not 1 / WEIGHT <= weight <= WEIGHT:
+                _refuse(f"weights[{name!r}]", f"must be a number from 1/{WEIGHT} to {WEIGHT}", weight)
+        for name in (*self.limits, *self.weights):
+            check_lane(name)
+        if self.total is not None:
+            check_count("total", self.total)
+        for field in ("fair", "by_cost"):
+            if type(getattr(self, field)) is not bool:
+                _refuse(field, "must be True or False", getattr(self, field))
+
+    def limit_of(self, lane: str) -> int | None:
+        """How many jobs of this lane may be in the line or run; None: as many as there are."""
+        return self.limits.get(lane, self.limit)
+
+    def turn_of(self, lane: str, cost: int) -> float:
+        """The length of the turn of a job with this cost."""
+        return ((cost or 1) if self.by_cost else 1) / self.weights.get(lane, 1) * TURN
+
+
+class LaneInfo(Struct, frozen=True, gc=False):
+    """The jobs of a lane that are ready, held and taken."""
+
+    lane: str
+    ready: int
+    held: int
+    taken: int
+
+
+class LanesInfo(Struct, frozen=True):
+    """The rules of a queue (None: it has none), and its lanes with ready, held or taken jobs: those with most ready and
+    held ones first, then by name. `count` is how many such lanes there are."""
+
+    rules: Lanes | None
+    lanes: tuple[LaneInfo, ...]
+    count: int
 
 
 class Cursor(Struct, frozen=True, gc=False):
@@ -391,7 +476,8 @@ class Cursor(Struct, frozen=True, gc=False):
 
 
 class QueueStats(Struct, frozen=True, gc=False):
-    """Counts of one queue. `total` is ready + taken + delayed + dead; `oldest_age` is in seconds since creation.
+    """Counts of one queue. `total` is ready + held + taken + delayed + dead. `oldest_age` is in seconds since the
+    creation of the oldest ready job.
 
     done, retried, buried, expired, cancelled and promoted count events since the store was made. `promoted`: delayed
     jobs that became ready because their start time came; one that `StartNow` started is none.
@@ -411,6 +497,7 @@ class QueueStats(Struct, frozen=True, gc=False):
     promoted: int = 0
     paused: bool = False
     paused_until: int | None = None
+    held: int = 0
 
 
 class Stats(Struct, frozen=True):
@@ -432,7 +519,8 @@ class JobInfo(Struct, frozen=True, gc=False):
     """All that is stored about a job, in whatever state, for people to look at.
 
     `worker` and `taken_at` tell who took it last, and when; `lease_until` is set while it is taken, `ended_at` when it
-    is dead, done or cancelled. `reason` is why it was last retried or buried; `result` is what `Done` left.
+    is dead, done or cancelled. `reason` is why it was last retried or buried; `result` is what `Done` left. `turn` is
+    what orders a ready job in place of its rank, where lanes take turns and the two differ.
     """
 
     id: int
@@ -456,13 +544,15 @@ class JobInfo(Struct, frozen=True, gc=False):
     result: bytes | None = None
     tries: int = 0
     crashes: int = 0
+    lane: str | None = None
+    turn: float | None = None
 
     def cursor(self, order: Order = "line") -> Cursor:
         """Where `browse` continues after this job."""
         if order == "id":
             return Cursor(0.0, self.id)
-        if self.state == "ready":
-            return Cursor(self.rank, self.id)
+        if self.state in ("ready", "held"):
+            return Cursor(self.rank if self.turn is None else self.turn, self.id)
         moment = {"delayed": self.start_time, "taken": self.lease_until}.get(self.state, self.ended_at)
         return Cursor(float(moment or 0), self.id)
 
@@ -690,6 +780,12 @@ def _check_reports_to(job: NewJob) -> None:
         _refuse("reports_to", f"must be 1 to {KEY} characters of valid text without NUL", reports_to)
     if job.key is None or "\n" in job.key:
         raise InvalidInput("reports_to", "needs a key without a line feed: the report names the job by it")
+
+
+def check_lane(name: object) -> None:
+    """Refuse what cannot be the name of a lane."""
+    if type(name) is not str or not 0 < len(name) <= LANE or not name.isprintable():
+        _refuse("lane", f"must be 1 to {LANE} printable characters", name)
 
 
 def _refuse(field: str, rule: str, value: Any) -> NoReturn:

@@ -21,6 +21,7 @@ FEW_RUNS = settings(
     derandomize=True,  # the same runs every time: this asks whether they suffice, not whether luck does
     database=None,
     phases=[Phase.generate],
+    report_multiple_bugs=False,  # the first is enough
     suppress_health_check=list(HealthCheck),
 )
 

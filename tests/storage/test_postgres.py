@@ -15,7 +15,8 @@ from accoda.testing.machine import machine_for
 from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
 
 EMPTY = """
-TRUNCATE accoda.jobs, accoda.waiters, accoda.pauses, accoda.counts, accoda.documents;
+TRUNCATE accoda.jobs, accoda.waiters, accoda.pauses, accoda.lane_rules, accoda.unbalanced, accoda.counts,
+         accoda.documents;
 ALTER SEQUENCE accoda.job_ids RESTART;
 UPDATE accoda.forgotten_documents SET version = 0;
 """

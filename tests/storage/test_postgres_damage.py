@@ -18,7 +18,7 @@ from proof.damage.postgres import (
 from proof.damage.survival import survive
 
 from accoda import ManualClock, open_storage
-from accoda.model import NewJob
+from accoda.model import Lanes, NewJob
 from accoda.storage.postgres import PostgresStorage
 
 
@@ -45,7 +45,8 @@ async def test_the_engine_refuses_a_record_that_no_accoda_wrote(
         *((column, value) for column in COUNTERS for value in ABSURD_COUNTERS),
         *((column, value) for column in REALS for value in ABSURD_REALS),
         *(("queue", name) for name in NO_NAMES),
-        *(("state", state) for state in (-1, 6)),
+        *(("state", state) for state in (-2, 6)),
+        *(("lane", lane) for lane in ("", "x" * 129)),
         *((column, None) for column in ("data", "queue", "rank", "start_time")),
         ("keep_for", -1.0),
         ("id", 0),
@@ -62,6 +63,11 @@ async def test_the_engine_refuses_a_record_that_no_accoda_wrote(
         "UPDATE counts SET queue = 'bad name'",
         "UPDATE counts SET ready = NULL",
         "UPDATE pauses SET queue = ''",
+        'UPDATE lane_rules SET "limit" = -1',
+        "UPDATE lane_rules SET total = -1",
+        "UPDATE lane_rules SET limits = NULL",
+        "INSERT INTO unbalanced (queue, lane) VALUES ('q', '')",
+        "UPDATE counts SET held = NULL",
         "UPDATE documents SET version = -1",
         "UPDATE documents SET version = 9223372036854775807",
         "UPDATE documents SET expires_at = -1",
@@ -74,5 +80,6 @@ async def test_the_engine_refuses_impossible_numbers_and_names_beside_the_jobs(
     await store.enqueue([NewJob("q", key="k", waiter=b"w")])
     await store.write("d", b"1")
     await store.pause("q", None)
+    await store.set_lanes("q", Lanes(limit=1))
     with pytest.raises(asyncpg.IntegrityConstraintViolationError):
         await session.execute(statement)

@@ -66,7 +66,7 @@ class TestRights:
             "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = $1::regnamespace AND prosecdef", schema
         )
         settings = {row["proname"]: row["proconfig"] for row in found}
-        assert {*VERBS, "enqueue_apart", "give_back", "notify"} - {"close"} == set(settings)
+        assert {*VERBS, "catch_up", "enqueue_apart", "give_back", "notify"} - {"close"} == set(settings)
         assert all(f"search_path={schema}, pg_temp" in config for config in settings.values())
 
     async def test_two_schemas_are_two_stores(self, store: PostgresStorage, server: PostgresServer) -> None:

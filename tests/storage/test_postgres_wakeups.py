@@ -78,7 +78,7 @@ async def test_a_lost_notification_delays_a_job_by_seconds_only(
     waiting = asyncio.create_task(store.wait(["q"], 30))
     await store.stats()
     # As from a process that died between its commit and its notification.
-    job = ("q", b"", None, None, None, None, None, None, None, None, None)
+    job = ("q", b"", None, None, None, None, None, None, None, None, None, None)
     await sql.fetch(call_of(schema, "enqueue", 4), None, [job], False, [])
     assert await waiting
     assert len(await store.take("q", 1)) == 1

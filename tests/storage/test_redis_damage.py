@@ -62,7 +62,7 @@ async def test_neither_do_they_in_a_cluster(partitions: int) -> None:
             assert len(buried(dead)) > 50
 
 
-GOOD_HEAD = b"0000000000000007,0,,\0"
+GOOD_HEAD = b"0000000000000007,0,,\t\0"
 DAMAGED = [
     b"",
     b"garbage",
@@ -79,10 +79,13 @@ DAMAGED = [
     GOOD_HEAD + b"1800000000000,,0,5,\0\0\0no flow",
     GOOD_HEAD + b"1800000000000,,0,\0one,two\0\0past",
     GOOD_HEAD + b"1800000000000,,0,\0\0two texts are missing",
-    b"00000000 0000007,0,,\x001800000000000,,0,\0\0\0digits",
-    b"0000000000000007,0,,\xff\x001800000000000,,0,\0\0\0key",
-    b"0000000000000007," + b"9" * 5000 + b",,\x001800000000000,,0,\0\0\0attempts",
-    b"0000000000000007," + b"9" * 40 + b",,\x001800000000000,,0,\0\0\0attempts",
+    b"00000000 0000007,0,,\t\x001800000000000,,0,\0\0\0digits",
+    b"0000000000000007,0,,\x001800000000000,,0,\0\0\0no tab",
+    b"0000000000000007,0,,\t\xff\x001800000000000,,0,\0\0\0key",
+    b"0000000000000007,0,,\xff\t\x001800000000000,,0,\0\0\0lane",
+    b"0000000000000007,0,,a\t\x001800000000000,,x,\0\0\0rank of a job that has a lane",
+    b"0000000000000007," + b"9" * 5000 + b",,\t\x001800000000000,,0,\0\0\0attempts",
+    b"0000000000000007," + b"9" * 40 + b",,\t\x001800000000000,,0,\0\0\0attempts",
 ]
 
 
@@ -115,7 +118,7 @@ async def test_a_look_passes_over_what_cannot_be_read(store: Store, server: Redi
 
 @pytest.mark.parametrize("holder", ["no id", f"{77:016d}", f"{1:016d}"])
 async def test_a_key_whose_holder_cannot_be_read_is_free(store: Store, server: RedisServer, holder: str) -> None:
-    server.ask("ZADD", f"{BASE}:ready", 0, f"{1:016d},0,,k\x00180000o,,0,\0\0\0no moment")
+    server.ask("ZADD", f"{BASE}:ready", 0, f"{1:016d},0,,\tk\x00180000o,,0,\0\0\0no moment")
     server.ask("HSET", f"{BASE}:ready:ids:{1:016d}"[:-2], "01", "0")
     server.ask("HSET", f"{BASE}:keys", "k", holder)
     server.ask("SADD", "accoda:queues", Q)

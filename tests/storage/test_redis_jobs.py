@@ -353,8 +353,8 @@ class TestReports:
         now = clock.now()
         records = server.ask("ZRANGE", f"{BASE}:ready", 0, -1)
         assert [record.replace(str(now), "now") for record in records] == [
-            "0000000000000001,0,,k,1\0now,,0,3\0\0\0x",
-            "0000000000000002,0,,k\0now,,0,3,f,1\0\0\0y",
+            "0000000000000001,0,,\tk,1\0now,,0,3\0\0\0x",
+            "0000000000000002,0,,\tk\0now,,0,3,f,1\0\0\0y",
         ]
 
 

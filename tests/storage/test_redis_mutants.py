@@ -61,6 +61,20 @@ ONE_END = "TestReports.test_an_end_is_reported_once_though_the_job_was_kept stat
 NO_END = "TestReports.test_a_refused_outcome_reports_nothing"
 REPLACED = "TestReports.test_a_replaced_job_still_reports"
 LEASE_STAYS = "TestCrashes.test_of_the_job_that_runs_can_be_taken_back_and_its_lease_stays"
+SO_MANY = "TestLaneLimit.test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"
+OWN_LIMITS = "TestLaneLimit.test_limits_of_single_lanes_win"
+RAN_BEFORE = "TestLaneLimit.test_jobs_that_ran_before_the_rules_count"
+RUNNING = "TestPlaceInALane.test_an_outcome_that_is_refused_frees_nothing"
+BETTER = "TestPlaceInALane.test_a_better_job_takes_the_place_of_a_worse_one_in_the_line"
+PLACE = "TestPlaceInALane.test_a_batch_frees_as_many_places_as_it_had"
+LEASE_OVER = "TestPlaceInALane.test_the_end_of_a_lease_does_too"
+PLACE_WAKES = "TestPlaceInALane.test_a_wait_is_no_waiting_for_what_is_held"
+TOTAL = "TestTotal.test_so_many_run_at_once_with_a_lane_or_without"
+TOTAL_WAKES = "TestTotal.test_a_wait_sleeps_until_one_has_ended"
+TURNS = "TestFairLanes.test_lanes_take_turns"
+LEVELS = "TestFairLanes.test_levels_stay_above_turns"
+WEIGHTS = "TestFairLanes.test_a_heavy_lane_has_more_turns"
+SHOWN = "TestFairLanes.test_a_turn_is_shown_and_orders_the_pages"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -80,7 +94,7 @@ MUTANTS = {
     ),
     "started job wakes no wait": ("parts/job.lua", "call('PUBLISH', base .. ':wake', '')", "--", WOKEN),
     "replaced run keeps its lease": ("parts/add.lua", "    Record.give_back(job, run.start)", "    --", OWN_LEASE),
-    "rerank ignored": ("parts/add.lua", "      job.rank = run.rank", "      --", NEW_RANK),
+    "rerank ignored": ("parts/add.lua", "      Job.rerank(", "      tostring(", NEW_RANK),
     "key of the same call": ("parts/add.lua", "call('HSET', base .. ':keys', key, id)", "--", IN_ONE_CALL),
     "expensive jobs are skipped": ("take.lua", "return n - 1", "left = left + (tonumber(job.cost) or 0)", DEAR_HEAD),
     "late outcome": ("settle.lua", "if till <= now then", "if till < 0 then", FENCED),
@@ -122,12 +136,26 @@ MUTANTS = {
     "revive keeps the tries": ("change.lua", "  Record.begin_again(job)", "  --", FROM_ZERO),
     "crashes below zero": ("change.lua", "if crashes == 0 then", "if not job then", NOT_BELOW_ZERO),
     "a crash that is taken back ends the lease": ("parts/job.lua", "batch .. ',' .. taken_at", "',0'", LEASE_STAYS),
-    "page begins too late": ("browse.lua", "Record.head_of(here) == after and 1 or 0", "1 or 0", NEXT_PAGE),
+    "page begins too late": ("browse.lua", "sub(here, 1, #after) == after and 1 or 0", "1 or 0", NEXT_PAGE),
     "pause without an end": ("pause.lua", "'paused', ARGV[6])", "'paused', '')", RESUMED),
     "purge too much": ("purge.lua", "before and '(' .. ARGV[10]", "before and ARGV[10]", STRICT),
     "purge unlimited": ("purge.lua", "if n > most or", "if", AT_MOST),
     "age of the youngest": ("stats.lua", "now - job.created", "0", AGE),
     "any version": ("write.lua", "if expected ~= '' and expected ~= found then", "if false then", VERSIONS),
+    "no limit": ("parts/balance.lua", "  if limit then", "  if false then", SO_MANY),
+    "no own limits": ("parts/balance.lua", "  if own then", "  if false then", OWN_LIMITS),
+    "running jobs have no place": ("parts/balance.lua", "'(' .. lane .. '\\0t'", "'(' .. lane .. '\\0s'", RUNNING),
+    "those that ran before have none": ("set_lanes.lua", "  Lane.note_taken(base)", "  --", RAN_BEFORE),
+    "worse jobs stay in the line": ("parts/balance.lua", "worst <= place", "true", BETTER),
+    "places are not given on": ("settle.lua", "    Lane.end_run(base, lane, id)", "    --", PLACE),
+    "nor with the end of a lease": ("parts/due.lua", "  Lane.end_run(base, job.lane, job.id)", "  --", LEASE_OVER),
+    "a place wakes no wait": ("parts/balance.lua", "if step.wakes then", "if false then", PLACE_WAKES),
+    "no total": ("take.lua", "math.min(count, free or count)", "count", TOTAL),
+    "total wakes no wait": ("parts/lane.lua", "left < total and left + count >= total", "false", TOTAL_WAKES),
+    "no turns": ("parts/balance.lua", "rank and step.rules.is_fair", "false", TURNS),
+    "turns of all levels": ("parts/balance.lua", "local level = math.floor(rank)", "local level = 0", LEVELS),
+    "no weights": ("parts/balance.lua", " / weight * TURN", " * TURN", WEIGHTS),
+    "turns are not shown": ("parts/job.lua", "call('ZSCORE', base .. ':turns', id) or ''", "''", SHOWN),
     "document without an end": ("parts/document.lua", "tonumber(ends) <= now\n", "false\n", ENDED),
 }  # fmt: skip
 
@@ -146,7 +174,7 @@ IN_A_CLUSTER = {
         "parts/report.lua", "= table.concat(parts), run", "= table.concat(parts), nil", f"{PROMPT}settle",
     ),
     "reports of a purge are not told of": (
-        "purge.lua", ".. Report.send({}, {}, {}))", ".. string.rep(Report.send({}, {}, {}), 0))", f"{PROMPT}purge",
+        "purge.lua", "size), reported}", "size), string.rep(reported, 0)}", f"{PROMPT}purge",
     ),
     "a lost reply forgets the reports": ("settle.lua", "'' or remember(answer)", "'' or answer", f"{LOST}settle"),
     "reports throw out what they leave with": ("parts/report.lua", "{leaving[run] or ''}", "{''}", IN_ORDER),

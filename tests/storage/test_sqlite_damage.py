@@ -39,13 +39,15 @@ async def test_thousands_of_damaged_records_lose_no_good_job_and_raise_nothing(p
         *((column, value) for column in NUMBERS for value in ABSURD_NUMBERS),
         *((column, value) for column in ("rank", "sort", "keep_for") for value in ABSURD_REALS),
         *((column, "text") for column in (*NUMBERS, "state", "sort", "rank", "queue", "data", "id")),
-        ("state", -1),
+        ("state", -2),
+        ("state", -1),  # held, but of no lane
         ("state", 6),
         ("state", 3),  # dead, but never ended
         ("sort", 7.0),  # ready, but not at its rank
         ("keep_for", -1.0),
         ("data", None),
         ("reports_to", ""),
+        ("lane", ""),
         ("id", 0),
         ("id", -1),
     ],
@@ -64,6 +66,8 @@ async def test_the_engine_refuses_a_record_that_no_accoda_wrote(path: Path, colu
         "UPDATE queues SET ready = -1",
         "UPDATE queues SET done = 9223372036854775807",
         "UPDATE queues SET paused = 2",
+        "UPDATE queues SET held = -1",
+        "UPDATE queues SET lanes = 'two'",
         "UPDATE counters SET value = -1",
         "UPDATE counters SET value = 9223372036854775807",
         "UPDATE documents SET version = 0",

@@ -12,7 +12,7 @@ from proof.servers.tarantool import TarantoolServer, administer
 
 from accoda import ById, Done, NewJob, Rerank, open_storage
 from accoda.errors import SchemaMismatch, StorageError
-from accoda.model import AHEAD_AT_MOST
+from accoda.model import AHEAD_AT_MOST, NEWCOMER, TURN, Lanes
 from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.tarantool import application
 from accoda.storage.tarantool.address import address_of
@@ -77,6 +77,8 @@ async def test_a_user_with_only_the_role_can_call_every_verb_and_nothing_else(se
         assert (await store.look(ById(job.id), waiters_after=0)).waiters == (b"w",)
         assert await store.extend([job.lease], 60) == []
         assert await store.settle([Done(job.lease, then=[NewJob("w")])]) == []
+        await store.set_lanes("w", Lanes(limit=1))
+        assert (await store.lanes("w")).rules == Lanes(limit=1)
         await store.pause("w", None)
         assert (await store.stats()).queues["w"].paused
         await store.pause("w", 0)
@@ -129,6 +131,8 @@ def test_the_application_has_the_bounds_of_the_protocol() -> None:
     sources = dict(application.parts())
     assert f"app.DUE_AT_ONCE = {DUE_AT_ONCE} " in sources["shared/1_transaction.lua"]
     assert f"AHEAD_AT_MOST = {AHEAD_AT_MOST} " in sources["verbs/look.lua"]
+    assert "TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 " in sources["shared/8_lanes.lua"]
+    assert (TURN, NEWCOMER) == (2**-40, 1 - 2**-10)
 
 
 @pytest.mark.parametrize("file", LUA, ids=lambda file: file.stem)

@@ -11,13 +11,15 @@ from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import Bury, Done, ManualClock, NewJob, Remove, Retry, Revive, open_storage
 from accoda.errors import StorageFull
-from accoda.model import REPORTS
+from accoda.model import REPORTS, Lanes
 from accoda.storage.protocol import Store
 
 Q = "q"
 SIZES = """
     local sizes = {}
-    for _, name in ipairs({'jobs', 'keys', 'waiters', 'kept', 'documents', 'tombstones', 'numbers', 'answers'}) do
+    for _, name in ipairs({
+        'jobs', 'keys', 'waiters', 'kept', 'lanes', 'documents', 'tombstones', 'numbers', 'answers', 'rules',
+    }) do
         sizes[#sizes + 1] = box.space['accoda_' .. name]:len()
     end
     return sizes
@@ -44,7 +46,8 @@ async def store(server: TarantoolServer, clock: ManualClock) -> AsyncIterator[St
 
 async def cycle(store: Store, clock: ManualClock, n: int) -> None:
     """Everything that can happen to a job and a document, and its end."""
-    await store.enqueue([NewJob(Q, b"x" * 40, rank=n % 3) for _ in range(4)])
+    await store.set_lanes(Q, Lanes(limit=7, fair=True, weights={"a": n % 7 + 1}))
+    await store.enqueue([NewJob(Q, b"x" * 40, rank=n % 3, lane=lane) for lane in ("a", "a", f"once-{n}", None)])
     modes = ("keep", "attach", "replace")
     await store.enqueue([NewJob(Q, key=f"k{n}", on_duplicate=mode, waiter=b"w") for mode in modes])
     await store.enqueue([NewJob(Q, delay=1), NewJob(Q, keep_for=2, key=f"kept{n}", reports_to="flow")])
@@ -64,6 +67,7 @@ async def cycle(store: Store, clock: ManualClock, n: int) -> None:
     else:
         assert await store.change([Remove(jobs[1].id)]) == 1
     await store.settle([Done(job.lease) for job in await store.take(Q, 10)])
+    await store.set_lanes(Q, None)
     (flow,) = await store.take(REPORTS, 2)
     assert await store.settle([Done(flow.lease, waiters=1)]) == []
 
@@ -77,9 +81,9 @@ async def test_cycles_of_everything_leave_nothing_behind(
     for _ in range(20):
         await store.stats()
         await store.write("last", b"")
-    jobs, keys, waiters, kept, documents, tombstones, numbers, answers = await administer(server.url, SIZES)
-    assert (jobs, keys, waiters, kept, documents, tombstones) == (0, 0, 0, 0, 1, 0)
-    assert numbers <= 5 and answers <= 5
+    jobs, keys, waiters, kept, lanes, documents, tombstones, *numbers = await administer(server.url, SIZES)
+    assert (jobs, keys, waiters, kept, lanes, documents, tombstones) == (0, 0, 0, 0, 0, 1, 0)
+    assert max(numbers) <= 5
 
 
 class TestAFullServer:

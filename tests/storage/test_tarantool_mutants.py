@@ -36,6 +36,15 @@ from accoda.storage.tarantool import application
 
 REVIVED = "TestWait.test_wakes_for_a_revival"
 NEW_PLACE = "TestBrowseInLine.test_follows_a_new_rank"
+RAN_BEFORE = "TestLaneLimit.test_jobs_that_ran_before_the_rules_count"
+NEXT_IN = "TestPlaceInALane.test_whatever_ends_a_run_lets_the_next_in_with_the_same_step way=done"
+BETTER = "TestPlaceInALane.test_a_better_job_takes_the_place_of_a_worse_one_in_the_line"
+HEARS_OF_A_PLACE = "TestPlaceInALane.test_a_wait_in_another_handle_hears_of_a_place"
+TOTAL = "TestTotal.test_so_many_run_at_once_with_a_lane_or_without"
+FULL = "TestTotal.test_a_wait_sleeps_until_one_has_ended"
+EXACT = "TestFairLanes.test_a_turn_is_exact"
+BY_NAME = "TestFairLanes.test_the_lanes_of_a_step_come_by_name"
+BY_RANK = "TestFairLanes.test_a_call_is_one_step"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -48,15 +57,19 @@ MUTANTS = {
     ),
     "kept for ever": ("shared/3_jobs.lua", "    forget_kept(tx, no)", "    --", KEPT),
     "named job not up to date": ("shared/3_jobs.lua", "due_at(job) <= tx.now then", "false then", AS_IT_IS),
-    "start of a job that has started": ("verbs/change.lua", "local job = app.current(tx, id)",
+    "start of a job that has started": ("verbs/change.lua", "local job = app.balanced(tx, app.current(tx, id))",
                                         "local job = box.space.accoda_jobs:get(id)", STILL_TO_COME),
-    "change wakes no wait": ("verbs/change.lua", "tx.touched[queue.name] = true", "", REVIVED),
+    "change wakes no wait": (
+        "verbs/change.lua", "tx.touched[queue.name] = tx.touched[queue.name] or true", "", REVIVED,
+    ),
     "revive keeps the tries": ("verbs/change.lua", "[f.TRIES] = 0, ", "", FROM_ZERO),
-    "rerank keeps the place": ("shared/3_jobs.lua", "ops[2] = {'=', SORT, rank}", "", NEW_PLACE),
+    "rerank keeps the place": (
+        "shared/3_jobs.lua", "ops[2], ops[3] = {'=', STATE, state}, {'=', SORT, sort}", "", NEW_PLACE,
+    ),
     "promotions uncounted": (
         "shared/3_jobs.lua", "app.count(tx, job[QUEUE], app.count_of.PROMOTED, 1)", "", PROMOTED,
     ),
-    "rerank ignored": ("verbs/enqueue.lua", "app.rerank(held, new[3])", "", NEW_RANK),
+    "rerank ignored": ("verbs/enqueue.lua", "app.rerank(tx, held, new[3])", "", NEW_RANK),
     "purge too much": ("verbs/purge.lua", ">= before", "> before", STRICT),
     "follow-ups of refused outcomes": ("verbs/settle.lua", "if not is_refused[each[1]] then", "do", NOT_OF_REFUSED),
     "every retry counts": ("verbs/settle.lua", "if counts then", "do", NOT_COUNTED),
@@ -67,14 +80,28 @@ MUTANTS = {
     "purge reports nothing": ("verbs/purge.lua", "app.remove(tx, job)", "app.forget(tx, job)", OF_PURGED),
     "a cancelled job is not reported": ("verbs/change.lua", "app.report(tx, job, 'cancelled')", "", OF_CANCELLED),
     "a revived job has its old token": (
-        "verbs/change.lua", "app.report(tx, box.space.accoda_jobs:update(job[f.ID], ops), 'revived')",
-        "box.space.accoda_jobs:update(job[f.ID], ops); app.report(tx, job, 'revived')", OF_REVIVED,
+        "verbs/change.lua", "app.report(tx, app.move(tx, job, ops), 'revived')",
+        "app.move(tx, job, ops) app.report(tx, job, 'revived')", OF_REVIVED,
     ),
     "the end of a kept job is reported twice": ("shared/3_jobs.lua", "if job[STATE] <= app.DEAD then", "do", ONCE),
     "the report before the follow-ups": (
         "verbs/settle.lua", "    local jobs = {}",
         "    if tx.reports ~= nil then app.store_reports(tx) end tx.reports = nil local jobs = {}", THEN_REPORT,
     ),
+    "taken jobs have no place": ("shared/8_lanes.lua", "by_rank:count({no, lane, TAKEN})", "0", RAN_BEFORE),
+    "an end frees no place": ("shared/8_lanes.lua", "        note(tx, row[QUEUE], row[LANE])", "", NEXT_IN),
+    "the first stays in the line": ("shared/8_lanes.lua", "not is_before(last, other)", "true", BETTER),
+    "a place wakes no wait": ("shared/8_lanes.lua", "    if filled then", "    if false then", HEARS_OF_A_PLACE),
+    "total is not counted": ("verbs/take.lua", "math.min(count, app.room(queue))", "count", TOTAL),
+    "a full queue has a head": ("verbs/look.lua", " and app.room(queue) > 0", "", TOTAL),
+    "no sleep in a full queue": ("verbs/wait.lua", " and app.room(queue) > 0", "", FULL),
+    "room wakes no wait": ("verbs/settle.lua", "tx.touched[names[i]] = true", "", FULL),
+    "a whole first turn": ("shared/8_lanes.lua", "length * NEWCOMER", "length", EXACT),
+    "a turn after the first": ("shared/8_lanes.lua", "last ~= nil and last + length or ", "", EXACT),
+    "lanes from the last": (
+        "shared/8_lanes.lua", "table.sort(names)", "table.sort(names, function(a, b) return a > b end)", BY_NAME,
+    ),
+    "a lane's jobs as they come": ("shared/8_lanes.lua", "table.sort(held, is_before)", "", BY_RANK),
 }  # fmt: skip
 
 

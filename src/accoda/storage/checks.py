@@ -13,6 +13,7 @@ from accoda.model import (
     Change,
     Cursor,
     Head,
+    Lanes,
     Lease,
     NewJob,
     Order,
@@ -38,12 +39,14 @@ __all__ = [
     "check_changes",
     "check_id",
     "check_jobs",
+    "check_lanes",
     "check_leases",
     "check_look",
     "check_outcomes",
     "check_pause",
     "check_prefix",
     "check_purge",
+    "check_set_lanes",
     "check_take",
     "check_wait",
     "check_write",
@@ -136,3 +139,14 @@ def check_pause(queue: str, until: int | None) -> None:
     check_queue(queue)
     if until is not None:
         check_moment("until", until)
+
+
+def check_set_lanes(queue: str, rules: Lanes | None) -> None:
+    check_queue(queue)
+    if rules is not None and type(rules) is not Lanes:
+        raise InvalidInput("rules", f"must be Lanes or None, not {type(rules).__name__}")
+
+
+def check_lanes(queue: str, limit: int) -> None:
+    check_queue(queue)
+    check_count("limit", limit)

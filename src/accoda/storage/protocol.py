@@ -18,6 +18,25 @@ A job with `reports_to` tells its flow of every end and of every revival: `Done`
 and `Revive` add a `Report` in the same atomic step, and nothing else does. So a flow never waits for a job that is
 gone, whoever ended it.
 
+Lanes. Where a queue has rules for its lanes, a job of a lane that becomes ready, by whatever step, is held at first.
+The step ends by balancing each lane that it touched: of the lane's ready and held jobs, in the order of rank and id,
+the first `limit - taken` are ready and the others held (without a limit: all are ready). So there is no count that
+could be wrong, and whatever frees a place, a lease that ended included, fills it in the same step. `enqueue`, `settle`
+and `purge` balance once, after all their other work; `change` after each change; other verbs after they have applied
+what is due. The lanes of a step are balanced in the order of their names (by code point), each by first holding jobs
+back, then letting others in, best first.
+
+A job of a lane that comes into a fair line has a turn, which orders it in place of its rank. The level is the whole
+part of the rank (rounded down), L are the ready jobs of lanes in the queue whose turn (or rank) is at least the level
+and below level + 1, and `length` is `Lanes.turn_of` the job. Where L has jobs of the same lane, the turn is the highest
+of theirs + length. Else it is the lowest of L (the level itself if L is empty) + length * NEWCOMER, which is a little
+less than one: so it comes before the next turn of those who are there. A turn that would reach level + 1 is level + 1 -
+TURN. A job that stays in the line keeps its turn; one that is reranked or replaced leaves the line and comes in again.
+
+This is self-clocked fair queueing, whose virtual time (the lowest of L) and finish times are read from the line itself:
+there is no counter to keep or to lose, and a lane with nothing in the line costs nothing. Nothing is forgotten by it: a
+job was taken because its turn was the lowest, so the finish time of a lane that has left the line is not above L.
+
 The engine's own constraints keep out records that no Accoda wrote. Where an engine has none, the client that cannot
 decode a record buries it: no worker stops because of it, and no job beside it is lost.
 """
@@ -35,6 +54,8 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     Look,
     NewJob,
@@ -56,13 +77,13 @@ class Storage(Protocol):
     async def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
         """Store all of them or none, in order; one answer for each.
 
-        A key is held by a job that is ready, delayed or taken. Where it is held, `keep` changes nothing ("kept");
+        A key is held by a job that is ready, held, delayed or taken. Where it is held, `keep` changes nothing ("kept");
         `rerank` gives the job the new rank and changes nothing else ("kept"): one that waits moves in the line at once,
         a delayed or running one has the rank when it is ready or comes back;
         `attach` adds the waiter and changes nothing else ("attached"); `replace` gives the job the new data, rank,
         cost, keep_for and start time, and adds the waiter if there is one ("replaced"). A replaced job keeps its id,
-        its waiters and, unless it was running, its attempts; a running one loses its lease and waits again, attempts
-        + 1. Either way its `tries` and `crashes` begin again at 0.
+        its lane, its waiters and, unless it was running, its attempts; a running one loses its lease and waits again,
+        attempts + 1. Either way its `tries` and `crashes` begin again at 0.
         A start moment in the past is now.
         """
         ...
@@ -70,10 +91,10 @@ class Storage(Protocol):
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        """Lease up to `count` ready jobs, lowest rank first, then lowest id.
+        """Lease up to `count` ready jobs, lowest rank first (in a fair line: lowest turn), then lowest id.
 
         With `max_cost` the summed cost stays within it, and the head is never skipped for a cheaper job behind it.
-        A paused queue gives nothing.
+        A paused queue gives nothing, and one whose `Lanes.total` jobs are taken gives no more.
         """
         ...
 
@@ -95,7 +116,8 @@ class Storage(Protocol):
         """Sleep until something may be takable in one of the queues (True) or the timeout is over (False).
 
         Wakes for an enqueue, a start time, a lease end, a resume, in this process and in others. True at once where
-        something is due that is not applied yet. A paused queue is asleep until its pause ends.
+        something is due that is not applied yet. A paused queue is asleep until its pause ends, one whose `Lanes.total`
+        jobs are taken until one of them ends.
         """
         ...
 
@@ -152,10 +174,10 @@ class Inspector(Protocol):
     ) -> list[JobInfo]:
         """A page of the jobs in a state, beginning after the cursor of the last job of the page before.
 
-        In the order "line": ready jobs as `take` would hand them out; delayed and taken ones by the moment at which
-        they come back to the line (start time, end of the lease), then by id; dead, done and cancelled ones by their
-        end, latest first, and of those that ended together the highest id first. In the order "id": by id, for walks
-        over all jobs of a state.
+        In the order "line": ready jobs as `take` would hand them out; held ones by rank, then by id; delayed and taken
+        ones by the moment at which they come back to the line (start time, end of the lease), then by id; dead, done
+        and cancelled ones by their end, latest first, and of those that ended together the highest id first. In the
+        order "id": by id, for walks over all jobs of a state.
         """
         ...
 
@@ -163,6 +185,21 @@ class Inspector(Protocol):
         """Hand out nothing of this queue until the moment `until` (None: until it is resumed). Running jobs go on.
 
         A moment that has gone resumes it: `pause(queue, 0)`. The newest call counts, whatever the pause was before.
+        """
+        ...
+
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        """Give a queue other rules for its lanes, or none, and balance all its lanes by them.
+
+        Jobs that are in the line keep their turns, also where `fair` has changed. Several steps where lanes are many: a
+        lane is balanced in one.
+        """
+        ...
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        """The rules of a queue, and its lanes with most jobs waiting in the line or held.
+
+        This counts the ready, held and taken jobs that have a lane: it is for people.
         """
         ...
 

@@ -9,10 +9,11 @@ from typing import Literal, NamedTuple
 
 from hypothesis import strategies as st
 
-from accoda.model import REPORTS, RESULT_IN_REPORT, NewJob, OnDuplicate
+from accoda.model import REPORTS, RESULT_IN_REPORT, Lanes, NewJob, OnDuplicate
 
 QUEUES = ("a", "b", "a.deliver", REPORTS)
 KEYS = ("k", "l")
+LANES = ("c", "d/é")
 NAMES = ("x", "x/1", "x/%", "x_1", "y", "é/1")
 
 Trick = Literal["none", "old", "older", "newer", "elsewhere", "another moment", "unknown"]
@@ -31,6 +32,7 @@ class DraftJob(NamedTuple):
     waiter: bytes | None
     keep_for: float
     reports_to: str | None
+    lane: str | None
 
     def at(self, now: int) -> NewJob:
         kind, length = self.start
@@ -46,6 +48,7 @@ class DraftJob(NamedTuple):
             waiter=self.waiter if self.key else None,
             keep_for=self.keep_for,
             reports_to=self.reports_to if self.key else None,
+            lane=self.lane,
         )
 
 
@@ -87,6 +90,15 @@ ranks = st.sampled_from((0, 0.0, -0.0, 1.0, -1.5, 2, 1e300, -1e300))
 limits = st.sampled_from((None, None, 0, 1, 2, 5))
 starts = st.tuples(st.sampled_from(("none", "none", "none", "none", "delay", "at", "past")), lengths)
 reasons = st.sampled_from(("", "broken", 'it\'s "odd"\n', "nul\0 and \ud800", "größer 🎺"))
+rules = st.none() | st.builds(
+    Lanes,
+    limit=st.sampled_from((None, 1, 1, 2)),
+    limits=st.sampled_from(({}, {"c": 0}, {"c": 1, "d/é": None})),
+    fair=st.sampled_from((True, True, False)),
+    weights=st.sampled_from(({}, {}, {"c": 3}, {"d/é": 0.7})),
+    by_cost=st.booleans(),
+    total=st.sampled_from((None, None, None, 0, 1, 2)),
+)
 payloads = st.sampled_from((b"", b"1", b"\x00\xff"))
 results = st.sampled_from((None, None, b"", b"1\n", b"\x00\xff", RESULT_IN_REPORT, RESULT_IN_REPORT + 1))  # or lengths
 befores = st.sampled_from(("run", "run", "crash", "bury"))
@@ -104,6 +116,7 @@ jobs = st.builds(
     waiter=st.sampled_from((None, b"w", b"", b"\x00")),
     keep_for=st.sampled_from((0.0, 0.0, 0.5, 2)),
     reports_to=st.sampled_from((None, None, *KEYS)),  # flows are called as keys are: jobs are enqueued beside reports
+    lane=st.sampled_from((None, *LANES)),
 )
 tricks = st.sampled_from((*["none"] * 4, "old", "older", "newer", "elsewhere", "another moment", "unknown"))
 lease_drafts = st.builds(DraftLease, st.integers(0, 3), tricks)

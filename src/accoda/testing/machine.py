@@ -9,6 +9,7 @@ runs. The fixture must be exact: moments are compared to the millisecond.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from unittest import TestCase
 
@@ -25,6 +26,7 @@ from accoda.model import (
     Change,
     Done,
     Head,
+    Lanes,
     Lease,
     NotCrashed,
     Order,
@@ -61,6 +63,10 @@ def state_machine(make_fixture: MakeFixture) -> type[StoreMachine]:
             return make_fixture()
 
     return Machine
+
+
+def _bury(lease: Lease) -> Outcome:
+    return Bury(lease, "broken")
 
 
 class StoreMachine(RuleBasedStateMachine):
@@ -308,6 +314,36 @@ class StoreMachine(RuleBasedStateMachine):
     def pause(self, queue: str, until: int | str | None) -> None:
         self.pair.pause(queue, 0 if isinstance(until, str) else None if until is None else self.model.now + until)
         self.pair.wait([queue])
+        self.pair.look(Head(queue))
+
+    @rule(queue=commands.queues, rules=commands.rules, limit=st.sampled_from((100, 1, 0)))
+    def set_lanes(self, queue: str, rules: Lanes | None, limit: int) -> None:
+        self.pair.set_lanes(queue, rules)
+        self.pair.lanes(queue, limit)
+
+    @rule(
+        rules=commands.rules,
+        jobs=st.lists(commands.jobs, min_size=2, max_size=6),
+        count=st.sampled_from((1, 2, 100)),
+        ends=st.lists(st.sampled_from(("done", "retry", "bury", "crash", "cancel", "remove")), min_size=3, max_size=3),
+    )
+    def run_in_lanes(self, rules: Lanes | None, jobs: list[commands.DraftJob], count: int, ends: list[str]) -> None:
+        """Jobs of a queue with rules come, run, and end in different ways, each in a step of its own."""
+        queue = jobs[0].queue
+        self.pair.set_lanes(queue, rules)
+        for job in jobs:
+            self.pair.enqueue([job._replace(queue=queue, start=("none", 0)).at(self.model.now)])
+        for end in ends:
+            leases = [job.lease for job in self.pair.take(queue, count, 0.5, None, "")]
+            self.leases += leases
+            if end == "crash":
+                self.pair.advance(500)
+            elif end in ("cancel", "remove"):
+                self.pair.change([Cancel(lease.id) if end == "cancel" else Remove(lease.id) for lease in leases])
+            else:
+                ways: dict[str, Callable[[Lease], Outcome]] = {"done": Done, "retry": Retry, "bury": _bury}
+                self.pair.settle([ways[end](lease) for lease in leases])
+        self.pair.lanes(queue, 100)
         self.pair.look(Head(queue))
 
     @precondition(lambda self: self.model.jobs)

@@ -26,6 +26,7 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
     Lease,
     Look,
     NewJob,
@@ -123,6 +124,12 @@ class Pair:
 
     def pause(self, queue: str, until: int | None) -> None:
         self._both(self.store.pause(queue, until), lambda: self.model.pause(queue, until))
+
+    def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        self._both(self.store.set_lanes(queue, rules), lambda: self.model.set_lanes(queue, rules))
+
+    def lanes(self, queue: str, limit: int) -> None:
+        self._both(self.store.lanes(queue, limit=limit), lambda: self.model.lanes(queue, limit=limit))
 
     def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> None:
         self._both(

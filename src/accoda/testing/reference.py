@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from math import floor
 
 from msgspec.structs import replace
 
@@ -18,8 +19,10 @@ from accoda.errors import VersionConflict
 from accoda.model import (
     CANCELLED_FOR,
     ENDED,
+    NEWCOMER,
     REPORTS,
     RESULT_IN_REPORT,
+    TURN,
     Bury,
     ById,
     ByKey,
@@ -31,6 +34,9 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    LaneInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     Look,
     NewJob,
@@ -53,8 +59,9 @@ from accoda.model import (
     clean,
 )
 
-WAITING = ("ready", "delayed")
-HOLDS_KEY = ("ready", "delayed", "taken")
+WAITING = ("ready", "held", "delayed")
+HOLDS_KEY = (*WAITING, "taken")
+NO_RULES = Lanes()
 
 
 @dataclass
@@ -79,6 +86,7 @@ class Record:
     tries: int = 0
     crashes: int = 0
     cancelled: Lease | None = None  # the lease under which it was cancelled
+    sort: float = 0.0  # of a ready job: its turn, or its rank
 
     @property
     def lease(self) -> Lease:
@@ -87,7 +95,7 @@ class Record:
     def wait_from(self, start: int, now: int) -> None:
         """Stand in line, from the moment `start`."""
         self.start_time = max(start, now)
-        self.state = "delayed" if self.start_time > now else "ready"
+        self.state = "delayed" if self.start_time > now else "held"  # until its lane is balanced
         self.worker = self.taken_at = self.lease_until = None
 
     def come_back(self, start: int, now: int) -> None:
@@ -122,6 +130,7 @@ class Reference:
         self.jobs: dict[int, Record] = {}
         self.pages: dict[str, Page] = {}
         self.pauses: dict[str, int | None] = {}
+        self.rules: dict[str, Lanes] = {}
         self.counts: dict[str, dict[str, int]] = defaultdict(lambda: defaultdict(int))
         self.queues: set[str] = set()
         self.last_id = 0
@@ -131,7 +140,7 @@ class Reference:
         self.now += milliseconds
         for job in list(self.jobs.values()):
             if job.state == "delayed" and job.start_time <= self.now:
-                job.state = "ready"
+                job.state = "held"
                 self.counts[job.new.queue]["promoted"] += 1
             elif job.state == "taken" and job.lease_until is not None and job.lease_until <= self.now:
                 job.come_back(self.now, self.now)
@@ -140,11 +149,14 @@ class Reference:
             elif job.state in ("done", "cancelled") and (job.ended_at or 0) + ms(job.new.keep_for) <= self.now:
                 del self.jobs[job.id]
         self.pauses = {q: until for q, until in self.pauses.items() if until is None or until > self.now}
+        self._balance()
 
     # The line
 
     def enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued]:
-        return [self._enqueue_one(new) for new in jobs]
+        answers = [self._enqueue_one(new) for new in jobs]
+        self._balance()
+        return answers
 
     def _enqueue_one(self, new: NewJob) -> Enqueued:
         self.queues.add(new.queue)
@@ -152,14 +164,15 @@ class Reference:
         if holder is None:
             return self._create(new)
         if new.on_duplicate == "rerank":
-            holder.rank = float(new.rank)
+            self._rerank(holder, new.rank)
         if new.on_duplicate in ("keep", "rerank"):
             return Enqueued(holder.id, "kept", len(holder.waiters))
         if new.waiter is not None:
             holder.waiters.append(new.waiter)
         if new.on_duplicate == "attach":
             return Enqueued(holder.id, "attached", len(holder.waiters))
-        holder.new, holder.rank = replace(new, reports_to=holder.new.reports_to), float(new.rank)
+        kept = {"reports_to": holder.new.reports_to, "lane": holder.new.lane}
+        holder.new, holder.rank = replace(new, **kept), float(new.rank)
         if holder.state == "taken":
             holder.come_back(self._start(new.delay, new.start_at), self.now)
         else:
@@ -186,14 +199,61 @@ class Reference:
     def _of(self, queue: str, *states: str) -> list[Record]:
         return [j for j in self.jobs.values() if j.new.queue == queue and j.state in states]
 
+    def _rerank(self, job: Record, rank: float) -> None:
+        job.rank = float(rank)
+        if job.state == "ready":  # it leaves the line and comes in again
+            job.state = "held"
+
+    # Lanes
+
+    def _balance(self) -> None:
+        """The end of a step: of each lane as many jobs are in the line as its limit allows."""
+        every = {(job.new.queue, job.new.lane) for job in self.jobs.values() if job.state in ("ready", "held")}
+        for queue, lane in sorted(every, key=lambda each: (each[0], each[1] is not None, each[1] or "")):
+            rules = self.rules.get(queue, NO_RULES) if lane is not None else NO_RULES
+            limit = rules.limit_of(lane or "")
+            running = len([job for job in self._of(queue, "taken") if job.new.lane == lane])
+            room = len(self.jobs) if limit is None else max(0, limit - running)
+            waiting = [job for job in self._of(queue, "ready", "held") if job.new.lane == lane]
+            waiting.sort(key=lambda job: (job.rank, job.id))
+            for job in waiting[room:]:
+                job.state = "held"
+            for job in waiting[:room]:
+                if job.state == "held":
+                    job.sort = self._turn(job, rules) if rules.fair else job.rank
+                    job.state = "ready"
+
+    def _turn(self, job: Record, rules: Lanes) -> float:
+        lane, level = job.new.lane or "", float(floor(job.rank))
+        line = [j for j in self._of(job.new.queue, "ready") if j.new.lane is not None and level <= j.sort < level + 1]
+        length = rules.turn_of(lane, job.new.cost)
+        own = [each.sort for each in line if each.new.lane == lane]
+        turn = max(own) + length if own else min((j.sort for j in line), default=level) + length * NEWCOMER
+        return turn if turn < level + 1 or level + 1 == level else level + 1 - TURN
+
+    def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        self.rules.pop(queue, None)
+        if rules is not None:
+            self.rules[queue] = rules
+        self._balance()
+
+    def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        counts: dict[str, dict[str, int]] = defaultdict(lambda: {"ready": 0, "held": 0, "taken": 0})
+        for job in self._of(queue, "ready", "held", "taken"):
+            if job.new.lane is not None:
+                counts[job.new.lane][job.state] += 1
+        found = [LaneInfo(lane, **each) for lane, each in counts.items()]
+        found.sort(key=lambda each: (-each.ready - each.held, each.lane))
+        return LanesInfo(self.rules.get(queue), tuple(found[:limit]), len(found))
+
     def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
     ) -> list[Job]:
-        line = sorted(self._of(queue, "ready"), key=lambda j: (j.rank, j.id))
+        line = sorted(self._of(queue, "ready"), key=_place)
         taken: list[Job] = []
         left = max_cost
-        for job in line if queue not in self.pauses else ():
-            if len(taken) == count or (left is not None and job.new.cost > left):
+        for job in line if self._gives(queue) else ():
+            if len(taken) == count or not self._gives(queue) or (left is not None and job.new.cost > left):
                 break
             if left is not None:
                 left -= job.new.cost
@@ -218,7 +278,8 @@ class Reference:
             else:
                 self._apply(job, outcome)
                 then += outcome.then
-        self.enqueue(then)
+        for new in then:
+            self._enqueue_one(new)
         self._add_reports()
         return refused
 
@@ -256,7 +317,7 @@ class Reference:
 
     def _add_reports(self) -> None:
         reports, self._reports = self._reports, []
-        self.enqueue(
+        self.enqueue(  # which balances the lanes
             [NewJob(REPORTS, key=flow, on_duplicate="attach", waiter=report.wire()) for flow, report in reports]
         )
 
@@ -292,7 +353,7 @@ class Reference:
         return Stats({queue: self._stats_of(queue) for queue in self.queues | set(self.pauses)})
 
     def _stats_of(self, queue: str) -> QueueStats:
-        sizes = {state: len(self._of(queue, state)) for state in ("ready", "taken", "delayed", "dead")}
+        sizes = {state: len(self._of(queue, state)) for state in ("ready", "held", "taken", "delayed", "dead")}
         born = min((j.created_at for j in self._of(queue, "ready")), default=self.now)
         return QueueStats(
             total=sum(sizes.values()),
@@ -305,7 +366,12 @@ class Reference:
 
     def wait(self, queues: Sequence[str], timeout: float = 0.0) -> bool:
         """Whether something is takable; it does not sleep."""
-        return any(self._of(queue, "ready") and queue not in self.pauses for queue in queues)
+        return any(self._of(queue, "ready") and self._gives(queue) for queue in queues)
+
+    def _gives(self, queue: str) -> bool:
+        """Whether anything may be taken from the queue."""
+        total = self.rules.get(queue, NO_RULES).total
+        return queue not in self.pauses and (total is None or len(self._of(queue, "taken")) < total)
 
     # Documents
 
@@ -340,9 +406,10 @@ class Reference:
         if job is None:
             return Look(self.now)
         waiters = () if waiters_after is None else tuple(job.waiters[waiters_after:])
-        if not ahead or job.state not in WAITING:
+        if not ahead or job.state not in ("ready", "delayed"):
             return Look(self.now, _as_info(job), waiters)
-        line = [j for j in self._of(job.new.queue, "ready") if (j.rank, j.id) < (job.rank, job.id)]
+        own = _place(job) if job.state == "ready" else (job.rank, job.id)
+        line = [j for j in self._of(job.new.queue, "ready") if _place(j) < own]
         return Look(self.now, _as_info(job), waiters, len(line), sum(each.id > job.id for each in line))
 
     def _target(self, target: Target) -> Record | None:
@@ -350,11 +417,14 @@ class Reference:
             return self.jobs.get(target.id)
         if isinstance(target, ByKey):
             return self._holder(target.queue, target.key)
-        line = self._of(target.queue, "ready") if target.queue not in self.pauses else []
-        return min(line, key=lambda j: (j.rank, j.id), default=None)
+        line = self._of(target.queue, "ready") if self._gives(target.queue) else []
+        return min(line, key=_place, default=None)
 
     def change(self, changes: Sequence[Change]) -> int:
-        applied = sum(map(self._change_one, changes))
+        applied = 0
+        for change in changes:
+            applied += self._change_one(change)
+            self._balance()
         self._add_reports()
         return applied
 
@@ -382,11 +452,11 @@ class Reference:
                 job.begin_again()
                 self._report(job, "revived")
             case StartNow() if job.state == "delayed":
-                job.state, job.start_time = "ready", self.now
+                job.state, job.start_time = "held", self.now
             case NotCrashed() if job.state in HOLDS_KEY and job.crashes:
                 job.crashes -= 1
             case Rerank() if job.state in WAITING:
-                job.rank = float(change.rank)
+                self._rerank(job, change.rank)
             case _:
                 return False
         return True
@@ -409,7 +479,15 @@ class Reference:
     def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         old = [(_since(job), job.id) for job in self._of(queue, state) if before is None or _since(job) < before]
         old.sort(key=lambda each: each if state in ENDED else each[1:])
-        return self.change([Remove(id) for _, id in old[:limit]])
+        for _, id in old[:limit]:
+            self._change_one(Remove(id))
+        self._add_reports()
+        return len(old[:limit])
+
+
+def _place(job: Record) -> tuple[float, int]:
+    """What orders ready jobs."""
+    return job.sort, job.id
 
 
 def _since(job: Record) -> int:
@@ -421,7 +499,7 @@ def _as_job(job: Record) -> Job:
     new = job.new
     return Job(
         job.id, new.queue, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at, job.start_time,
-        job.prev_start_time, len(job.waiters), job.lease, job.tries, job.crashes,
+        job.prev_start_time, len(job.waiters), job.lease, job.tries, job.crashes, new.lane,
     )  # fmt: skip
 
 
@@ -430,5 +508,6 @@ def _as_info(job: Record) -> JobInfo:
     return JobInfo(
         job.id, new.queue, job.state, new.data, job.rank, new.cost, new.key, job.attempts, job.created_at,
         job.start_time, job.prev_start_time, len(job.waiters), new.keep_for, job.worker, job.taken_at,
-        job.lease_until, job.ended_at, job.reason, job.result, job.tries, job.crashes,
+        job.lease_until, job.ended_at, job.reason, job.result, job.tries, job.crashes, new.lane,
+        job.sort if job.state == "ready" and job.sort != job.rank else None,
     )  # fmt: skip

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, nsmallest
+from math import floor, inf
 
 from msgspec import Struct
 
 from accoda.model import (
     AHEAD_AT_MOST,
     ENDED,
+    NEWCOMER,
     STATES,
+    TURN,
     Cursor,
     Enqueued,
     Job,
     JobInfo,
+    LaneInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     NewJob,
     Order,
@@ -41,6 +47,8 @@ class Record(Struct, gc=False):
     start_time: int
     keep_for: float
     reports_to: str | None = None
+    lane: str | None = None
+    sort: float = 0.0  # ready: its turn in a fair line, else its rank
     state: State = "ready"
     due: int = 0  # delayed: start time; taken: end of the lease; done, cancelled: end of keeping
     attempts: int = 0
@@ -69,6 +77,50 @@ class Record(Struct, gc=False):
         self.tries = self.crashes = 0
 
 
+class Lane(Struct, gc=False):
+    """The jobs of a lane that are in the line, held or running."""
+
+    ready: dict[int, Record] = {}
+    held: dict[int, Record] = {}
+    best: list[tuple[float, int]] = []  # heap of (rank, id) of held jobs
+    taken: int = 0
+    last: dict[float, list[tuple[float, int]]] = {}  # by level: (turn, id) in the order in which they came in
+
+    def hold(self, record: Record) -> None:
+        self.held[record.id] = record
+        heappush(self.best, (record.rank, record.id))
+        if len(self.best) > 2 * len(self.held) + SLACK:
+            self.best = [(each.rank, id) for id, each in self.held.items()]
+            heapify(self.best)
+
+    def next_held(self) -> Record | None:
+        while self.best:
+            rank, id = self.best[0]
+            record = self.held.get(id)
+            if record is not None and record.rank == rank:
+                return record
+            heappop(self.best)
+        return None
+
+    def note_turn(self, level: float, place: tuple[float, int]) -> None:
+        stack = self.last.setdefault(level, [])
+        stack.append(place)
+        if len(stack) > 2 * len(self.ready) + SLACK:  # those that were taken are at the bottom
+            self.last[level] = [(turn, id) for turn, id in stack if id in self.ready and self.ready[id].sort == turn]
+
+    def last_ready(self, level: float) -> Record | None:
+        """The last of its jobs in the line at this level: each turn is at least that of those before it."""
+        stack = self.last.get(level)
+        while stack:
+            turn, id = stack[-1]
+            record = self.ready.get(id)
+            if record is not None and record.sort == turn:
+                return record
+            stack.pop()
+        self.last.pop(level, None)
+        return None
+
+
 class MemoryQueue:
     """The moves are called under the storage's lock, for records that are in the state that the move is for."""
 
@@ -76,7 +128,7 @@ class MemoryQueue:
         self.name = name
         self.states: dict[State, dict[int, Record]] = {state: {} for state in STATES}
         self.ready = self.states["ready"]
-        self.order: list[tuple[float, int]] = []  # heap of (rank, id) of ready jobs
+        self.order: list[tuple[float, int]] = []  # heap of (sort, id) of ready jobs
         self.ages: list[int] = []  # heap of ids of ready jobs
         self.due = Due(self.states["delayed"], self.states["taken"])  # what becomes ready
         self.kept = Due(self.states["done"], self.states["cancelled"])  # apart, so that old results never delay a job
@@ -84,37 +136,140 @@ class MemoryQueue:
         self.counts = {"done": 0, "retried": 0, "buried": 0, "expired": 0, "cancelled": 0, "promoted": 0}
         self.paused = False
         self.paused_until: int | None = None
+        self.rules: Lanes | None = None
+        self.lanes: dict[str, Lane] = {}
+        self.levels: dict[float, list[tuple[float, int]]] = {}  # of a fair line: heaps of (turn, id) of ready jobs
+        self.touched: set[str] = set()  # lanes that are to be balanced at the end of the step
 
     # -- moves
 
-    def move(self, record: Record, state: State) -> None:
+    def leave(self, record: Record) -> None:
+        """The record is in no state any more."""
         del self.states[record.state][record.id]
+        if record.lane is not None and record.state in ("ready", "held", "taken"):
+            lane = self.lanes[record.lane]
+            if record.state == "taken":
+                lane.taken -= 1
+            else:
+                del (lane.ready if record.state == "ready" else lane.held)[record.id]
+            self.touched.add(record.lane)
+
+    def move(self, record: Record, state: State) -> None:
+        self.leave(record)
         record.state = state
         self.states[state][record.id] = record
 
     def insert(self, record: Record, now: int) -> None:
         """A record that is in no state yet becomes ready, or delayed until its start time."""
-        record.state = "ready" if record.start_time <= now else "delayed"
-        self.states[record.state][record.id] = record
-        if record.state == "ready":
-            self.line_up(record)
+        if record.start_time <= now:
+            self.come_in(record)
         else:
+            record.state = "delayed"
+            self.states["delayed"][record.id] = record
             record.due = record.start_time
             self.due.watch(record.due, record.id)
 
-    def line_up(self, record: Record) -> None:
-        """Put a ready record into the orderings, at its rank."""
-        heappush(self.order, (record.rank, record.id))
+    def come_in(self, record: Record) -> None:
+        """A record that is in no state comes into the line, or is held until its lane is balanced."""
+        if record.lane is None:
+            self.line_up(record, record.rank)
+        elif self.rules is None:
+            self._let_in(record, self.lane_of(record), record.rank)
+        else:
+            record.state = "held"
+            self.states["held"][record.id] = record
+            self.lane_of(record).hold(record)
+            self.touched.add(record.lane)
+
+    def line_up(self, record: Record, sort: float) -> None:
+        """Make a record ready, and put it into the orderings."""
+        record.state, record.sort = "ready", sort
+        self.ready[record.id] = record
+        heappush(self.order, (sort, record.id))
         heappush(self.ages, record.id)
         if len(self.order) > 2 * len(self.ready) + SLACK:
-            self.order = [(each.rank, id) for id, each in self.ready.items()]
+            self.order = [(each.sort, id) for id, each in self.ready.items()]
             heapify(self.order)
         if len(self.ages) > 2 * len(self.ready) + SLACK:
             self.ages = sorted(self.ready)
 
     def start(self, record: Record) -> None:
-        self.move(record, "ready")
-        self.line_up(record)
+        self.leave(record)
+        self.come_in(record)
+
+    # -- lanes
+
+    def lane_of(self, record: Record) -> Lane:
+        assert record.lane is not None, "only for jobs that have a lane"
+        return self.lanes.setdefault(record.lane, Lane())
+
+    def set_lanes(self, rules: Lanes | None) -> None:
+        self.rules = rules
+        self.levels.clear()
+        for name, lane in self.lanes.items():
+            lane.last.clear()
+            for record in sorted(lane.ready.values(), key=lambda each: (each.sort, each.id)):
+                self._note_turn(record, lane)
+            self.touched.add(name)
+
+    def balance(self) -> None:
+        """The end of a step: of each lane that it touched, as many jobs are in the line as the limit allows."""
+        if not self.touched:
+            return
+        names, self.touched = sorted(self.touched), set()
+        for name in names:
+            lane = self.lanes[name]
+            if lane.ready or lane.held:
+                self.balance_lane(name, lane)
+            elif not lane.taken:
+                del self.lanes[name]
+
+    def balance_lane(self, name: str, lane: Lane) -> None:
+        limit = None if self.rules is None else self.rules.limit_of(name)
+        room = inf if limit is None else max(0, limit - lane.taken)
+        while len(lane.ready) > room:
+            self._hold_back(lane, max(lane.ready.values(), key=_rank_and_id))
+        coming: list[Record] = []
+        while best := lane.next_held():
+            if len(lane.ready) + len(coming) >= room:
+                worst = max(lane.ready.values(), key=_rank_and_id, default=None)
+                if worst is None or _rank_and_id(worst) < _rank_and_id(best):
+                    break
+                self._hold_back(lane, worst)  # a worse job makes room for a better one
+            del self.states["held"][best.id], lane.held[best.id]
+            coming.append(best)
+        for record in coming:
+            fair = self.rules is not None and self.rules.fair
+            self._let_in(record, lane, self._turn(record, lane) if fair else record.rank)
+
+    def _let_in(self, record: Record, lane: Lane, sort: float) -> None:
+        lane.ready[record.id] = record
+        self.line_up(record, sort)
+        self._note_turn(record, lane)
+
+    def _note_turn(self, record: Record, lane: Lane) -> None:
+        """For those that come in later. Only a fair line asks."""
+        if self.rules is not None and self.rules.fair:
+            level, place = float(floor(record.sort)), (record.sort, record.id)
+            heappush(self.levels.setdefault(level, []), place)
+            lane.note_turn(level, place)
+
+    def _hold_back(self, lane: Lane, record: Record) -> None:
+        del self.ready[record.id], lane.ready[record.id]
+        record.state = "held"
+        self.states["held"][record.id] = record
+        lane.hold(record)
+
+    def _turn(self, record: Record, lane: Lane) -> float:
+        """Where a job comes into a fair line: see `accoda.storage.protocol`."""
+        assert self.rules is not None, "only where rules say that it is fair"
+        level = float(floor(record.rank))
+        length = self.rules.turn_of(record.lane or "", record.cost)
+        last, first = lane.last_ready(level), self._first_turn(level)
+        turn = last.sort + length if last is not None else (level if first is None else first) + length * NEWCOMER
+        if turn >= level + 1 > level:
+            turn = level + 1 - TURN
+        return turn
 
     def promote(self, record: Record) -> None:
         """The start time of a delayed job has come."""
@@ -137,13 +292,13 @@ class MemoryQueue:
         return Enqueued(held.id, "replaced", held.waiting)
 
     def replace(self, record: Record, job: NewJob, start_time: int, now: int) -> None:
+        self.leave(record)
         if record.state == "taken":
             # The run of the old data is over: its token no longer fits, so its outcome cannot settle the new data.
             record.give_back(start_time)
         record.data, record.rank, record.cost, record.keep_for = job.data, float(job.rank), job.cost, job.keep_for
         record.start_time = start_time
         record.begin_again()
-        del self.states[record.state][record.id]
         self.insert(record, now)
 
     def end_lease(self, record: Record, now: int) -> None:
@@ -159,7 +314,7 @@ class MemoryQueue:
         record.reason = clean(outcome.reason)
         if outcome.rank is not None:
             record.rank = float(outcome.rank)
-        del self.states["taken"][record.id]
+        self.leave(record)
         self.insert(record, now)
 
     def bury(self, record: Record, reason: str, now: int) -> None:
@@ -184,9 +339,12 @@ class MemoryQueue:
         self.start(record)
 
     def rerank(self, record: Record, rank: float) -> None:
-        record.rank = float(rank)
-        if record.state == "ready":
-            self.line_up(record)
+        if record.state in ("ready", "held"):  # it leaves the line and comes in again
+            self.leave(record)
+            record.rank = float(rank)
+            self.come_in(record)
+        else:
+            record.rank = float(rank)
 
     def keep(self, record: Record, state: State, now: int) -> None:
         """A finished job stays for people to look at."""
@@ -224,24 +382,31 @@ class MemoryQueue:
         """When something may be takable, once what is due was applied."""
         if self.is_paused(now):
             return self.paused_until
-        if self.ready:
+        if self.ready and self.free():
             return now
         return self.due.next()  # not after now if one call's bound was reached: then something is still due
 
+    def free(self) -> float:
+        """How many more jobs may run at once."""
+        total = None if self.rules is None else self.rules.total
+        return inf if total is None else max(0, total - len(self.states["taken"]))
+
     def head(self) -> Record | None:
-        """The record that `take` would hand out first."""
+        """The record that `take` would hand out first, if one more may run."""
+        if not self.free():
+            return None
         while self.order:
-            rank, id = self.order[0]
+            sort, id = self.order[0]
             record = self.ready.get(id)
-            if record is not None and record.rank == rank:
+            if record is not None and record.sort == sort:
                 return record
             heappop(self.order)
         return None
 
     def ahead_of(self, record: Record) -> tuple[int, int]:
         """How many jobs `take` would hand out before this one, and how many of them have a higher id."""
-        own = (record.rank, record.id)
-        before = [place for id, each in self.ready.items() if (place := (each.rank, id)) < own]
+        own = (record.sort if record.state == "ready" else record.rank, record.id)
+        before = [place for id, each in self.ready.items() if (place := (each.sort, id)) < own]
         newer = sum(id > record.id for _, id in nsmallest(AHEAD_AT_MOST, before))
         return min(len(before), AHEAD_AT_MOST + 1), newer
 
@@ -269,8 +434,9 @@ class MemoryQueue:
             heappop(ages)
         paused = self.is_paused(now)
         return QueueStats(
-            total=sum(len(states[state]) for state in ("ready", "taken", "delayed", "dead")),
+            total=sum(len(states[state]) for state in ("ready", "held", "taken", "delayed", "dead")),
             ready=len(ready),
+            held=len(states["held"]),
             taken=len(states["taken"]),
             delayed=len(states["delayed"]),
             dead=len(states["dead"]),
@@ -280,21 +446,44 @@ class MemoryQueue:
             **self.counts,
         )
 
+    def lanes_info(self, limit: int) -> LanesInfo:
+        counts = [LaneInfo(name, len(lane.ready), len(lane.held), lane.taken) for name, lane in self.lanes.items()]
+        top = nsmallest(limit, counts, key=lambda each: (-each.ready - each.held, each.lane))
+        return LanesInfo(self.rules, tuple(top), len(counts))
+
+    def _first_turn(self, level: float) -> float | None:
+        """The lowest turn of the ready jobs of a level."""
+        heap = self.levels.get(level, [])
+        while heap:
+            turn, id = heap[0]
+            record = self.ready.get(id)
+            if record is not None and record.sort == turn:
+                return turn
+            heappop(heap)
+        self.levels.pop(level, None)
+        return None
+
     # -- take
 
-    def pick(self, count: int, max_cost: int | None) -> list[Record]:
+    def pick(self, count: float, max_cost: int | None) -> list[Record]:
         """Take the first ready records out of the line, in order, while their summed cost fits."""
         picked: list[Record] = []
         order, ready = self.order, self.ready
+        if self.rules is not None:
+            count = min(count, self.free())
         while order and len(picked) < count:
-            rank, id = order[0]
+            sort, id = order[0]
             record = ready.get(id)
-            if record is not None and record.rank == rank:
+            if record is not None and record.sort == sort:
                 if max_cost is not None:
                     if record.cost > max_cost:
                         break
                     max_cost -= record.cost
                 del ready[id]  # so that a second hint at the same record is stale
+                if record.lane is not None:
+                    lane = self.lanes[record.lane]
+                    del lane.ready[id]
+                    lane.taken += 1
                 picked.append(record)
             heappop(order)
         return picked
@@ -320,8 +509,14 @@ def start_of(delay: float | None, at: int | None, now: int) -> int:
 def _sort(record: Record) -> float:
     """What orders the jobs of a state: the same as in `JobInfo.cursor`."""
     if record.state == "ready":
+        return record.sort
+    if record.state == "held":
         return record.rank
     return record.due if record.ended_at is None else record.ended_at
+
+
+def _rank_and_id(record: Record) -> tuple[float, int]:
+    return record.rank, record.id
 
 
 def _place_in_line(state: State, sort: float, id: int) -> tuple[float, int]:
@@ -345,6 +540,7 @@ def as_job(record: Record) -> Job:
         Lease(name, id, attempts, taken_at),
         record.tries,
         record.crashes,
+        record.lane,
     )
 
 
@@ -371,4 +567,6 @@ def describe(record: Record) -> JobInfo:
         result=record.result,
         tries=record.tries,
         crashes=record.crashes,
+        lane=record.lane,
+        turn=record.sort if record.state == "ready" and record.sort != record.rank else None,
     )

@@ -7,7 +7,7 @@ O(log n) for each job; `browse`, `purge` and `look(ahead=True)`, which people ca
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from accoda.clock import Clock, SystemClock
@@ -26,6 +26,8 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     Look,
     NewJob,
@@ -84,6 +86,7 @@ class MemoryStorage(Closing):
         with self._lock:
             now = self._now()
             answers = [self._add(job, now) for job in jobs]
+            self._balance(job.queue for job in jobs)
         if self._wakeups.awaited:  # a `wait` that begins only now looks first, and finds them
             self._wakeups.wake(dict.fromkeys(job.queue for job in jobs))
         return answers
@@ -116,7 +119,9 @@ class MemoryStorage(Closing):
             then += self._take_reports()  # last, so that a flow finds what its member left for it before its report
             for job in then:
                 self._add(job, now)
-        self._wakeups.wake(touched | dict.fromkeys(job.queue for job in then))
+            touched |= dict.fromkeys(job.queue for job in then)
+            self._balance(touched)
+        self._wakeups.wake(touched)
         return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
@@ -195,6 +200,7 @@ class MemoryStorage(Closing):
             reports = self._take_reports()
             for report in reports:
                 self._add(report, now)
+            self._balance([REPORTS] if reports else [])
         self._wakeups.wake(dict.fromkeys([*changed, *(report.queue for report in reports)]))
         return len(changed)
 
@@ -225,9 +231,24 @@ class MemoryStorage(Closing):
             reports = self._take_reports()
             for report in reports:
                 self._add(report, now)
-        if reports:
-            self._wakeups.wake({REPORTS})
+            self._balance([queue, REPORTS] if reports else [queue])
+        self._wakeups.wake([queue, REPORTS] if reports else [queue])  # a lane may have let a held job in
         return len(ids)
+
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        checks.check_set_lanes(queue, rules)
+        with self._lock:
+            now = self._now()
+            if queue in self._queues or rules is not None:
+                self._queue(queue).set_lanes(rules)
+                self._current_queue(queue, now)
+        self._wakeups.wake({queue})
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        checks.check_lanes(queue, limit)
+        with self._lock:
+            found = self._current_queue(queue, self._now())
+            return found.lanes_info(limit) if found else LanesInfo(None, (), 0)
 
     # -- steps, all under the lock
 
@@ -252,7 +273,14 @@ class MemoryStorage(Closing):
     def _apply_due(self, queue: MemoryQueue, now: int, most: int = DUE_AT_ONCE) -> int:
         """Apply up to `most` due moves, those that make jobs ready first, and count them."""
         moved = queue.due.apply(now, most, lambda record: self._move_on(record, now))
+        queue.balance()
         return moved + queue.kept.apply(now, most - moved, self._forget)
+
+    def _balance(self, queues: Iterable[str]) -> None:
+        for name in queues:
+            queue = self._queues.get(name)
+            if queue is not None and queue.touched:
+                queue.balance()
 
     def _move_on(self, record: Record, now: int) -> None:
         """The moment of this record has come."""
@@ -265,9 +293,15 @@ class MemoryStorage(Closing):
 
     def _current(self, record: Record | None, now: int) -> Record | None:
         """The record that a call names, with its own move applied however much else is due."""
-        if record is not None and record.state not in ("ready", "dead") and record.due <= now:
+        if record is not None and record.state not in ("ready", "held", "dead") and record.due <= now:
             self._move_on(record, now)
             return self._jobs.get(record.id)  # a result that was kept may be gone
+        return record
+
+    @staticmethod
+    def _balanced(record: Record | None) -> Record | None:
+        if record is not None:
+            record.queue.balance()
         return record
 
     def _find(self, target: Target, now: int) -> Record | None:
@@ -275,12 +309,12 @@ class MemoryStorage(Closing):
             record = self._jobs.get(target.id)
             if record is not None:
                 self._apply_due(record.queue, now)
-            return self._current(self._jobs.get(target.id), now)
+            return self._balanced(self._current(self._jobs.get(target.id), now))
         queue = self._current_queue(target.queue, now)
         if queue is None:
             return None
         if isinstance(target, ByKey):
-            return self._current(queue.keys.get(target.key), now)
+            return self._balanced(self._current(queue.keys.get(target.key), now))
         return None if queue.is_paused(now) else queue.head()
 
     def _add(self, job: NewJob, now: int) -> Enqueued:
@@ -292,8 +326,9 @@ class MemoryStorage(Closing):
                 return queue.join(held, job, start_time, now)
         self._last_id = id = self._last_id + 1
         record = Record(
-            id, queue, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for, job.reports_to
-        )
+            id, queue, job.data, float(job.rank), job.cost, job.key, now, start_time, job.keep_for, job.reports_to,
+            job.lane,
+        )  # fmt: skip
         self._jobs[id] = record
         if job.key is not None:
             queue.keys[job.key] = record
@@ -348,8 +383,8 @@ class MemoryStorage(Closing):
             self._forget(record)
 
     def _change(self, change: Change, now: int) -> str | None:
-        """Apply one change: the queue of its job, or None where it does not apply."""
-        record = self._current(self._jobs.get(change.id), now)
+        """Apply one change and balance the lane: the queue of its job, or None where it does not apply."""
+        record = self._balanced(self._current(self._jobs.get(change.id), now))
         if record is None or (change.queue is not None and change.queue != record.queue.name):
             return None
         queue, state = record.queue, record.state
@@ -380,9 +415,10 @@ class MemoryStorage(Closing):
                     return None
                 record.crashes -= 1
             case Rerank():
-                if state not in ("ready", "delayed"):
+                if state not in ("ready", "held", "delayed"):
                     return None
                 queue.rerank(record, change.rank)
+        queue.balance()
         return queue.name
 
     def _remove(self, record: Record, now: int) -> None:
@@ -402,5 +438,5 @@ class MemoryStorage(Closing):
         return reports
 
     def _forget(self, record: Record) -> None:
-        del record.queue.states[record.state][record.id]
+        record.queue.leave(record)
         del self._jobs[record.id]

@@ -30,6 +30,7 @@ _TYPES = (
         "smallint[]",
         "bytea[]",
         "text[]",
+        "text[]",
     ),
 )
 _ARGUMENTS = ", ".join(f"CAST(${place} AS {type})" for place, type in enumerate(_TYPES, 1))

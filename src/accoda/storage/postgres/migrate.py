@@ -21,6 +21,7 @@ _LOCK = 0x41636364  # "Accd": the class of our advisory locks
 SCRIPTS = (
     "schema.sql",
     "verbs/steps.sql",
+    "verbs/lanes.sql",
     "verbs/enqueue.sql",
     "verbs/reports.sql",
     "verbs/take.sql",

@@ -5,10 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
 from accoda.model import (
     Cancel,
     Change,
     JobInfo,
+    LaneInfo,
+    Lanes,
+    LanesInfo,
     Look,
     NotCrashed,
     QueueStats,
@@ -21,8 +26,10 @@ from accoda.model import (
     Why,
 )
 
-STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done", "cancelled")  # by their numbers in the tables
-STATE_NUMBERS = {name: number for number, name in enumerate(STATES)}
+STATES: dict[int, State] = {  # by their numbers in the tables
+    -1: "held", 0: "ready", 1: "delayed", 2: "taken", 3: "dead", 4: "done", 5: "cancelled",
+}  # fmt: skip
+STATE_NUMBERS = {name: number for number, name in STATES.items()}
 FOR_EVER = (1 << 63) - 1
 WHY: dict[int, Why] = {1: "lost", 2: "grown", 3: "cancelled"}  # by the verdicts of verbs/settle.sql
 _CHANGES = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCrashed: 4, Cancel: 5}
@@ -47,10 +54,12 @@ def look(row: Any) -> Look:
 def stats(rows: Iterable[Any]) -> Stats:
     queues = {}
     for row in rows:
-        now, name, ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, until, oldest = row
+        now, name, ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, until, *rest = row
+        oldest, held = rest
         queues[name] = QueueStats(
-            total=ready + taken + delayed + dead,
+            total=ready + held + taken + delayed + dead,
             ready=ready,
+            held=held,
             taken=taken,
             delayed=delayed,
             dead=dead,
@@ -65,3 +74,9 @@ def stats(rows: Iterable[Any]) -> Stats:
             paused_until=None if until == FOR_EVER else until,
         )
     return Stats(queues)
+
+
+def lanes(row: Any) -> LanesInfo:
+    rules, found, count = row
+    known = None if rules is None else msgspec.json.decode(rules, type=Lanes)
+    return LanesInfo(known, tuple(LaneInfo(*each) for each in found), count)

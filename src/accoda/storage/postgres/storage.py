@@ -18,10 +18,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
 
+import msgspec
+
 from accoda.clock import Clock
 from accoda.errors import AccodaError, VersionConflict
 from accoda.model import (
-    REPORTS,
     ById,
     ByKey,
     Change,
@@ -31,6 +32,8 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     Look,
     NewJob,
@@ -53,6 +56,7 @@ from accoda.storage.postgres import rows, vacuum
 from accoda.storage.postgres.caller_transaction import enqueue_in
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.wakeups import READY, Listener
+from accoda.storage.protocol import DUE_AT_ONCE
 
 UNDO_PATIENCE = 1.0  # seconds that a cancelled take waits until its jobs are back in the line
 SOON = 0.01  # seconds until a take is tried again after two that found nothing though a job was seen
@@ -75,9 +79,9 @@ class PostgresStorage(Closing):
 
     What happens when the connection breaks before an answer came (`repeat` below):
     repeated, because twice does what once does: take (jobs that the lost answer named come back when their lease ends),
-    extend, pause, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would be too much or
-    the answer wrong: enqueue, write, change, purge; and settle, which its caller may safely repeat: "lost" may then
-    mean what was applied the first time.
+    extend, pause, set_lanes, and whatever only looks. Not repeated, but `StorageUnavailable`, because twice would be
+    too much or the answer wrong: enqueue, write, change, purge; and settle, which its caller may safely repeat: "lost"
+    may then mean what was applied the first time.
     """
 
     def __init__(self, client: Client, clock: Clock | None = None) -> None:
@@ -178,10 +182,10 @@ class PostgresStorage(Closing):
         jobs = [
             Job(
                 id, queue, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-                Lease(queue, id, attempts, taken_at), tries, crashes,
+                Lease(queue, id, attempts, taken_at), tries, crashes, lane,
             )
             for id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries, crashes,
-            taken_at in found
+            taken_at, lane in found
         ]  # fmt: skip
         return _shares(jobs, counts)
 
@@ -218,13 +222,13 @@ class PostgresStorage(Closing):
             then_jobs,
             len(calls) > 1,
         )
-        ((verdicts, reported),) = await self._client.fetch("settle", self._at(), *args, repeat=False)
+        ((verdicts, woken),) = await self._client.fetch("settle", self._at(), *args, repeat=False)
         self._settled += len(outcomes)
         if self._settled >= vacuum.LOOK_EVERY:
             self._settled = 0
             self._vacuum.start()
         news = _news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)])
-        self._client.notify([*news, READY + REPORTS] if reported else news)
+        self._client.notify([*news, *woken] if woken else news)
         if verdicts is None:
             return [[] for _ in calls]
         refused = {n: Refused(leases[n], rows.WHY[verdict])
@@ -318,6 +322,23 @@ class PostgresStorage(Closing):
         checks.check_pause(queue, until)
         await self._client.run(self._client.fetch("pause", self._at(), queue, until, repeat=True))
 
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        checks.check_set_lanes(queue, rules)
+        text = None if rules is None else msgspec.json.encode(rules).decode()
+
+        async def set_and_balance() -> None:
+            await self._client.fetch("set_lanes", queue, text, repeat=True)
+            # All lanes are noted to be balanced: a crash from here on leaves them to whoever calls next.
+            while await self._client.value("catch_up", self._at(), queue, repeat=True) >= DUE_AT_ONCE:
+                pass
+
+        await self._client.run(set_and_balance())
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        checks.check_lanes(queue, limit)
+        (found,) = await self._client.run(self._client.fetch("lanes", self._at(), queue, limit, repeat=True))
+        return rows.lanes(found)
+
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)
         args = (self._at(), queue, rows.STATE_NUMBERS[state], before, limit)
@@ -328,7 +349,7 @@ def _new_job(job: NewJob) -> tuple[Any, ...]:
     """As the type `new_job` in verbs/enqueue.sql."""
     return (
         job.queue, job.data, job.rank, _to_ms(job.delay), job.start_at, job.cost, job.keep_for, job.key,
-        _WAYS[job.on_duplicate], job.waiter, job.reports_to,
+        _WAYS[job.on_duplicate], job.waiter, job.reports_to, job.lane,
     )  # fmt: skip
 
 

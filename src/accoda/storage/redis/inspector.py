@@ -105,14 +105,14 @@ class Inspector:
         return [found[question] for question in questions]
 
     async def _count_ahead(self, found: Look, shard: Shard) -> Look:
-        """Add the jobs of other partitions that would be given before this one: by rank, then by id."""
+        """Add the jobs of other partitions that would be given before this one: by turn or rank, then by id."""
         job = found.job
         assert job is not None and found.ahead is not None
         ahead, newer = found.ahead, found.newer
         for other in self._shards.of_queue(job.queue):
             if other.root != shard.root:
                 keys = [other.queues, *self._bases(other, [job.queue])]
-                what = f"<{rank_text(job.rank)},{job.id:016d}"
+                what = f"<{rank_text(job.rank if job.turn is None else job.turn)},{job.id:016d}"
                 _, (more, newer_there) = await self._client.run(_LOOK, other, keys, what, "", "")
                 ahead, newer = ahead + more, newer + newer_there
         ahead = min(ahead, AHEAD_AT_MOST + 1)
@@ -191,18 +191,20 @@ class Inspector:
             await self._client.run(_PAUSE, shard, keys, queue, "" if until is None else until, writes=True)
 
     async def purge(self, queue: str, state: State, before: int | None, limit: int | None) -> int:
-        """In pieces: each is one step, between them others have their turn."""
+        """In pieces: each is one step, between them others have their turn. A purge of ready jobs lets held ones in, so
+        no more go than there were at the beginning."""
         purged = 0
         for shard in self._shards.of_queue(queue):
-            more = b"1"
-            while more == b"1" and (limit is None or purged < limit):
-                most = AT_ONCE if limit is None else min(AT_ONCE, limit - purged)
+            more, left = b"1", None if limit is None else limit - purged
+            while more == b"1" and left != 0:
+                most = AT_ONCE if left is None else min(AT_ONCE, left)
                 what = (state, "" if before is None else before, most)
                 shard, run = await self._outbox.way_of_reports(shard)
                 answer = await self._client.once(_PURGE, shard, *self._adding(shard, [queue], run), *what)
-                count, more, reported = answer.split(b",")
+                count, more, size, reported = answer.split(b",")
                 await self._outbox.move_on(shard, [run] if reported else [])
                 purged += int(count)
+                left = min(int(size), left or int(size)) - int(count)
         return purged
 
     async def stats(self) -> Stats:
@@ -260,11 +262,11 @@ def _readable(queue: str, page: Iterable[list[bytes | int]]) -> list[JobInfo]:
 def _counted(text: bytes) -> QueueStats:
     """What lua/stats.lua tells of one queue."""
     *numbers, paused = text.split(b",")
-    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, oldest = map(int, numbers)
-    total = ready + taken + delayed + dead
+    ready, held, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, oldest = map(int, numbers)
+    total = ready + held + taken + delayed + dead
     until = int(paused) if paused not in (b"-", b"") else None
     counts = (total, ready, taken, delayed, dead, oldest / 1000, done, retried, buried, expired, cancelled, promoted)
-    return QueueStats(*counts, paused=paused != b"-", paused_until=until)
+    return QueueStats(*counts, paused=paused != b"-", paused_until=until, held=held)
 
 
 def _sum(one: QueueStats, other: QueueStats) -> QueueStats:

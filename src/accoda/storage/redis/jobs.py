@@ -38,6 +38,7 @@ from accoda.storage.common.loop_affinity import LoopAffinity
 from accoda.storage.redis.client import Argument, Client
 from accoda.storage.redis.cross_slot import Places, Post, Settled, cut, settle_across
 from accoda.storage.redis.keys import LAST_ID, Keys, Shard
+from accoda.storage.redis.lanes import LaneVerbs
 from accoda.storage.redis.outbox import Outbox
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
@@ -70,6 +71,7 @@ class JobVerbs(Closing):
         self._shards = shards
         self._affinity = LoopAffinity()
         self._outbox = Outbox(client, shards, self._enqueue_in)
+        self._lanes = LaneVerbs(keys, client, shards)
         # Calls go together where it is as if each had been sent right after the others: jobs are stored one after
         # the other, all or none; takers get the first jobs in their order; the first of two outcomes is applied.
         self._enqueues = CallBatching(self._enqueue_together)
@@ -191,6 +193,7 @@ class JobVerbs(Closing):
         if unreadable:
             place = (shard.step, shard.number, self._outbox.floor)
             await self._client.once(_BURY, shard, keys, *place, *unreadable)
+            await self._lanes.mend(shard, queue)
         return jobs
 
     def _put_back(self, key: _TakeKey, jobs: Sequence[Job]) -> None:
@@ -298,8 +301,10 @@ def rank_text(rank: float) -> str:
 
 
 def _in_common(job: NewJob) -> tuple[object, ...]:
-    """What the jobs of a run share: all but data, key and waiter."""
+    """What the jobs of a run share: all but data, lane, key and waiter."""
     mode = "-" if job.key is None else _MODES[job.on_duplicate]
+    if job.lane is not None:
+        mode += "l"
     return job.queue, mode, job.delay, job.start_at, job.rank, job.cost, job.keep_for, job.reports_to
 
 
@@ -315,6 +320,8 @@ def _add_runs(jobs: Sequence[NewJob], queues: dict[str, int], args: list[Argumen
             count += 1
             if job.key is not None:
                 args += (job.key, b"" if job.waiter is None else b"=" + job.waiter)
+            if job.lane is not None:
+                args.append(job.lane)
             args.append(job.data)
         start = ""
         if job.delay is not None:
@@ -409,12 +416,14 @@ def _number(text: bytes) -> float:
 
 
 @lru_cache(1000)
-def _head(text: bytes) -> tuple[int, float, str | None]:
-    """What follows the id in the first text of a record: attempts, keep_for, key."""
-    attempts, keep_for, key = text.split(b",", 2)
-    if not attempts.isdigit() or len(attempts) > 15:
+def _head(text: bytes) -> tuple[int, float, str | None, str | None]:
+    """What follows the id in the first text of a record: attempts, keep_for, lane, key."""
+    attempts, keep_for, names = text.split(b",", 2)
+    lane, tab, key = names.partition(b"\t")
+    if not attempts.isdigit() or len(attempts) > 15 or not tab:
         raise ValueError("not the head of a record")
-    return int(attempts), _number(keep_for) if keep_for else 0.0, key.decode() if key else None
+    keep = _number(keep_for) if keep_for else 0.0
+    return int(attempts), keep, lane.decode() if lane else None, key.decode() if key else None
 
 
 def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]:
@@ -434,7 +443,7 @@ def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]
             if len(number) != 16 or not number.isdigit():
                 raise ValueError("not an id")
             id = int(number)
-            attempts, _, key = _head(rest)
+            attempts, _, lane, key = _head(rest)
             created_at, start, rank, cost = _details(details)
             tries, crashes, prev = _past(past)[:3] if past else (0, 0, None)
         except ValueError:
@@ -443,17 +452,20 @@ def _taken_jobs(queue: str, reply: list[bytes]) -> tuple[list[Job], list[bytes]]
         joined = waiters.get(place, 0) if waiters else 0
         lease = Lease(queue, id, attempts, taken_at)
         jobs.append(
-            Job(id, queue, data, rank, cost, key, attempts, created_at, start, prev, joined, lease, tries, crashes)
+            Job(
+                *(id, queue, data, rank, cost, key, attempts, created_at, start, prev, joined, lease),
+                *(tries, crashes, lane),
+            )
         )
     return jobs, unreadable
 
 
 def job_info(queue: str, told: list[bytes | int]) -> JobInfo:
     """What `describe` in lua/parts/job.lua tells. Raises ValueError where the record cannot be read."""
-    state, till, taken_at, worker, waiters, record = cast(list[bytes], told)
+    state, till, taken_at, worker, waiters, turn, record = cast(list[bytes], told)
     head, details, past, reason, body = record.split(b"\0", 4)
     id, _, rest = head.partition(b",")
-    attempts, keep_for, key = _head(rest)
+    attempts, keep_for, lane, key = _head(rest)
     created_at, start, rank, cost = _details(details)
     tries, crashes, prev, last_taken_at, ended_at, size, last_worker = _past(past) if past else _NO_PAST
     is_taken = state == b"taken"
@@ -479,6 +491,8 @@ def job_info(queue: str, told: list[bytes | int]) -> JobInfo:
         result=None if size is None else body[:size],
         tries=tries,
         crashes=crashes,
+        lane=lane,
+        turn=_number(turn) if turn and float(turn) != rank else None,
     )
 
 

@@ -15,13 +15,14 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
 
     <base> is <prefix>:<queue>, in a Cluster <prefix>:{tag}:<queue>; every key of a queue begins with it. None is one of
     those above, whatever the queue is called: a client's name is ten hexadecimal digits
-    <base>:ready :delayed :dead :done :cancelled
+    <base>:ready :delayed :held :dead :done :cancelled
                                         jobs that are not taken, each with its index by id (lua/parts/placed.lua)
     <base>:taken :ends :batches         running jobs (lua/parts/lease.lua)
     <base>:kept                         until when done and cancelled jobs are kept (lua/parts/due.lua)
     <base>:keys                         key -> id of the job that holds it
     <base>:waiters:<id>                 list of the waiters of a job
-    <base>:meta                         counters, and the pause
+    <base>:meta                         counters, the pause, and the rules for lanes
+    <base>:lanes :turns :rules          jobs that have lanes, and the rules of single lanes (lua/parts/lane.lua)
     <base>:wake                         not a key but a channel: something may be takable
 
     <prefix>:{docs}:values :names :ends documents (lua/parts/document.lua); in a Cluster {docs/0} ... {docs/15}

@@ -59,14 +59,15 @@ class Shards:
     def of_key(self, queue: str, key: str) -> list[Shard]:
         """Where the job that holds this key is, if there is one."""
         shards = self.of_queue(queue)
-        return shards if len(shards) == 1 else [shards[_number_of_key(key) % len(shards)]]
+        return shards if len(shards) == 1 else [shards[_number_of_name(key) % len(shards)]]
 
     def tags_of_jobs(self, jobs: Sequence[NewJob], source: Shard | None = None) -> list[str]:
         """The tag of the shard that each new job goes to.
 
-        A key always leads to the same partition, else there could be two jobs with it. Jobs without one go to the same
-        partition within a call, and to the next one with the next call; follow-ups to that of the job that they follow
-        (`source`), so that its end and they are one step.
+        A key always leads to the same partition, else there could be two jobs with it. So does a lane, for jobs without
+        a key, so that its rules hold for all of them; where its jobs have keys, they hold in each partition. The other
+        jobs go to the same partition within a call, and to the next one with the next call; follow-ups to that of the
+        job that they follow (`source`), so that its end and they are one step.
         """
         if self._partitions == 1:
             return [family(job.queue) for job in jobs]
@@ -74,10 +75,8 @@ class Shards:
             turn = int(source.partition[1:])
         else:
             turn, self._turn = self._turn, self._turn + 1
-        return [
-            f"{family(job.queue)}/{(turn if job.key is None else _number_of_key(job.key)) % self._partitions}"
-            for job in jobs
-        ]
+        numbers = (turn if (name := job.key or job.lane) is None else _number_of_name(name) for job in jobs)
+        return [f"{family(job.queue)}/{number % self._partitions}" for job, number in zip(jobs, numbers, strict=True)]
 
     async def of_job(self, queue: str, id: int) -> Shard:
         """Where a job of this queue is, if there is one."""
@@ -141,5 +140,5 @@ class Shards:
         return sorted(name.decode() for name in reply if _NAME.fullmatch(name))  # another name is none of ours
 
 
-def _number_of_key(key: str) -> int:
-    return crc_hqx(key.encode(), 0)
+def _number_of_name(name: str) -> int:
+    return crc_hqx(name.encode(), 0)

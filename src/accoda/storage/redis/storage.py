@@ -10,6 +10,8 @@ from accoda.model import (
     Cursor,
     Document,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Look,
     Order,
     State,
@@ -93,6 +95,14 @@ class RedisStorage(JobVerbs):
     async def pause(self, queue: str, until: int | None) -> None:
         checks.check_pause(queue, until)
         await self._affinity.run(self._inspector.pause(queue, until))
+
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        checks.check_set_lanes(queue, rules)
+        await self._affinity.run(self._lanes.set_lanes(queue, rules))
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        checks.check_lanes(queue, limit)
+        return await self._affinity.run(self._lanes.lanes(queue, limit))
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)

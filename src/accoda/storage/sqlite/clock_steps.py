@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 from accoda.clock import SystemClock
-from accoda.storage.sqlite.jobs import Transaction
+from accoda.storage.sqlite.transaction import Transaction
 
 log = logging.getLogger("accoda.storage.sqlite")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from accoda.errors import VersionConflict
 from accoda.model import Document
 from accoda.storage.protocol import DUE_AT_ONCE
-from accoda.storage.sqlite.jobs import Transaction
+from accoda.storage.sqlite.transaction import Transaction
 
 TOMBSTONE_FOR = 24 * 3600 * 1000  # ms that an expired document is remembered, so that its versions go on
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character

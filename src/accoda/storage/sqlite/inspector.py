@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from math import inf
 from typing import Any
 
@@ -16,6 +17,8 @@ from accoda.model import (
     Cursor,
     Head,
     JobInfo,
+    LaneInfo,
+    LanesInfo,
     Look,
     NotCrashed,
     Order,
@@ -29,23 +32,12 @@ from accoda.model import (
     Target,
 )
 from accoda.storage.protocol import DUE_AT_ONCE
-from accoda.storage.sqlite.jobs import (
-    DEAD,
-    DELAYED,
-    KEPT,
-    READY,
-    TAKEN,
-    Transaction,
-    add_reports,
-    apply_due,
-    apply_own_due,
-    carried,
-    forget,
-    forget_kept,
-)
+from accoda.storage.sqlite.jobs import add_reports, apply_due, apply_own_due, forget, forget_kept, rerank
+from accoda.storage.sqlite.lanes import balance
+from accoda.storage.sqlite.transaction import DEAD, DELAYED, HELD, KEPT, READY, TAKEN, Transaction, carried
 
-_STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead", "done", "cancelled")  # by number
-_LIVE = (READY, DELAYED, TAKEN)
+_STATES: tuple[State, ...] = ("held", "ready", "delayed", "taken", "dead", "done", "cancelled")  # in order of numbers
+_LIVE = (HELD, READY, DELAYED, TAKEN)
 _LAST_ID = (1 << 63) - 1
 _PURGED_AT_ONCE = 10_000  # jobs whose ids are in memory at the same time
 
@@ -55,15 +47,17 @@ def stats(tx: Transaction) -> Stats:
     for (queue,) in tx.rows("all_queues"):
         _, left = apply_due(tx, queue, left)
         left = forget_kept(tx, queue, left)
+    balance(tx)
     tx.finish()
     return Stats({_text(name): _stats_of(tx.now, counts) for name, *counts in tx.rows("stats", tx.now)})
 
 
 def _stats_of(now: int, row: Sequence[Any]) -> QueueStats:
-    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, paused, until, oldest = row
+    ready, taken, delayed, dead, done, retried, buried, expired, cancelled, promoted, held, paused, until, oldest = row
     return QueueStats(
-        total=ready + taken + delayed + dead,
+        total=ready + held + taken + delayed + dead,
         ready=ready,
+        held=held,
         taken=taken,
         delayed=delayed,
         dead=dead,
@@ -105,6 +99,7 @@ def look(tx: Transaction, target: Target, waiters_after: int | None, ahead: bool
         if not tx.writes:
             return None
         apply_own_due(tx, id)  # however much else is due
+    balance(tx)
     infos = [] if id is None else _describe(tx, [id])
     return _answer(tx, queue, infos[0], waiters_after, ahead) if infos else Look(tx.now)
 
@@ -123,7 +118,7 @@ def _id_of(tx: Transaction, target: Target, queue: int, *, is_paused: bool) -> i
         case ByKey(_, key):
             row = tx.row("key_holder", queue, key)
         case Head():
-            row = None if is_paused else tx.row("ready_keys", queue, 1)
+            row = None if is_paused or tx.free(queue) == 0 else tx.row("ready_texts", queue, 1)
     return row[0] if row else None
 
 
@@ -133,7 +128,8 @@ def _answer(tx: Transaction, queue: int, info: JobInfo, waiters_after: int | Non
         waiters = tuple(data for (data,) in tx.rows("waiters_after", info.id, waiters_after))
     if not ahead or info.state not in ("ready", "delayed"):
         return Look(tx.now, info, waiters)
-    before = [id for (id,) in tx.rows("line_before", queue, info.rank, info.id, AHEAD_AT_MOST + 1)]
+    place = info.rank if info.turn is None else info.turn
+    before = [id for (id,) in tx.rows("line_before", queue, place, info.id, AHEAD_AT_MOST + 1)]
     newer = sum(id > info.id for id in before[:AHEAD_AT_MOST])
     return Look(tx.now, info, waiters, len(before), newer)
 
@@ -143,12 +139,21 @@ def _describe(tx: Transaction, ids: Sequence[int]) -> list[JobInfo]:
     infos = {}
     for row in tx.rows("describe_jobs", carried(ids)):
         values = list(row)  # in the order of JobInfo's fields
-        for place in (1, 6, 13, 17):  # queue, key, worker, reason
+        for place in (1, 6, 13, 17, 21):  # queue, key, worker, reason, lane
             values[place] = None if row[place] is None else _text(row[place])
-        values[2] = _STATES[row[2]]
+        values[2] = _state(row[2])
         values[15] = int(row[15]) if row[2] == TAKEN else None
+        values.append(row[15] if row[2] == READY and row[15] != row[4] else None)  # the turn
         infos[row[0]] = JobInfo(*values)
     return [infos[id] for id in ids if id in infos]
+
+
+def _state(number: int) -> State:
+    return _STATES[number - HELD]
+
+
+def _number(state: State) -> int:
+    return _STATES.index(state) + HELD
 
 
 # -- change
@@ -157,16 +162,18 @@ def _describe(tx: Transaction, ids: Sequence[int]) -> list[JobInfo]:
 def change(tx: Transaction, changes: Sequence[Change]) -> int:
     applied = sum(_change(tx, each) for each in changes)
     add_reports(tx)
+    balance(tx)
     return applied
 
 
 def _change(tx: Transaction, change: Change) -> bool:
     """Whether the change was applied."""
     apply_own_due(tx, change.id)
+    balance(tx)
     found = tx.row("state_of", change.id)
     if found is None:
         return False
-    queue, raw_name, state, waiters, _, attempts, flow, key_is_held = found
+    queue, raw_name, state, waiters, _, attempts, flow, lane, key_is_held = found
     name = _text(raw_name)
     if change.queue is not None and change.queue != name:
         return False
@@ -175,34 +182,41 @@ def _change(tx: Transaction, change: Change) -> bool:
         return False
     match change:
         case Remove() if change.waiters is None or state in _LIVE:
-            _remove(tx, queue, state, [(change.id, waiters, attempts, flow)])
+            _remove(tx, queue, state, [(change.id, waiters, attempts, flow, lane)])
         case Cancel() if state in _LIVE:
             _cancel(tx, change.id, found)
         case Revive() if state == DEAD and not key_is_held:
-            tx.run("revive_job", change.id, tx.now)
+            _come_in(tx, "revive_job", change.id, queue, state, lane)
             tx.report(flow, "revived", change.id, attempts + 1)
         case StartNow() if state == DELAYED:
-            tx.run("start_now", change.id, tx.now)
+            _come_in(tx, "start_now", change.id, queue, state, lane)
         case NotCrashed() if state in _LIVE:
             return bool(tx.run("not_crashed", change.id))
-        case Rerank() if state in (READY, DELAYED):
-            tx.run("rerank_job", change.id, float(change.rank))
+        case Rerank() if state in (HELD, READY, DELAYED):
+            rerank(tx, queue, change.id, state, lane, change.rank)
         case _:
             return False
     if isinstance(change, (Revive, StartNow)):
-        tx.count_state(queue, state, -1)
-        tx.count_state(queue, READY, 1)
         tx.touched.add(name)
+    balance(tx)
     return True
+
+
+def _come_in(tx: Transaction, statement: str, id: int, queue: int, old_state: int, lane: bytes | None) -> None:
+    state = tx.come_in(queue, lane)
+    tx.run(statement, id, tx.now, state)
+    tx.count_move(queue, old_state, state)
 
 
 def _cancel(tx: Transaction, id: int, found: tuple[Any, ...]) -> None:
     """The job ends. If it runs, it stays long enough for its worker to be told."""
-    queue, _, state, waiters, keep_for, attempts, flow, _ = found
+    queue, _, state, waiters, keep_for, attempts, flow, lane, _ = found
     tx.count(queue, "cancelled", 1)
     tx.report(flow, "cancelled", id, attempts)
     if state == TAKEN:
         keep_for = max(keep_for, CANCELLED_FOR)
+        tx.end_run(queue)
+    tx.touch_lane(queue, lane)
     tx.count_state(queue, state, -1)
     if keep_for:
         tx.run("cancel_job", id, tx.now + round(keep_for * 1000), keep_for, tx.now)
@@ -210,11 +224,15 @@ def _cancel(tx: Transaction, id: int, found: tuple[Any, ...]) -> None:
         forget(tx, [(id, waiters)])
 
 
-def _remove(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, int, int, bytes | None]]) -> None:
-    """Delete jobs of one queue and state, each given by its id, number of waiters, attempts, and flow if it reports."""
-    forget(tx, [(id, waiters) for id, waiters, _, _ in jobs])
+def _remove(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[Any, ...]]) -> None:
+    """Delete jobs of one queue and state, each given by id, number of waiters, attempts, flow if it reports, lane."""
+    forget(tx, [(id, waiters) for id, waiters, *_ in jobs])
     tx.count_state(queue, state, -len(jobs))
-    for id, _, attempts, flow in jobs:
+    if state == TAKEN:
+        tx.end_run(queue)
+    for id, _, attempts, flow, lane in jobs:
+        if state in _LIVE:
+            tx.touch_lane(queue, lane)
         if flow is not None and state not in KEPT:  # else its end was reported
             tx.report(flow, "removed", id, attempts)
 
@@ -228,7 +246,8 @@ def browse(tx: Transaction, name: str, state: State, order: Order, after: Cursor
         return []
     _, left = apply_due(tx, queue)
     forget_kept(tx, queue, left)
-    number = _STATES.index(state)
+    balance(tx)
+    number = _number(state)
     if order == "id":
         rows = tx.rows(_by_id(number), queue, number, -1 if after is None else after.id, limit)
     elif number in _LIVE:
@@ -257,7 +276,7 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
         return 0
     _, left = apply_due(tx, queue)
     forget_kept(tx, queue, left)
-    number, purged = _STATES.index(state), 0
+    number, purged = _number(state), 0
     while limit is None or purged < limit:
         most = _PURGED_AT_ONCE if limit is None else min(_PURGED_AT_ONCE, limit - purged)
         jobs = _old_jobs(tx, queue, number, before, most)
@@ -266,6 +285,7 @@ def purge(tx: Transaction, name: str, state: State, before: int | None, limit: i
         if len(jobs) < most:
             break
     add_reports(tx)
+    balance(tx)
     return purged
 
 
@@ -276,3 +296,17 @@ def _old_jobs(tx: Transaction, queue: int, state: int, before: int | None, most:
     # Ids grow with time: the first by id are the oldest, so no others need be looked at.
     rows = tx.rows(_by_id(state), queue, state, -1, most)
     return [row[:-1] for row in rows if before is None or row[-1] < before]
+
+
+# -- lanes
+
+
+def lanes(tx: Transaction, name: str, limit: int) -> LanesInfo:
+    queue = tx.queue(name)
+    if queue is None:
+        return LanesInfo(None, (), 0)
+    apply_due(tx, queue.number)
+    balance(tx)
+    found = [LaneInfo(_text(lane), *counts) for lane, *counts in tx.rows("lane_counts", queue.number)]
+    top = nsmallest(limit, found, key=lambda each: (-each.ready - each.held, each.lane))
+    return LanesInfo(queue.rules, tuple(top), len(found))

@@ -1,131 +1,28 @@
-"""A transaction, and the verbs of the hot path as steps inside it: enqueue, take, settle, extend, and what is due."""
+"""The verbs of the hot path as steps inside a transaction: enqueue, take, settle, extend, and what is due."""
 
 from __future__ import annotations
 
-from array import array
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import apsw
-
-from accoda.limits import KEY
-from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Report, ReportKind, Retry, clean
-from accoda.storage.common.scripts import load_queries
+from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, clean
 from accoda.storage.protocol import DUE_AT_ONCE
-
-SQL = load_queries("accoda.storage.sqlite", "queries.sql")
-READY, DELAYED, TAKEN, DEAD, DONE, CANCELLED = range(6)
-KEPT = (DONE, CANCELLED)  # for a while
-_COUNTED = ("ready", "delayed", "taken", "dead", "done", "retried", "buried", "expired", "cancelled", "promoted")
-_PLACE = {name: place for place, name in enumerate(_COUNTED)}
-_STATE_COUNTER = ("ready", "delayed", "taken", "dead")  # by state; jobs that are kept are not counted
-
-
-class Transaction:
-    """One transaction, which may serve several callers. `now` is the same for all of them.
-
-    Ids and counters are gathered, and written once by `finish`.
-    """
-
-    def __init__(self, cursor: apsw.Cursor, now: int, numbers: dict[str, int], writes: bool) -> None:
-        self.now = now
-        self.writes = writes
-        self.touched: set[str] = set()  # queues that may have something new to take
-        self.new_numbers: dict[str, int] = {}
-        self._cursor = cursor
-        self._numbers = numbers
-        self._counts: dict[int, list[int]] = {}
-        self._last_id = self._stored_last_id = -1
-        self._reports: list[NewJob] = []  # of the step that is under way
-
-    def rows(self, name: str, *values: Any) -> list[tuple[Any, ...]]:
-        return self._cursor.execute(SQL[name], values).fetchall()
-
-    def row(self, name: str, *values: Any) -> tuple[Any, ...] | None:
-        return self._cursor.execute(SQL[name], values).fetchone()
-
-    def run(self, name: str, *values: Any) -> int:
-        """Execute and give the number of changed rows."""
-        self._cursor.execute(SQL[name], values)
-        return self._cursor.connection.changes()
-
-    def run_many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
-        self._cursor.executemany(SQL[name], rows)
-
-    def next_id(self) -> int:
-        if self._last_id < 0:
-            found = self.row("last_id")
-            assert found is not None
-            self._last_id = self._stored_last_id = found[0]
-        self._last_id += 1
-        return self._last_id
-
-    def number(self, queue: str) -> int | None:
-        """The queue's number, or None if it was never used."""
-        number = self._numbers.get(queue) or self.new_numbers.get(queue)
-        if number is None:
-            found = self.row("queue_number", queue)
-            if found is not None:
-                number = self.new_numbers[queue] = found[0]
-        return number
-
-    def make_number(self, queue: str) -> int:
-        """The queue's number; it gets one if it has none."""
-        number = self.number(queue)
-        if number is None:
-            found = self.row("new_queue", queue)
-            assert found is not None
-            number = self.new_numbers[queue] = int(found[0])
-        return number
-
-    def count(self, queue: int, counter: str, change: int) -> None:
-        counts = self._counts.get(queue)
-        if counts is None:
-            counts = self._counts[queue] = [0] * len(_COUNTED)
-        counts[_PLACE[counter]] += change
-
-    def count_state(self, queue: int, state: int, change: int) -> None:
-        if state not in KEPT:
-            self.count(queue, _STATE_COUNTER[state], change)
-
-    def report(
-        self, reporter: bytes | None, kind: ReportKind, id: int, attempts: int, body: bytes | None = None
-    ) -> None:
-        """Note what a flow is to be told in this step: see `add_reports`. `body` is the result, or the reason.
-
-        `reporter` is the flow, a line feed and the job's key, which has none; None: the job does not report.
-        """
-        if reporter is not None:
-            # Whatever a bad disk has made of the texts, they are keys.
-            flow, _, key = reporter.decode("utf-8", "replace").rpartition("\n")
-            report = Report.of(kind, id, attempts, self.now, clean(key)[:KEY], body)
-            self._reports.append(report.job(clean(flow)[:KEY] or "?"))
-
-    def take_reports(self) -> list[NewJob]:
-        reports, self._reports = self._reports, []
-        return reports
-
-    def finish(self) -> None:
-        """Write what was gathered: before the commit, and before the counters are read."""
-        if self._last_id != self._stored_last_id:
-            self.run("set_last_id", self._last_id)
-            self._stored_last_id = self._last_id
-        for queue, counts in self._counts.items():
-            if any(counts):
-                self.run("count", queue, *counts)
-        self._counts.clear()
-
-
-def carried(ids: Iterable[int]) -> Any:
-    """A list of ids as one value of a statement. It cannot be empty; no job has the id 0."""
-    return apsw.carray(array("q", ids) or array("q", (0,)))
-
+from accoda.storage.sqlite.lanes import balance
+from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, HELD, KEPT, READY, TAKEN, Transaction, carried
+from accoda.storage.sqlite.transaction import SQL as SQL  # for those that change a statement
 
 # -- enqueue
 
 
 def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    answers = _add(tx, jobs)
+    balance(tx)
+    return answers
+
+
+def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    """Enqueue as a part of a step, which balances the lanes."""
     answers: list[Enqueued] = []
     rows: list[tuple[Any, ...]] = []
     created: dict[tuple[int, int], int] = {}  # how many, by queue and state
@@ -133,7 +30,6 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     for job in jobs:
         queue = tx.make_number(job.queue)
         start_time = now if job.delay is None and job.start_at is None else _start(now, job.delay, job.start_at)
-        state = READY if start_time <= now else DELAYED
         if job.key is not None:
             held = _key_holder(tx, queue, job.key)
             if held is not None:
@@ -141,20 +37,24 @@ def enqueue(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 continue
         id = tx.next_id()
         rank = float(job.rank)
-        sort = rank if state == READY else start_time
+        lane = None if job.lane is None else job.lane.encode()
+        state, sort = _place(tx, queue, lane, rank, start_time)
         waiters = 0 if job.waiter is None else 1
         row = (
             id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data,
-            job.reports_to,
+            job.reports_to, job.lane,
         )  # fmt: skip
-        if job.key is None:
-            rows.append(row)
-        else:  # at once, so that a second job of this call finds the key
+        if job.key is not None:  # at once, so that a second job of this call finds the key
             tx.run("insert_job", *row)
             if job.waiter is not None:
                 tx.run("add_waiter", id, job.waiter)
+        elif state == HELD and lane is not None:  # with its place: most lanes have room
+            tx.new_in_lanes.setdefault((queue, lane), []).append(row)
+        else:
+            rows.append(row)
         created[queue, state] = created.get((queue, state), 0) + 1
-        tx.touched.add(job.queue)
+        if state != HELD:
+            tx.touched.add(job.queue)
         answers.append(Enqueued(id, "created", waiters))
     for (queue, state), count in created.items():
         tx.count_state(queue, state, count)
@@ -167,7 +67,7 @@ def add_reports(tx: Transaction) -> None:
     """The end of a step: each flow is told of what became of its jobs, in the order in which it happened."""
     reports = tx.take_reports()
     if reports:
-        enqueue(tx, reports)
+        _add(tx, reports)
 
 
 def _start(now: int, delay: float | None, at: int | None) -> int:
@@ -176,9 +76,16 @@ def _start(now: int, delay: float | None, at: int | None) -> int:
     return now + round(delay * 1000) if delay else now
 
 
+def _place(tx: Transaction, queue: int, lane: bytes | None, rank: float, start_time: int) -> tuple[int, float]:
+    """State and sort of a job that waits from now on."""
+    if start_time > tx.now:
+        return DELAYED, start_time
+    return tx.come_in(queue, lane), rank
+
+
 def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None:
     held = tx.row("key_holder", queue, key)
-    if held is not None and held[1] != READY and held[3] <= tx.now:
+    if held is not None and held[1] > READY and held[3] <= tx.now:
         apply_own_due(tx, held[0])  # its lease is over, or it is delayed no longer
         held = tx.row("key_holder", queue, key)
     return held
@@ -186,10 +93,10 @@ def _key_holder(tx: Transaction, queue: int, key: str) -> tuple[Any, ...] | None
 
 def _join(tx: Transaction, queue: int, job: NewJob, held: tuple[Any, ...], start_time: int) -> Enqueued:
     """The key of the new job is held by another."""
-    id, old_state, waiters, _ = held
+    id, old_state, waiters, _, lane = held
     if job.on_duplicate in ("keep", "rerank"):
         if job.on_duplicate == "rerank":
-            tx.run("rerank_job", id, float(job.rank))
+            rerank(tx, queue, id, old_state, lane, job.rank)
         return Enqueued(id, "kept", waiters)
     if job.waiter is not None:
         waiters += 1
@@ -197,13 +104,20 @@ def _join(tx: Transaction, queue: int, job: NewJob, held: tuple[Any, ...], start
         tx.run("set_waiters", id, waiters)
     if job.on_duplicate == "attach":
         return Enqueued(id, "attached", waiters)
-    state, rank = READY if start_time <= tx.now else DELAYED, float(job.rank)
-    sort = rank if state == READY else start_time
+    rank = float(job.rank)
+    tx.touch_lane(queue, lane)  # it leaves the line or its place, also if it is delayed now
+    state, sort = _place(tx, queue, lane, rank, start_time)
     tx.run("replace_job", id, state, sort, rank, job.cost, job.keep_for, job.data, int(old_state == TAKEN), start_time)
-    tx.count_state(queue, old_state, -1)
-    tx.count_state(queue, state, 1)
+    tx.count_move(queue, old_state, state)
     tx.touched.add(job.queue)
     return Enqueued(id, "replaced", waiters)
+
+
+def rerank(tx: Transaction, queue: int, id: int, state: int, lane: bytes | None, rank: float) -> None:
+    """A job that is ready or held leaves the line and comes in again."""
+    new = tx.come_in(queue, lane) if state in (READY, HELD) else state
+    tx.run("rerank_job", id, float(rank), new)
+    tx.count_move(queue, state, new)
 
 
 # -- what is due
@@ -215,10 +129,10 @@ def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
     for name in queues:
         queue = tx.number(name)
         found = None if queue is None else tx.row("queue_now", queue, tx.now)
-        if found is None:
+        if queue is None or found is None:
             continue
         paused, paused_until, ready, start, lease_end = found
-        if ready and not paused:
+        if ready and not paused and tx.free(queue) != 0:
             return True, None
         for moment in (paused_until,) if paused else (start, lease_end):
             if moment is not None and (soonest is None or moment < soonest):
@@ -229,7 +143,7 @@ def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
 def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[bool, int]:
     """Start delayed jobs and take back leases whose moment has come, up to `left` of them, the oldest first.
 
-    Tells whether the queue is paused, and how many moves are left.
+    Tells whether the queue is paused, and how many moves are left. The caller balances the lanes.
     """
     found = tx.row("queue_now", queue, tx.now)
     if found is None:  # deleted by hand
@@ -238,33 +152,37 @@ def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[boo
     moments = [(moment, state) for moment, state in ((start, DELAYED), (lease_end, TAKEN)) if moment is not None]
     for moment, state in sorted(moments):
         if moment <= tx.now and left:
-            ids = [id for id, _ in tx.rows("due", queue, state, tx.now, left)]
-            _make_ready(tx, queue, state, ids)
-            left -= len(ids)
+            jobs = [(id, lane) for id, _, lane in tx.rows("due", queue, state, tx.now, left)]
+            _make_ready(tx, queue, state, jobs)
+            left -= len(jobs)
     return bool(paused), left
 
 
 def apply_own_due(tx: Transaction, id: int) -> None:
-    """Apply what is due for one job that a call names, however much else is due."""
+    """Apply what is due for one job that a call names, however much else is due. The caller balances the lanes."""
     found = tx.row("own_due", id, tx.now)
     if found is None:
         return
-    queue, state, waiters = found
+    queue, state, waiters, lane = found
     if state in KEPT:
         forget(tx, [(id, waiters)])
     else:
-        _make_ready(tx, queue, state, [id])
+        _make_ready(tx, queue, state, [(id, lane)])
 
 
-def _make_ready(tx: Transaction, queue: int, state: int, ids: Sequence[int]) -> None:
+def _make_ready(tx: Transaction, queue: int, state: int, jobs: Sequence[tuple[int, bytes | None]]) -> None:
+    """Jobs, each given by id and lane, come to the line."""
+    held = sum(tx.touch_lane(queue, lane) for _, lane in jobs if lane is not None)
+    ids = carried(id for id, _ in jobs)
     if state == TAKEN:
-        tx.run("end_leases", carried(ids), tx.now)
-        tx.count(queue, "expired", len(ids))
+        tx.run("end_leases", ids, held > 0, tx.now)
+        tx.count(queue, "expired", len(jobs))
     else:
-        tx.run("start_delayed", carried(ids))
-        tx.count(queue, "promoted", len(ids))
-    tx.count_state(queue, state, -len(ids))
-    tx.count(queue, "ready", len(ids))
+        tx.run("start_delayed", ids, held > 0)
+        tx.count(queue, "promoted", len(jobs))
+    tx.count_state(queue, state, -len(jobs))
+    tx.count(queue, "ready", len(jobs) - held)
+    tx.count(queue, "held", held)
 
 
 def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE, states: Sequence[int] = KEPT) -> int:
@@ -274,7 +192,7 @@ def forget_kept(tx: Transaction, queue: int, left: int = DUE_AT_ONCE, states: Se
     """
     for state in states:
         over = tx.rows("due", queue, state, tx.now, left) if left else []
-        forget(tx, over)
+        forget(tx, [(id, waiters) for id, waiters, _ in over])
         left -= len(over)
     return left
 
@@ -296,6 +214,10 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
     if queue is None:
         return []
     paused, _ = apply_due(tx, queue)
+    balance(tx)
+    free = tx.free(queue)
+    if free is not None:
+        count = min(count, free)
     if paused or not count:
         return []
     jobs = _ready_jobs(tx, queue, name, count)
@@ -317,11 +239,11 @@ def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]
             return [
                 Job(
                     id, name, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters,
-                    Lease(name, id, attempts, now), tries, crashes,
+                    Lease(name, id, attempts, now), tries, crashes, lane,
                 )
                 for (
                     id, data, rank, cost, key, attempts, created_at, start_time, prev_start_time, waiters, tries,
-                    crashes,
+                    crashes, lane,
                 ) in tx.rows("ready_jobs", queue, count)
             ]  # fmt: skip
         except UnicodeDecodeError:  # a damaged file: the next in line comes up
@@ -329,18 +251,28 @@ def _ready_jobs(tx: Transaction, queue: int, name: str, count: int) -> list[Job]
 
 
 def _bury_unreadable(tx: Transaction, queue: int, count: int) -> None:
-    """Bury those at the head of the line whose key is no text."""
-    for id, key, attempts, flow in tx.rows("ready_keys", queue, count):
-        try:
-            (key or b"").decode()
-        except UnicodeDecodeError:
-            reason = f"unreadable record: its key is {key!r:.600}"
-            tx.run("bury_unreadable", id, tx.now, reason)
+    """Bury those at the head of the line whose key or lane is no text."""
+    for id, key, lane, attempts, flow in tx.rows("ready_texts", queue, count):
+        texts = {"key": key, "lane": lane}
+        bad = [name for name, text in texts.items() if not _is_text(text)]
+        if bad:
+            reason = f"unreadable record: its {bad[0]} is {texts[bad[0]]!r:.600}"
+            good = [None if name in bad or text is None else text.decode() for name, text in texts.items()]
+            tx.run("bury_unreadable", id, tx.now, reason, *good)
             tx.report(flow, "dead", id, attempts, reason.encode())
-            tx.count(queue, "ready", -1)
-            tx.count(queue, "dead", 1)
+            tx.count_move(queue, READY, DEAD)
             tx.count(queue, "buried", 1)
+            tx.touch_lane(queue, lane)
     add_reports(tx)
+    balance(tx)
+
+
+def _is_text(value: bytes | None) -> bool:
+    try:
+        (value or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _affordable(jobs: list[Job], max_cost: int) -> list[Job]:
@@ -355,10 +287,13 @@ def give_back_unseen(tx: Transaction, jobs: Sequence[Job]) -> None:
     """Undo a take whose answer reached no caller."""
     for job in jobs:
         queue = tx.make_number(job.queue)
-        if tx.run("give_back_unseen", job.id, queue, job.attempts, job.lease.taken_at):
-            tx.count(queue, "taken", -1)
-            tx.count(queue, "ready", 1)
+        lane = None if job.lane is None else job.lane.encode()
+        state = HELD if lane is not None and tx.rules(queue) is not None else READY
+        if tx.run("give_back_unseen", job.id, queue, job.attempts, job.lease.taken_at, state):
+            tx.touch_lane(queue, lane)
+            tx.count_move(queue, TAKEN, state)
             tx.touched.add(job.queue)
+    balance(tx)
 
 
 def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
@@ -372,6 +307,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
         lease = outcome.lease
         if lease.queue != name:
             name, number = lease.queue, tx.number(lease.queue)
+            if number is not None:
+                tx.end_run(number)
         # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
         row = held.get(lease.id)
         if row is None or row[2] != lease.attempts or row[5] != lease.taken_at or row[1] != number:
@@ -390,12 +327,14 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
                 done.append((row[1], lease.id, row[3]))
         else:
             _put_back(tx, row, outcome)
+        tx.touch_lane(row[1], row[7])
         del held[lease.id]
         follow_ups += outcome.then
     _finish(tx, done)
     if follow_ups:
-        enqueue(tx, follow_ups)
+        _add(tx, follow_ups)
     add_reports(tx)  # last, so that a flow finds what its member left for it before the report
+    balance(tx)
     left = DUE_AT_ONCE
     for queue in kept:  # a queue that keeps one more result makes room for it
         left = forget_kept(tx, queue, left, (DONE,))
@@ -432,19 +371,18 @@ def _keep(tx: Transaction, row: tuple[Any, ...], result: bytes | None) -> None:
 def _put_back(tx: Transaction, row: tuple[Any, ...], outcome: Retry | Bury) -> None:
     """A held job goes back to wait, or to the dead letters."""
     lease, now, queue = outcome.lease, tx.now, row[1]
-    tx.count(queue, "taken", -1)
     if isinstance(outcome, Bury):
         reason = clean(outcome.reason)
         tx.run("bury_job", lease.id, now, reason)
         tx.report(row[6], "dead", lease.id, lease.attempts, reason.encode())
-        tx.count(queue, "dead", 1)
+        tx.count_move(queue, TAKEN, DEAD)
         tx.count(queue, "buried", 1)
         return
     start_time = _start(now, outcome.delay, outcome.at)
-    state = READY if start_time <= now else DELAYED
+    state = DELAYED if start_time > now else tx.come_in(queue, row[7])
     rank = None if outcome.rank is None else float(outcome.rank)
     tx.run("retry_job", lease.id, state, start_time, clean(outcome.reason), int(outcome.counts), rank)
-    tx.count_state(queue, state, 1)
+    tx.count_move(queue, TAKEN, state)
     tx.count(queue, "retried", 1)
     tx.touched.add(lease.queue)
 

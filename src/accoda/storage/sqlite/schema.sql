@@ -22,10 +22,11 @@ CREATE TABLE host_clock (
     stepped_by INTEGER CHECK (stepped_by BETWEEN -0x40000000000000 AND 0x40000000000000)
 ) STRICT;
 
--- One row a queue: its pause, and its statistics, kept up to date by every transaction that moves a job.
+-- One row a queue: the rules for its lanes as JSON, its pause, and its statistics, kept up to date by every transaction that moves a job.
 CREATE TABLE queues (
     no           INTEGER PRIMARY KEY,
     name         TEXT NOT NULL UNIQUE,
+    lanes        TEXT CHECK (json_valid(lanes)),
     paused       INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     paused_until INTEGER CHECK (paused_until BETWEEN 0 AND 0x40000000000000),
     ready        INTEGER NOT NULL DEFAULT 0 CHECK (ready BETWEEN 0 AND 0x40000000000000),
@@ -37,16 +38,20 @@ CREATE TABLE queues (
     buried       INTEGER NOT NULL DEFAULT 0 CHECK (buried BETWEEN 0 AND 0x40000000000000),
     expired      INTEGER NOT NULL DEFAULT 0 CHECK (expired BETWEEN 0 AND 0x40000000000000),
     cancelled    INTEGER NOT NULL DEFAULT 0 CHECK (cancelled BETWEEN 0 AND 0x40000000000000),
-    promoted     INTEGER NOT NULL DEFAULT 0 CHECK (promoted BETWEEN 0 AND 0x40000000000000)
+    promoted     INTEGER NOT NULL DEFAULT 0 CHECK (promoted BETWEEN 0 AND 0x40000000000000),
+    held         INTEGER NOT NULL DEFAULT 0 CHECK (held BETWEEN 0 AND 0x40000000000000)
 ) STRICT;
 
--- state: 0 ready, 1 delayed, 2 taken, 3 dead, 4 done, 5 cancelled.
--- sort: what orders the jobs of that state. Ready: the rank; delayed: the start time; taken: the end of the lease;
--- dead: when it was buried; done, cancelled: until when it is kept. So one index serves every state.
+-- state: -1 held, 0 ready, 1 delayed, 2 taken, 3 dead, 4 done, 5 cancelled. So `state < 3` waits or runs.
+-- sort: what orders the jobs of that state. Held: the rank; ready: the turn of a job that has one, else the rank;
+-- delayed: the start time; taken: the end of the lease; dead: when it was buried; done, cancelled: until when it is
+-- kept. So one index serves every state. (A turn is at most 1 from its rank, unless the rank is above 2**53, where levels
+-- are not 1 apart: there a turn is as long as its cost and weight make it. `abs` would be shorter here, but it may fail,
+-- and then SQLite keeps copies of all pages that a statement changes.)
 CREATE TABLE jobs (
     id              INTEGER PRIMARY KEY CHECK (id BETWEEN 1 AND 0x40000000000000),
     queue           INTEGER NOT NULL,
-    state           INTEGER NOT NULL CHECK (state BETWEEN 0 AND 5),
+    state           INTEGER NOT NULL CHECK (state BETWEEN -1 AND 5),
     sort            REAL NOT NULL,
     attempts        INTEGER NOT NULL DEFAULT 0 CHECK (attempts BETWEEN 0 AND 0x40000000000000),
     tries           INTEGER NOT NULL DEFAULT 0 CHECK (tries BETWEEN 0 AND 0x40000000000000),
@@ -66,7 +71,11 @@ CREATE TABLE jobs (
     reason          TEXT,
     data            BLOB NOT NULL,
     result          BLOB,
-    CHECK (iif(state = 0, sort = rank, sort BETWEEN 0 AND 0x40000000000000)),
+    lane            TEXT CHECK (lane <> ''),
+    CHECK (CASE WHEN state > 0 THEN sort BETWEEN 0 AND 0x40000000000000
+                WHEN state = 0 AND lane IS NOT NULL THEN sort BETWEEN rank - 1e7 AND rank + 1e7
+                ELSE sort = rank END),
+    CHECK (state >= 0 OR lane IS NOT NULL),
     CHECK (state < 3 OR ended_at IS NOT NULL)
 ) STRICT;
 
@@ -81,6 +90,14 @@ CREATE INDEX jobs_ended ON jobs (queue, state, ended_at) WHERE state >= 3;
 
 -- Which job holds a key. Settling, burying or cancelling a job takes it out of this index, and so gives the key back.
 CREATE UNIQUE INDEX jobs_key ON jobs (queue, key) WHERE key IS NOT NULL AND state < 3;
+
+-- The jobs of each lane that are held, ready or taken. Without a look into the table it says how many there are, which
+-- held job is the best (lowest sort, which is its rank), and which ready one has the last turn or the worst rank.
+-- Like the next one it has no job without a lane.
+CREATE INDEX jobs_lanes ON jobs (queue, lane, state, sort, rank) WHERE lane IS NOT NULL AND state <= 2 AND state <> 1;
+
+-- The turns in the line, for the lowest one of a level.
+CREATE INDEX jobs_turns ON jobs (queue, sort) WHERE lane IS NOT NULL AND state = 0;
 
 -- Numbered from 1 in the order in which they joined a job.
 CREATE TABLE waiters (

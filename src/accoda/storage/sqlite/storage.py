@@ -16,6 +16,8 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Lease,
     Look,
     NewJob,
@@ -35,6 +37,7 @@ from accoda.storage.common.wakeups import WakeUps
 from accoda.storage.sqlite import documents as document_steps
 from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as job_steps
+from accoda.storage.sqlite import lanes as lane_steps
 from accoda.storage.sqlite.clock_steps import HostClock
 from accoda.storage.sqlite.watch import Watch
 from accoda.storage.sqlite.writer import Writer
@@ -133,6 +136,14 @@ class SqliteStorage(Closing):
     async def pause(self, queue: str, until: int | None) -> None:
         checks.check_pause(queue, until)
         await self._run(inspector.pause, queue, until)
+
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        checks.check_set_lanes(queue, rules)
+        await self._run(lane_steps.set_lanes, queue, rules)
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        checks.check_lanes(queue, limit)
+        return await self._run(inspector.lanes, queue, limit, lasts=False)
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)

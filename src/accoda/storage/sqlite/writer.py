@@ -25,8 +25,8 @@ from accoda.storage.common.reconnecting import patience_limit
 from accoda.storage.common.wakeups import WakeUps
 from accoda.storage.sqlite.clock_steps import NOTICED, HostClock, apply_step
 from accoda.storage.sqlite.connection import LOCK_PATIENCE, translate, unsynced, wait_for_lock
-from accoda.storage.sqlite.jobs import Transaction
 from accoda.storage.sqlite.log import Log
+from accoda.storage.sqlite.transaction import QueueInfo, Transaction
 from accoda.storage.sqlite.watch import shared_file
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class Writer:
         self._host = clock if isinstance(clock, HostClock) and clock.boot_id else None
         self._offset: int | None = None  # ns, of that clock, as the file has it
         self._wakeups = wakeups
-        self._numbers: dict[str, int] = {}  # of queues, as of the version below
+        self._queues: dict[str | int, QueueInfo] = {}  # by name and by number, as of the version below
         self._version = 0  # of the file's content, after our latest commit
         self._log_pages = 0  # as of the latest commit
         self._calls: SimpleQueue[PendingCall | None] = SimpleQueue()
@@ -209,10 +209,10 @@ class Writer:
         try:
             now, is_off = self._read_clock()  # not before: it may have waited for the lock
             # Another connection has written: it may have put a backup back, in which a number is another queue's. (A
-            # transaction that reads has no snapshot yet, so it cannot tell, and looks its numbers up.)
+            # transaction that reads has no snapshot yet, so it cannot tell, and looks its queues up.)
             if writes and self._connection.data_version() != self._version:
-                self._numbers.clear()
-            tx = Transaction(cursor, now, self._numbers if writes else {}, writes)
+                self._queues.clear()
+            tx = Transaction(cursor, now, self._queues if writes else {}, writes)
             offset = self._offset
             if is_off and writes and self._host is not None:
                 offset = apply_step(tx, self._host, self._path)
@@ -232,7 +232,7 @@ class Writer:
         if writes:
             self._offset = offset
             self._version = self._connection.data_version()
-            self._numbers.update(tx.new_numbers)  # only now: a queue made by a transaction that failed has no number
+            self._queues.update(tx.new_queues)  # only now: a queue made by a transaction that failed has no number
         return tx.touched
 
     def _read_clock(self) -> tuple[int, bool]:

@@ -17,6 +17,8 @@ from accoda.model import (
     Cursor,
     Document,
     JobInfo,
+    Lanes,
+    LanesInfo,
     Look,
     NotCrashed,
     Order,
@@ -40,7 +42,8 @@ _KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCras
 
 _FLAG: Decoder[Any] = Decoder(tuple[bool])
 _COUNT: Decoder[Any] = Decoder(tuple[int])
-_PURGED: Decoder[Any] = Decoder(tuple[tuple[int, bool, int]])
+_LANE: Decoder[Any] = Decoder(tuple[Raw])  # a name, or nil
+_PURGED: Decoder[Any] = Decoder(tuple[tuple[int, int, int]])
 _WRITTEN: Decoder[Any] = Decoder(tuple[tuple[bool, int]])
 _an_int = Decoder(int)
 _a_name = Decoder(str)
@@ -116,14 +119,30 @@ class TarantoolInspector:
         checks.check_pause(queue, until)
         await self._call("pause", (queue, until), _FLAG)
 
+    async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        checks.check_set_lanes(queue, rules)
+        stored, total = (None, None) if rules is None else (records.encode_rules(rules), rules.total)
+        after = await self._call("set_lanes", (queue, stored, total, None), _LANE)
+        while (
+            bytes(after) != records.NIL
+        ):  # in pieces: each is one transaction, and between them others have their turn
+            after = await self._call("set_lanes", (queue, stored, total, after), _LANE)
+
+    async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
+        checks.check_lanes(queue, limit)
+        return records.lanes_info_of(*await self._call("lanes", (queue, limit), records.LANES))
+
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)
-        purged, more = 0, True
-        while more and (limit is None or purged < limit):
+        purged = 0
+        while limit is None or purged < limit:
             # In pieces: each is one transaction, and between them others have their turn.
-            most = _PURGE_AT_ONCE if limit is None else min(_PURGE_AT_ONCE, limit - purged)
-            count, more, now = await self._once("purge", (queue, STATE_NUMBERS[state], before, most), _PURGED)
+            most = None if limit is None else min(_PURGE_AT_ONCE, limit - purged)
+            count, left, now = await self._once("purge", (queue, STATE_NUMBERS[state], before, most), _PURGED)
             purged += count
+            if most is not None and count < most:
+                break
+            limit = purged + left if limit is None else limit
             before = now + 1 if before is None else before  # not what is added while this goes on
         return purged
 

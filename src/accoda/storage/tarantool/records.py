@@ -14,20 +14,30 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from msgspec import Meta, MsgspecError, Raw, Struct
-from msgspec.msgpack import Decoder
+from msgspec.msgpack import Decoder, Encoder
 
-from accoda.model import ENDED, STATES, Document, JobInfo, QueueStats, State
+from accoda.model import ENDED, STATES, Document, JobInfo, LaneInfo, Lanes, LanesInfo, QueueStats, State
 from accoda.storage.tarantool.client import bytes_of
 
 # The server's numbers for states: keep in step with 1_transaction.lua.
-STATE_NUMBERS: dict[State, int] = {"ready": 0, "delayed": 1, "taken": 2, "dead": 3, "done": 4, "cancelled": 5}
+STATE_NUMBERS: dict[State, int] = {
+    "held": -1,
+    "ready": 0,
+    "delayed": 1,
+    "taken": 2,
+    "dead": 3,
+    "done": 4,
+    "cancelled": 5,
+}
 _STATE_NAMES = {number: name for name, number in STATE_NUMBERS.items()}
 assert set(STATES) == set(STATE_NUMBERS)
 
+NIL = b"\xc0"
 UNREADABLE = "unreadable record: no Accoda wrote it"
 _PROBLEMS = (MsgspecError, UnicodeDecodeError, ValueError, OverflowError, KeyError)
 
 Whole = Annotated[int, Meta(ge=0, le=2**62)]
+StateNumber = Annotated[int, Meta(ge=-1, le=2**62)]
 
 
 class JobRow(Struct, array_like=True, gc=False):
@@ -35,7 +45,7 @@ class JobRow(Struct, array_like=True, gc=False):
 
     id: Whole
     queue: Whole
-    state: Whole
+    state: StateNumber
     data: Raw
     rank: float
     cost: Whole
@@ -54,6 +64,7 @@ class JobRow(Struct, array_like=True, gc=False):
     result: Raw
     tries: Whole
     crashes: Whole
+    lane: str | None
 
 
 class _WaiterRow(Struct, array_like=True, gc=False):
@@ -72,12 +83,15 @@ class _DocumentRow(Struct, array_like=True, gc=False):
 # What a function gives back is the only element of a list. See the headers of the Lua files.
 ROWS: Decoder[Any] = Decoder(tuple[list[Raw]])
 STATS: Decoder[Any] = Decoder(tuple[dict[str, QueueStats]])
+LANES: Decoder[Any] = Decoder(tuple[tuple[Raw, list[tuple[Raw, int, int, int]], int]])
 
 _job = Decoder(JobRow)
 _fields = Decoder(list[Raw])
 _a_number: Decoder[Any] = Decoder(int | float)
 _waiters = Decoder(list[_WaiterRow])
 _document = Decoder(_DocumentRow)
+_rules = Decoder(Lanes)
+encode_rules = Encoder(enc_hook=dict).encode
 
 
 def undecodable(answer: bytes) -> tuple[list[JobRow], list[tuple[int, int, int]]]:
@@ -102,11 +116,12 @@ def info_of(queue: str, raw: Raw) -> JobInfo:
 
 def _info(queue: str, row: JobRow) -> JobInfo:
     state = _STATE_NAMES[row.state]
-    result = None if bytes(row.result) == b"\xc0" else bytes_of(row.result)
+    result = None if bytes(row.result) == NIL else bytes_of(row.result)
     return JobInfo(
         row.id, queue, state, bytes_of(row.data), row.rank, row.cost, row.key, row.attempts, row.created_at,
         row.start_time, row.prev_start_time, row.waiters, row.keep_for, row.worker, row.taken_at,
         int(row.sort) if state == "taken" else None, row.ended_at, row.reason, result, row.tries, row.crashes,
+        row.lane, row.sort if state == "ready" and row.sort != row.rank else None,
     )  # fmt: skip
 
 
@@ -149,3 +164,16 @@ def documents_of(rows: Iterable[Raw]) -> list[Document]:
         except _PROBLEMS:
             continue
     return found
+
+
+def lanes_info_of(rules: Raw, lanes: Iterable[tuple[Raw, int, int, int]], count: int) -> LanesInfo:
+    found = tuple(LaneInfo(bytes_of(name).decode("utf-8", "replace"), *counts) for name, *counts in lanes)
+    return LanesInfo(_rules_of(rules), found, count)
+
+
+def _rules_of(raw: Raw) -> Lanes | None:
+    """None also where they cannot be read: then the server has none, either."""
+    try:
+        return _rules.decode(bytes_of(raw))
+    except _PROBLEMS:
+        return None

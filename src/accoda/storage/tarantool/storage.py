@@ -124,7 +124,7 @@ class TarantoolStorage(TarantoolInspector, Closing):
             jobs.append(Job(
                 row.id, queue, data, row.rank, row.cost, row.key, row.attempts, row.created_at, row.start_time,
                 row.prev_start_time, row.waiters, Lease(queue, row.id, row.attempts, row.taken_at or 0), row.tries,
-                row.crashes,
+                row.crashes, row.lane,
             ))  # fmt: skip
         if bad:
             buried = [(1, *token, _BURY, records.UNREADABLE) for token in bad]
@@ -192,10 +192,13 @@ def _rows_of_jobs(names: dict[str, int], jobs: Iterable[NewJob]) -> list[Row]:
     rows: list[Row] = []
     for job in jobs:
         row: Row = (_place(names, job.queue), job.data, float(job.rank))
-        if job.key is not None or job.delay is not None or job.start_at is not None or job.cost or job.keep_for:
+        if (
+            job.key is not None or job.delay is not None or job.start_at is not None or job.cost or job.keep_for
+            or job.lane is not None
+        ):  # fmt: skip
             delay = None if job.delay is None else round(job.delay * 1000)
             mode = _MODES[job.on_duplicate]
-            row += (job.cost, delay, job.start_at, job.keep_for, job.key, mode, job.waiter, job.reports_to)
+            row += (job.cost, delay, job.start_at, job.keep_for, job.key, mode, job.waiter, job.reports_to, job.lane)
         rows.append(row)
     return rows
 

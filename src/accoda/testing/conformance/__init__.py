@@ -23,6 +23,15 @@ from accoda.testing.conformance.documents import TestDocuments, TestPrefix, Test
 from accoda.testing.conformance.enqueue import TestEnqueue, TestOrder, TestStartTime
 from accoda.testing.conformance.extend import TestExtend
 from accoda.testing.conformance.keys import TestKeys
+from accoda.testing.conformance.lanes import (
+    TestFairLanes,
+    TestLaneLimit,
+    TestLaneRaces,
+    TestLanesInfo,
+    TestLaneStorm,
+    TestPlaceInALane,
+    TestTotal,
+)
 from accoda.testing.conformance.life import TestClose, TestInvalidInput
 from accoda.testing.conformance.look import TestLook, TestLookAtAKey, TestLookAtTheHead, TestLookAtWaiters
 from accoda.testing.conformance.outcomes import TestBury, TestDone, TestKeptResults, TestRetry
@@ -39,6 +48,7 @@ from accoda.testing.conformance.promises import (
     TestPromise09StatisticsAreNoScan,
     TestPromise10OneOperationCostsAtMostLogN,
     TestPromise11AFlowHearsOfEveryEnd,
+    TestPromise12ALaneIsNeverOverfullNorStuck,
 )
 from accoda.testing.conformance.purge import TestGrowth, TestPurge, TestRetention
 from accoda.testing.conformance.races import TestHandlesRace, TestProcessesRace, TestTasksRace, TestThreadsRace
@@ -72,12 +82,17 @@ __all__ = [
     "TestDone",
     "TestEnqueue",
     "TestExtend",
+    "TestFairLanes",
     "TestGrown",
     "TestGrowth",
     "TestHandlesRace",
     "TestInvalidInput",
     "TestKeptResults",
     "TestKeys",
+    "TestLaneLimit",
+    "TestLaneRaces",
+    "TestLaneStorm",
+    "TestLanesInfo",
     "TestLateHolderOfACancelledJob",
     "TestLeaseEnd",
     "TestLook",
@@ -87,6 +102,7 @@ __all__ = [
     "TestOldestAge",
     "TestOrder",
     "TestPause",
+    "TestPlaceInALane",
     "TestPrefix",
     "TestProcessesRace",
     "TestPromise01AJobIsNeverLeasedToTwoTakers",
@@ -100,6 +116,7 @@ __all__ = [
     "TestPromise09StatisticsAreNoScan",
     "TestPromise10OneOperationCostsAtMostLogN",
     "TestPromise11AFlowHearsOfEveryEnd",
+    "TestPromise12ALaneIsNeverOverfullNorStuck",
     "TestPromoted",
     "TestPurge",
     "TestRemove",
@@ -122,6 +139,7 @@ __all__ = [
     "TestTasksRace",
     "TestThreadsRace",
     "TestTimeToLive",
+    "TestTotal",
     "TestTries",
     "TestWait",
     "TestWaitOfAPausedQueue",

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from accoda.model import Bury, ById, Cancel, Done, Job, JobInfo, Lease, NewJob, QueueStats, Refused, State
+from accoda.model import Bury, ById, Cancel, Done, Job, JobInfo, Lanes, Lease, NewJob, QueueStats, Refused, State
 from accoda.storage.protocol import Store
 from accoda.testing.store_fixture import StoreFixture
 
 Q = "q"
 HOUR = 3600.0
+WAITING: tuple[State, ...] = ("ready", "held", "delayed")
 
 
 @pytest_asyncio.fixture
@@ -145,8 +146,12 @@ async def one_in_each(store: Store) -> dict[State, int]:
     await take_one(store, lease=HOUR)
     cancelled = await add_one(store, NewJob(Q, b"cancelled", keep_for=HOUR))
     assert await store.change([Cancel(cancelled)]) == 1
-    ready, delayed = await add(store, NewJob(Q, b"ready"), NewJob(Q, b"delayed", delay=HOUR))
-    return {"done": done, "dead": dead, "taken": taken, "cancelled": cancelled, "ready": ready, "delayed": delayed}
+    await store.set_lanes(Q, Lanes(limits={"full": 0}))
+    ready, delayed, held = await add(
+        store, NewJob(Q, b"ready"), NewJob(Q, b"delayed", delay=HOUR), NewJob(Q, b"held", lane="full")
+    )
+    ended: dict[State, int] = {"done": done, "dead": dead, "cancelled": cancelled}
+    return {**ended, "taken": taken, "ready": ready, "delayed": delayed, "held": held}
 
 
 async def bury_one(store: Store, new: NewJob, reason: str = "broken") -> int:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import STATES, Bury, Cancel, Cursor, Done, JobInfo, NewJob, Order, Remove, Rerank, State
+from accoda.model import STATES, Bury, Cancel, Cursor, Done, JobInfo, Lanes, NewJob, Order, Remove, Rerank, State
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
+    WAITING,
     Q,
     Suite,
     add,
@@ -37,9 +38,10 @@ async def pages(store: Store, state: State, order: Order, limit: int) -> list[Jo
 async def in_line(store: Store, fixture: StoreFixture, state: State) -> list[int]:
     """Eleven jobs in a state, with neighbours that are equal in what orders them; their ids as the line has them."""
     sorts = [3, 1, 2, 2, 0, 5, 1, 1, 4, 2, 0]
-    if state in ("ready", "delayed"):
-        ready = state == "ready"
-        jobs = [NewJob(Q, rank=n - 1.5 if ready else -n, delay=None if ready else 60 + n) for n in sorts]
+    if state in WAITING:
+        await store.set_lanes(Q, Lanes(limits={"full": 0}))
+        lane, late = "full" if state == "held" else None, state == "delayed"
+        jobs = [NewJob(Q, rank=-n if late else n - 1.5, delay=60 + n if late else None, lane=lane) for n in sorts]
         ids = await add(store, *jobs)
         return [id for _, id in sorted(zip(sorts, ids, strict=True))]
     ids = await add(store, *(NewJob(Q, keep_for=HOUR) for _ in sorts))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from accoda.model import Bury, Cancel, Done, Enqueued, JobInfo, NewJob, OnDuplicate, Remove, Retry, Revive
+from accoda.model import Bury, Cancel, Done, Enqueued, JobInfo, Lanes, NewJob, OnDuplicate, Remove, Retry, Revive
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
@@ -27,7 +27,7 @@ from accoda.testing.conformance.base import (
 from accoda.testing.store_fixture import StoreFixture
 
 WAYS: list[OnDuplicate] = ["keep", "rerank", "replace", "attach"]
-HOLDING = ["ready", "delayed", "taken"]
+HOLDING = ["ready", "held", "delayed", "taken"]
 OLD = NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10)
 
 
@@ -40,7 +40,8 @@ async def holder_in(store: Store, state: str) -> JobInfo:
     id = await add_one(store, NewJob(Q, b"old", rank=5, cost=2, key="k", waiter=b"first", keep_for=10, delay=30))
     if state != "delayed":
         await store.change([Remove(id)])
-        id = await add_one(store, OLD)
+        await store.set_lanes(Q, Lanes(limits={"full": 0}) if state == "held" else None)
+        id = await add_one(store, replace(OLD, lane="full") if state == "held" else OLD)
     if state == "taken":
         await take_one(store, lease=HOUR)
     info = await info_of(store, id)
@@ -81,6 +82,7 @@ class TestKeys(Suite):
             return
         if state == "delayed":
             await fixture.advance(30)
+        await store.set_lanes(Q, None)
         assert await take_ids(store) == [first, *sorted((before.id, second)), last]
 
     @pytest.mark.parametrize("way", ["retry", "lease ends"])

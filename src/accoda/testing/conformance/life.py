@@ -15,6 +15,7 @@ from accoda.model import (
     Cursor,
     Done,
     Head,
+    Lanes,
     Lease,
     NewJob,
     Remove,
@@ -60,6 +61,8 @@ CALLS: dict[str, Call] = {
     "browse": lambda s: s.browse(Q, "ready"),
     "pause": lambda s: s.pause(Q, None),
     "purge": lambda s: s.purge(Q, "ready"),
+    "set_lanes": lambda s: s.set_lanes(Q, Lanes(limit=1)),
+    "lanes": lambda s: s.lanes(Q),
 }
 
 BAD: dict[str, Call] = {
@@ -146,6 +149,10 @@ BAD: dict[str, Call] = {
     "purge no state": lambda s: s.purge(Q, "all"),
     "purge before half a moment": lambda s: s.purge(Q, "ready", before=0.5),
     "purge less than nothing": lambda s: s.purge(Q, "ready", limit=-1),
+    "set lanes of a bad name": lambda s: s.set_lanes("a b", None),
+    "set lanes to a number": lambda s: s.set_lanes(Q, 2),
+    "lanes of a bad name": lambda s: s.lanes("a b"),
+    "lanes, less than nothing": lambda s: s.lanes(Q, limit=-1),
 }
 
 

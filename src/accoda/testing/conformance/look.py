@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from accoda.model import (
     STATES,
@@ -12,9 +13,11 @@ from accoda.model import (
     Cancel,
     Done,
     Head,
+    Lanes,
     Look,
     NewJob,
     Outcome,
+    Remove,
     Rerank,
     Retry,
     State,
@@ -23,6 +26,7 @@ from accoda.model import (
 from accoda.storage.protocol import DUE_AT_ONCE, Store
 from accoda.testing.conformance.base import (
     HOUR,
+    WAITING,
     Q,
     Suite,
     add,
@@ -95,7 +99,11 @@ class TestLook(Suite):
     ) -> None:
         due = {"delayed": NewJob(Q, key="k", delay=10)}.get(state, NewJob(Q, key="k", keep_for=60))
         id = await add_one(store, due)
-        if state not in ("ready", "delayed"):
+        if state == "held":
+            await store.change([Remove(id)])
+            await store.set_lanes(Q, Lanes(limits={"full": 0}))
+            id = await add_one(store, replace(due, lane="full"))
+        elif state not in WAITING:
             job = await take_one(store, lease=10)
             outcomes: dict[State, Outcome] = {"dead": Bury(job.lease, "x"), "done": Done(job.lease)}
             await store.settle([outcomes[state]] if state in outcomes else [])

@@ -1,4 +1,4 @@
-"""The eleven promises of a storage, one class each. Other modules test the verbs; here each promise is a story."""
+"""The twelve promises of a storage, one class each. Other modules test the verbs; here each promise is a story."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from accoda.model import (
     ByKey,
     Cancel,
     Done,
+    Lanes,
     NewJob,
     Outcome,
     Refused,
@@ -300,6 +301,45 @@ class TestPromise11AFlowHearsOfEveryEnd(Suite):
 
         await asyncio.gather(hear(), *(finish(store, job) for job in jobs))
         assert sorted(Report.read(each).id for each in heard) == ids
+
+
+class TestPromise12ALaneIsNeverOverfullNorStuck(Suite):
+    async def test_workers_that_die_leave_their_places(self, store: Store, fixture: StoreFixture) -> None:
+        await store.set_lanes(Q, Lanes(limit=2, fair=True))
+        await add(store, *(NewJob(Q, lane=lane) for lane in "aaaaab"))
+        for _ in range(3):
+            assert [job.lane for job in await store.take(Q, 9, lease=30)] == ["a", "b", "a"]
+            await fixture.advance(30)
+        left = 6
+        while jobs := await store.take(Q, 9):
+            assert [job.lane for job in jobs].count("a") <= 2
+            await store.settle([Done(job.lease) for job in jobs])
+            left -= len(jobs)
+        assert left == 0
+
+    async def test_a_job_is_held_only_while_its_lane_is_full(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(limit=3))
+        lanes, limit = ("a", "b"), 3
+        for step in range(24):
+            lane = lanes[step % 2]
+            await add(store, *(NewJob(Q, rank=step % 5, lane=lane) for _ in range(step % 3)))
+            jobs = await store.take(Q, step % 4, lease=HOUR)
+            ends: list[Outcome] = [Done(job.lease) if job.id % 3 else Retry(job.lease, delay=HOUR) for job in jobs]
+            await store.settle(ends[: step % 3])
+            if step == 16:
+                limit = 1
+                await store.set_lanes(Q, Lanes(limit=1))
+            for each in (await store.lanes(Q)).lanes:
+                assert each.taken <= 3
+                assert each.ready == 0 or each.ready + each.taken <= limit
+                assert each.held == 0 or each.ready + each.taken >= limit
+
+    async def test_ten_thousand_jobs_of_one_delay_no_other_by_more_than_a_turn(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(fair=True))
+        await add(store, *(NewJob(Q, lane="large") for _ in range(10_000)))
+        await add(store, *(NewJob(Q, lane=f"small-{n}") for n in range(50)))
+        started = [job.lane for _ in range(6) for job in await store.take(Q, 10, lease=HOUR)]
+        assert len(set(started)) == 51
 
 
 async def reports_to(store: Store, flow: str) -> list[Report]:

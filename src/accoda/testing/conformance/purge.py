@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from accoda.model import ENDED, STATES, Bury, Cancel, Done, Job, NewJob, Retry, Revive, State
+from accoda.model import ENDED, STATES, Bury, Cancel, Done, Job, Lanes, NewJob, Retry, Revive, State
 from accoda.storage.protocol import Store
 from accoda.testing.conformance.base import (
     HOUR,
+    WAITING,
     Q,
     Suite,
     add,
@@ -36,9 +37,10 @@ async def end(store: Store, state: State, job: Job) -> None:
 
 async def make(store: Store, state: State, count: int) -> list[int]:
     """Jobs in a state, in a queue where nothing else is ready."""
-    new = NewJob(Q, keep_for=HOUR, delay=DAY if state == "delayed" else None)
-    ids = await add(store, *[new] * count)
-    if state not in ("ready", "delayed"):
+    await store.set_lanes(Q, Lanes(limits={"full": 0}))
+    lane = "full" if state == "held" else None
+    ids = await add(store, *[NewJob(Q, keep_for=HOUR, delay=DAY if state == "delayed" else None, lane=lane)] * count)
+    if state not in WAITING:
         jobs = await store.take(Q, count, lease=DAY)
         assert [job.id for job in jobs] == ids
         for job in jobs if state != "taken" else ():

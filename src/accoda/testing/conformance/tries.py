@@ -14,6 +14,7 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
     NewJob,
     NotCrashed,
     OnDuplicate,
@@ -73,6 +74,8 @@ async def into(store: Store, state: str) -> None:
             await take_one(store, lease=HOUR)
         case "delayed":
             await retry(store, HOUR)
+        case "held":
+            await store.set_lanes(Q, Lanes(limit=0))
         case "dead":
             await bury(store)
         case "done":
@@ -249,7 +252,7 @@ class TestCrashes(Suite):
 
     @pytest.mark.parametrize("state", STATES)
     async def test_both_are_seen_in_every_state(self, store: Store, fixture: StoreFixture, state: State) -> None:
-        id = await add_one(store, NewJob(Q, keep_for=HOUR))
+        id = await add_one(store, NewJob(Q, keep_for=HOUR, lane="c"))
         await retry(store)
         await crash(store, fixture, 2)
         await into(store, state)

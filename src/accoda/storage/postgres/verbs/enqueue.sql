@@ -8,14 +8,23 @@
 
 CREATE TYPE new_job AS (
     queue text, data bytea, rank double precision, delay bigint, start_at bigint, cost bigint,
-    keep_for double precision, key text, on_duplicate smallint, waiter bytea, reports_to text
+    keep_for double precision, key text, on_duplicate smallint, waiter bytea, reports_to text, lane text
 );
 
 CREATE FUNCTION enqueue(
     at bigint, batch new_job[], apart boolean, news text[], OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    touched text[];
 BEGIN
-    SELECT s.ids, s.whats, s.waiting INTO ids, whats, waiting FROM store_jobs(present(at), batch, apart) s;
+    SELECT s.ids, s.whats, s.waiting, s.touched INTO ids, whats, waiting, touched FROM store_jobs(present(at), batch, apart) s;
+    IF touched IS NOT NULL THEN
+        IF apart THEN
+            PERFORM leave_unbalanced(touched);
+        ELSE
+            PERFORM balance(touched);  -- its news are ours: each queue has a new job
+        END IF;
+    END IF;
     IF cardinality(news) > 0 THEN
         PERFORM notify_queues(news);
     END IF;
@@ -25,7 +34,7 @@ END $$;
 -- brings the planner's settings of our own sessions with it, and its commit wakes the workers.
 CREATE FUNCTION enqueue_apart(
     at bigint, queues text[], datas bytea[], ranks double precision[], delays bigint[], starts bigint[], costs bigint[],
-    keeps double precision[], keys text[], ways smallint[], waiters bytea[], flows text[],
+    keeps double precision[], keys text[], ways smallint[], waiters bytea[], flows text[], lanes text[],
     OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
 ) LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
@@ -33,14 +42,14 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
         at,
         ARRAY(
             SELECT ROW(u.*)::new_job
-            FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters, flows) u
+            FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters, flows, lanes) u
         ),
         true,
         ARRAY(SELECT DISTINCT unnest(queues))
     )
 $$;
 
--- Store jobs; the answer is that of enqueue.
+-- Store jobs; the answer is that of enqueue, and the lanes to balance.
 --
 -- Two calls with the same key cannot both create: the unique index lets one insert, and the other waits for its commit
 -- (ON CONFLICT), then finds the row. No deadlock among such calls: first the holders that will be changed are locked in the
@@ -48,12 +57,14 @@ $$;
 -- out of turn is that of a holder that appeared in between; should that ever close a circle, PostgreSQL ends one of the
 -- calls, which has then changed nothing and is repeated by the client.
 CREATE FUNCTION store_jobs(
-    moment bigint, batch new_job[], apart boolean, OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+    moment bigint, batch new_job[], apart boolean,
+    OUT ids bigint[], OUT whats smallint[], OUT waiting integer[], OUT touched text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     keyed boolean := EXISTS (SELECT FROM unnest(batch) n WHERE n.key IS NOT NULL);
     made  bigint[] := '{}';
     r     record;
+    other text[];
 BEGIN
     ids := ARRAY(SELECT nextval('job_ids') FROM generate_series(1, cardinality(batch)));
     IF keyed THEN
@@ -62,28 +73,33 @@ BEGIN
     FOR r IN
         WITH stored AS (
             INSERT INTO jobs AS j
-                (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters, reports_to)
-            SELECT ids[n.ordinality], n.queue, (n.start > moment)::int,
+                (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters, reports_to, lane)
+            SELECT ids[n.ordinality], n.queue,
+                   CASE WHEN n.start > moment THEN 1 WHEN n.lane IS NULL THEN 0 ELSE entry_state(n.queue, apart) END,
                    CASE WHEN n.start > moment THEN n.start ELSE coalesce(n.rank, 0) END, coalesce(n.rank, 0),
                    coalesce(n.cost, 0), moment, n.start, coalesce(n.keep_for, 0), n.data, n.key,
-                   (n.waiter IS NOT NULL)::int, n.reports_to
+                   (n.waiter IS NOT NULL)::int, n.reports_to, n.lane
             FROM (
                 SELECT *, greatest(moment, coalesce(moment + u.delay, u.start_at, moment)) AS start
                 FROM unnest(batch) WITH ORDINALITY u
             ) n
             ORDER BY n.key COLLATE "C", n.queue COLLATE "C", n.ordinality
             ON CONFLICT (key, queue) WHERE key IS NOT NULL AND state < 3 DO NOTHING
-            RETURNING j.id, j.queue, j.state
+            RETURNING j.id, j.queue, j.state, j.lane
         )
         SELECT queue, count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = 1) AS delayed,
-               CASE WHEN keyed THEN array_agg(id) END AS ids
+               count(*) FILTER (WHERE state = -1) AS held, CASE WHEN keyed THEN array_agg(id) END AS ids,
+               array_agg(queue || '/' || lane) FILTER (WHERE lane IS NOT NULL AND state <> 1) AS touched
         FROM stored GROUP BY queue
     LOOP
-        PERFORM add_counts(r.queue, r.ready, r.delayed, 0, apart => apart);
+        PERFORM add_counts(r.queue, r.ready, r.delayed, 0, d_held => r.held, apart => apart);
         made := made || r.ids;
+        touched := touched || r.touched;
     END LOOP;
     IF keyed THEN
-        SELECT s.ids, s.whats, s.waiting INTO ids, whats, waiting FROM join_jobs(moment, batch, ids, made, apart) s;
+        SELECT s.ids, s.whats, s.waiting, s.touched INTO ids, whats, waiting, other
+        FROM join_jobs(moment, batch, ids, made, apart) s;
+        touched := touched || other;
     END IF;
 END $$;
 
@@ -100,7 +116,7 @@ END $$;
 -- Give the jobs that were made their waiters, and let those whose key is held join the job that holds it.
 CREATE FUNCTION join_jobs(
     moment bigint, batch new_job[], fresh bigint[], made bigint[], apart boolean,
-    OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
+    OUT ids bigint[], OUT whats smallint[], OUT waiting integer[], OUT touched text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     r record;
@@ -120,6 +136,7 @@ BEGIN
             ids[r.place] := a.id;
             whats[r.place] := a.what;
             waiting[r.place] := a.waiting;
+            touched := touched || a.touched;
         ELSE
             INSERT INTO waiters (job, n, data) VALUES (fresh[r.place], 1, r.waiter);
             waiting[r.place] := 1;
@@ -129,8 +146,9 @@ END $$;
 
 -- The key of this job is held: what becomes of the newcomer. `keep` needs no lock: it changes nothing, and what it saw
 -- was true when it looked.
-CREATE FUNCTION join_job(moment bigint, new new_job, apart boolean, OUT id bigint, OUT what smallint, OUT waiting integer)
-LANGUAGE plpgsql AS $$
+CREATE FUNCTION join_job(
+    moment bigint, new new_job, apart boolean, OUT id bigint, OUT what smallint, OUT waiting integer, OUT touched text[]
+) LANGUAGE plpgsql AS $$
 DECLARE
     way  smallint := coalesce(new.on_duplicate, 0);
     held jobs;
@@ -141,7 +159,8 @@ BEGIN
         SELECT * INTO held FROM jobs j WHERE j.queue || '' = new.queue AND j.key = new.key AND j.state < 3 FOR UPDATE;
     END IF;
     IF NOT FOUND THEN  -- the holder ended in between
-        SELECT s.ids[1], s.whats[1], s.waiting[1] INTO id, what, waiting FROM store_jobs(moment, ARRAY[new], apart) s;
+        SELECT s.ids[1], s.whats[1], s.waiting[1], s.touched INTO id, what, waiting, touched
+        FROM store_jobs(moment, ARRAY[new], apart) s;
         RETURN;
     END IF;
     id := held.id;
@@ -154,9 +173,26 @@ BEGIN
     END IF;
     IF way = 1 THEN
         PERFORM replace_job(moment, held, new, apart);
-    ELSIF way = 3 THEN  -- the start time or the lease stays what orders a job that is not ready
-        UPDATE jobs j SET rank = coalesce(new.rank, 0), sort = CASE j.state WHEN 0 THEN coalesce(new.rank, 0) ELSE j.sort END
-        WHERE j.id = held.id;
+    ELSIF way = 3 THEN
+        PERFORM rerank_job(held, coalesce(new.rank, 0), apart);
+    END IF;
+    IF held.lane IS NOT NULL AND (way = 1 OR way = 3 AND held.state <= 0) THEN
+        touched := ARRAY[held.queue || '/' || held.lane];
+    END IF;
+END $$;
+
+-- Give a locked job that waits or runs another rank. One that is ready leaves the line and comes in again. The start time or
+-- the lease stays what orders one that is delayed or taken.
+CREATE FUNCTION rerank_job(j jobs, new_rank double precision, apart boolean = false) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    later job_state;
+BEGIN
+    UPDATE jobs r
+    SET state = CASE WHEN r.state = 0 AND r.lane IS NOT NULL THEN entry_state(r.queue, apart) ELSE r.state END,
+        rank = new_rank, sort = CASE WHEN r.state <= 0 THEN new_rank ELSE r.sort END
+    WHERE r.id = j.id RETURNING r.state INTO later;
+    IF later <> j.state THEN
+        PERFORM add_counts(j.queue, -1, 0, 0, d_held => 1, apart => apart);
     END IF;
 END $$;
 
@@ -166,7 +202,7 @@ DECLARE
     ran     integer := (held.state = 2)::int;
     overdue integer := (held.sort <= moment)::int;  -- its lease ended, or it started, before this
     start   bigint := greatest(moment, coalesce(moment + new.delay, new.start_at, moment));
-    later   integer := (start > moment)::int;
+    later   integer := CASE WHEN start > moment THEN 1 WHEN held.lane IS NULL THEN 0 ELSE entry_state(held.queue, apart) END;
 BEGIN
     UPDATE jobs j
     SET state = later, sort = CASE later WHEN 1 THEN start ELSE coalesce(new.rank, 0) END, rank = coalesce(new.rank, 0),
@@ -175,7 +211,8 @@ BEGIN
         prev_start_time = CASE ran WHEN 1 THEN j.start_time ELSE j.prev_start_time END
     WHERE j.id = held.id;
     PERFORM add_counts(
-        held.queue, (1 - later) - (held.state = 0)::int, later - (held.state = 1)::int, -ran,
-        d_expired => overdue * ran, d_promoted => overdue * (held.state = 1)::int, apart => apart
+        held.queue, (later = 0)::int - (held.state = 0)::int, (later = 1)::int - (held.state = 1)::int, -ran,
+        d_expired => overdue * ran, d_promoted => overdue * (held.state = 1)::int,
+        d_held => (later = -1)::int - (held.state = -1)::int, apart => apart
     );
 END $$;

@@ -1,5 +1,5 @@
 -- look: one job and what is asked about it, without taking it, after applying what is due.
---   by_id | q, by_key | q   the job: with this id; that holds the key; at the head of the line (none if it is paused)
+--   by_id | q, by_key | q   the job: with this id; that holds the key; at the head of the line (none if no job may be taken)
 --   seen                    its waiters after the first `seen`; NULL: none are asked for
 --   with_ahead              how many ready jobs go before it, counted up to 10,001, and how many of the first 10,000 of
 --                           them have a higher id
@@ -13,22 +13,29 @@ CREATE FUNCTION look(
     OUT moment bigint, OUT job job_info, OUT joined bytea[], OUT ahead integer, OUT newer integer
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    line  text := coalesce(q, (SELECT j.queue FROM jobs j WHERE j.id = by_id));
-    head  text;
-    found record;
+    line    text := coalesce(q, (SELECT j.queue FROM jobs j WHERE j.id = by_id));
+    head    text;
+    found   record;
+    touched text[];
 BEGIN
     moment := present(at);
-    PERFORM apply_due(line, moment);
+    touched := (apply_due(line, moment)).touched;
     IF by_id IS NOT NULL THEN
-        PERFORM apply_own_due(moment, by_id);
+        touched := touched || apply_own_due(moment, by_id);
     ELSIF by_key IS NOT NULL THEN
-        PERFORM apply_own_due(moment, j.id) FROM jobs j WHERE j.queue || '' = q AND j.key = by_key AND j.state < 3;
-    ELSIF NOT is_paused(q, moment) THEN
+        touched := touched || (
+            SELECT apply_own_due(moment, j.id) FROM jobs j WHERE j.queue || '' = q AND j.key = by_key AND j.state < 3
+        );
+    END IF;
+    IF touched IS NOT NULL THEN
+        PERFORM balance(touched);
+    END IF;
+    IF by_id IS NULL AND by_key IS NULL AND coalesce(room_in(q, moment), 1) > 0 THEN
         head := q;
     END IF;
     SELECT d AS info, CASE WHEN j.waiters > seen THEN
                   ARRAY(SELECT w.data FROM waiters w WHERE w.job = j.id AND w.n > seen ORDER BY w.n)
-              END AS joined, CASE WHEN with_ahead AND j.state < 2 THEN a.ahead END AS ahead, a.newer
+              END AS joined, CASE WHEN with_ahead AND j.state IN (0, 1) THEN a.ahead END AS ahead, a.newer
     INTO found
     FROM (
         SELECT * FROM jobs r WHERE r.id = by_id
@@ -43,8 +50,8 @@ BEGIN
         FROM (
             SELECT r.id, row_number() OVER () AS place FROM (
                 SELECT r.id FROM jobs r
-                WHERE with_ahead AND j.state < 2 AND r.queue = j.queue AND r.state = 0
-                  AND (r.sort, r.id) < (j.rank, j.id)
+                WHERE with_ahead AND j.state IN (0, 1) AND r.queue = j.queue AND r.state = 0
+                  AND (r.sort, r.id) < (CASE j.state WHEN 0 THEN j.sort ELSE j.rank END, j.id)
                 ORDER BY r.sort, r.id LIMIT 10001
             ) r
         ) e

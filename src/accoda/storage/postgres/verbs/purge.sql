@@ -8,9 +8,9 @@ DECLARE
     ids    bigint[];
     moment bigint;
     told   report[];
-    gone   bigint;
+    gone   record;
+    due    record := apply_due(q, present(at));
 BEGIN
-    PERFORM apply_due(q, present(at));
     PERFORM forget_cancelled(q, present(at));
     IF which = 2 THEN
         ids := ARRAY(
@@ -23,7 +23,7 @@ BEGIN
         -- Locked here, so that each is still in that state when it is deleted.
         ids := ARRAY(
             SELECT j.id FROM jobs j
-            WHERE (j.queue, j.state, j.id) >= (q, which, 0) AND (j.queue, j.state) <= (q, which) AND j.state <> 2
+            WHERE (j.queue, j.state, j.id) >= (q, which, 0) AND (j.queue, j.state) <= (q, which) AND j.state + 0 <> 2
             ORDER BY j.queue, j.state, j.id FOR UPDATE
         );
     ELSIF which = 3 THEN
@@ -34,14 +34,14 @@ BEGIN
     ELSIF which >= 4 THEN
         ids := ARRAY(
             SELECT j.id FROM jobs j
-            WHERE j.queue = q AND j.state = which AND j.state >= 4 AND j.ended_at < coalesce(before, 9223372036854775807)
+            WHERE j.queue = q AND j.state = which AND j.state + 0 >= 4 AND j.ended_at < coalesce(before, 9223372036854775807)
             ORDER BY j.ended_at, j.id LIMIT most FOR UPDATE SKIP LOCKED
         );
     ELSE
         ids := ARRAY(
             SELECT t.id FROM (
                 SELECT j.id, j.created_at FROM jobs j
-                WHERE (j.queue, j.state, j.id) >= (q, which, 0) AND (j.queue, j.state) <= (q, which) AND j.state <> 2
+                WHERE (j.queue, j.state, j.id) >= (q, which, 0) AND (j.queue, j.state) <= (q, which) AND j.state + 0 <> 2
                 ORDER BY j.queue, j.state, j.id LIMIT most FOR UPDATE SKIP LOCKED
             ) t WHERE coalesce(t.created_at < before, true)
         );
@@ -57,5 +57,9 @@ BEGIN
     END IF;
     gone := delete_jobs(ids);
     PERFORM store_reports(moment, told);
-    RETURN gone;
+    due.touched := due.touched || gone.touched;
+    IF due.touched IS NOT NULL THEN
+        PERFORM notify_queues(balance(due.touched));
+    END IF;
+    RETURN gone.removed;
 END $$;

@@ -30,7 +30,7 @@ END $$;
 CREATE FUNCTION jobs_that_report(reports report[]) RETURNS new_job[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT ROW('accoda.flows', '', 0, NULL, NULL, 0, 0, r.flow, 2, r.wire, NULL)::new_job
+        SELECT ROW('accoda.flows', '', 0, NULL, NULL, 0, 0, r.flow, 2, r.wire, NULL, NULL)::new_job
         FROM unnest(reports) WITH ORDINALITY r ORDER BY r.ordinality
     );
 END $$;

@@ -22,9 +22,13 @@ BEGIN
     PERFORM pg_notify(current_schema(), n) FROM unnest(news) AS u(n);
 END $$;
 
-CREATE FUNCTION is_paused(q text, moment bigint) RETURNS boolean LANGUAGE plpgsql AS $$
+-- How many jobs of a queue may be taken now: 0 where it is paused; NULL: as many as there are.
+CREATE FUNCTION room_in(q text, moment bigint) RETURNS bigint LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN EXISTS (SELECT FROM pauses p WHERE p.queue = q AND p.until > moment);
+    RETURN CASE WHEN EXISTS (SELECT FROM pauses p WHERE p.queue = q AND p.until > moment) THEN 0 ELSE (
+        SELECT r.total - (SELECT count(*) FROM (SELECT FROM jobs j WHERE j.queue = q AND j.state = 2 LIMIT r.total) taken)
+        FROM lane_rules r WHERE r.queue = q AND r.total IS NOT NULL
+    ) END;
 END $$;
 
 -- Add to the counters of a queue.
@@ -36,14 +40,15 @@ END $$;
 CREATE FUNCTION add_counts(
     q text, d_ready bigint, d_delayed bigint, d_taken bigint, d_dead bigint = 0,
     d_done bigint = 0, d_retried bigint = 0, d_buried bigint = 0, d_expired bigint = 0, d_cancelled bigint = 0,
-    d_promoted bigint = 0, apart boolean = false
+    d_promoted bigint = 0, d_held bigint = 0, apart boolean = false
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF NOT apart THEN
         UPDATE counts
         SET ready = ready + d_ready, delayed = delayed + d_delayed, taken = taken + d_taken, dead = dead + d_dead,
             done = done + d_done, retried = retried + d_retried, buried = buried + d_buried,
-            expired = expired + d_expired, cancelled = cancelled + d_cancelled, promoted = promoted + d_promoted
+            expired = expired + d_expired, cancelled = cancelled + d_cancelled, promoted = promoted + d_promoted,
+            held = held + d_held
         WHERE queue = q AND slot = (
             SELECT c.slot FROM counts c WHERE c.queue = q ORDER BY c.slot LIMIT 1 FOR UPDATE SKIP LOCKED
         );
@@ -54,8 +59,8 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted)
-    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired, d_cancelled, d_promoted);
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted, held)
+    VALUES (q, d_ready, d_delayed, d_taken, d_dead, d_done, d_retried, d_buried, d_expired, d_cancelled, d_promoted, d_held);
 END $$;
 
 -- Where more than a few slots are free, make one of them.
@@ -67,9 +72,9 @@ BEGIN
         RETURN;
     END IF;
     WITH gone AS (DELETE FROM counts WHERE queue = q AND slot = ANY (free) RETURNING *)
-    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted)
+    INSERT INTO counts (queue, ready, delayed, taken, dead, done, retried, buried, expired, cancelled, promoted, held)
     SELECT q, sum(ready), sum(delayed), sum(taken), sum(dead), sum(done), sum(retried), sum(buried), sum(expired),
-           sum(cancelled), sum(promoted)
+           sum(cancelled), sum(promoted), sum(held)
     FROM gone;
 END $$;
 
@@ -112,41 +117,60 @@ BEGIN
     ), 1);
 END $$;
 
--- Start locked jobs of a queue that are delayed no longer.
-CREATE FUNCTION start_jobs(q text, due tid[]) RETURNS void LANGUAGE plpgsql AS $$
+-- Start locked jobs of a queue that are delayed no longer. Answer: the lanes to balance, as everywhere here.
+CREATE FUNCTION start_jobs(q text, due tid[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
 BEGIN
-    UPDATE jobs SET state = 0, sort = rank WHERE ctid = ANY (due);
-    PERFORM add_counts(q, cardinality(due), -cardinality(due), 0, d_promoted => cardinality(due));
+    WITH started AS (
+        UPDATE jobs SET state = CASE WHEN lane IS NULL THEN 0 ELSE entry_state(q) END, sort = rank
+        WHERE ctid = ANY (due) RETURNING state, lane
+    )
+    SELECT count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = -1) AS held,
+           array_agg(DISTINCT q || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS touched
+    INTO r FROM started;
+    PERFORM add_counts(q, r.ready, -cardinality(due), 0, d_promoted => cardinality(due), d_held => r.held);
+    RETURN r.touched;
 END $$;
 
 -- Take back locked jobs of a queue whose lease has ended.
-CREATE FUNCTION end_leases(q text, moment bigint, due tid[]) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION end_leases(q text, moment bigint, due tid[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    r record;
 BEGIN
-    UPDATE jobs
-    SET state = 0, sort = rank, attempts = attempts + 1, crashes = crashes + 1, prev_start_time = start_time,
-        start_time = moment
-    WHERE ctid = ANY (due);
-    PERFORM add_counts(q, cardinality(due), 0, -cardinality(due), d_expired => cardinality(due));
+    WITH back AS (
+        UPDATE jobs
+        SET state = CASE WHEN lane IS NULL THEN 0 ELSE entry_state(q) END, sort = rank, attempts = attempts + 1,
+            crashes = crashes + 1, prev_start_time = start_time, start_time = moment
+        WHERE ctid = ANY (due) RETURNING state, lane
+    )
+    SELECT count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = -1) AS held,
+           array_agg(DISTINCT q || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS touched
+    INTO r FROM back;
+    PERFORM add_counts(q, r.ready, 0, -cardinality(due), d_expired => cardinality(due), d_held => r.held);
+    RETURN r.touched;
 END $$;
 
--- Delete jobs that are locked, with their waiters, and count them out. Answer: how many there were.
-CREATE FUNCTION delete_jobs(ids bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Delete jobs that are locked, with their waiters, and count them out. `removed`: how many there were.
+CREATE FUNCTION delete_jobs(ids bigint[], OUT removed bigint, OUT touched text[]) LANGUAGE plpgsql AS $$
 DECLARE
-    r       record;
-    removed bigint := 0;
+    r record;
 BEGIN
+    removed := 0;
     DELETE FROM waiters WHERE job = ANY (ids);
     FOR r IN
-        WITH gone AS (DELETE FROM jobs j WHERE j.id = ANY (ids) RETURNING j.queue, j.state)
-        SELECT queue, count(*) AS n, count(*) FILTER (WHERE state = 0) AS ready,
+        WITH gone AS (DELETE FROM jobs j WHERE j.id = ANY (ids) RETURNING j.queue, j.state, j.lane)
+        SELECT queue, count(*) AS n, count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = -1) AS held,
                count(*) FILTER (WHERE state = 1) AS delayed, count(*) FILTER (WHERE state = 2) AS taken,
-               count(*) FILTER (WHERE state = 3) AS dead
+               count(*) FILTER (WHERE state = 3) AS dead,
+               array_agg(DISTINCT queue || '/' || lane) FILTER (WHERE lane IS NOT NULL AND state IN (-1, 0, 2)) AS lanes,
+               (SELECT ARRAY[l.queue || '/'] FROM lane_rules l WHERE l.queue = gone.queue AND l.total IS NOT NULL) AS with_total
         FROM gone GROUP BY queue
     LOOP
-        PERFORM add_counts(r.queue, -r.ready, -r.delayed, -r.taken, -r.dead);
+        PERFORM add_counts(r.queue, -r.ready, -r.delayed, -r.taken, -r.dead, d_held => -r.held);
         removed := removed + r.n;
+        touched := touched || r.lanes || r.with_total;
     END LOOP;
-    RETURN removed;
 END $$;
 
 -- The jobs of a queue in a state whose moment has come, oldest first, up to `most`, locked. The places stay valid: a
@@ -160,32 +184,40 @@ BEGIN
     );
 END $$;
 
--- Apply up to `most` due moves of a queue: starts and ends of leases, then ends of kept results. Answer: how many.
-CREATE FUNCTION apply_due(q text, moment bigint, most bigint = 1000) RETURNS bigint LANGUAGE plpgsql AS $$
+-- Apply up to `most` due moves of a queue: starts and ends of leases, then ends of kept results, then lanes that a call
+-- before left to be balanced. `spent`: how many. The caller balances: once, after all that may wait for a lock of a job.
+CREATE FUNCTION apply_due(q text, moment bigint, most bigint = 1000, OUT spent bigint, OUT touched text[])
+LANGUAGE plpgsql AS $$
 DECLARE
     first record;  -- the first moment of each state
     which integer;
     due   tid[];
-    spent bigint := 0;
+    lanes text[];
 BEGIN
+    spent := 0;
     SELECT (SELECT sort FROM jobs WHERE queue = q AND state = 1 ORDER BY sort LIMIT 1) AS start,
            (SELECT sort FROM jobs WHERE queue = q AND state = 2 ORDER BY sort LIMIT 1) AS lease_end,
-           (SELECT sort FROM jobs WHERE queue = q AND state = 4 ORDER BY sort LIMIT 1) AS over
+           (SELECT sort FROM jobs WHERE queue = q AND state = 4 ORDER BY sort LIMIT 1) AS over,
+           (SELECT id FROM unbalanced WHERE queue = q ORDER BY id LIMIT 1) AS unbalanced
     INTO first;
-    IF coalesce(least(first.start, first.lease_end, first.over) > moment, true) THEN
-        RETURN 0;
+    IF coalesce(least(first.start, first.lease_end, first.over) > moment, true) AND first.unbalanced IS NULL THEN
+        RETURN;
     END IF;
     FOREACH which IN ARRAY CASE WHEN first.lease_end < first.start THEN '{2, 1, 4}' ELSE '{1, 2, 4}' END::integer[] LOOP
         due := due_jobs(q, which, moment, most - spent);
         CONTINUE WHEN cardinality(due) = 0;
         spent := spent + cardinality(due);
         CASE which
-            WHEN 1 THEN PERFORM start_jobs(q, due);
-            WHEN 2 THEN PERFORM end_leases(q, moment, due);
+            WHEN 1 THEN touched := touched || start_jobs(q, due);
+            WHEN 2 THEN touched := touched || end_leases(q, moment, due);
             WHEN 4 THEN PERFORM delete_jobs(ARRAY(SELECT id FROM jobs WHERE ctid = ANY (due)));
         END CASE;
     END LOOP;
-    RETURN spent;
+    IF first.unbalanced IS NOT NULL THEN
+        lanes := unbalanced_lanes(q, most - spent);
+        spent := spent + cardinality(lanes);
+        touched := touched || lanes;
+    END IF;
 END $$;
 
 -- Delete up to `most` cancelled jobs of a queue that were kept until now. Only people see them, so a take, which applies
@@ -194,33 +226,39 @@ CREATE FUNCTION forget_cancelled(q text, moment bigint, most bigint = 1000) RETU
 DECLARE
     due tid[] := due_jobs(q, 5, moment, most);
 BEGIN
-    RETURN CASE WHEN cardinality(due) = 0 THEN 0 ELSE delete_jobs(ARRAY(SELECT id FROM jobs WHERE ctid = ANY (due))) END;
+    IF cardinality(due) > 0 THEN
+        PERFORM delete_jobs(ARRAY(SELECT id FROM jobs WHERE ctid = ANY (due)));
+    END IF;
+    RETURN cardinality(due);
 END $$;
 
 -- Apply what is due for a job that a call names, however much else is due.
-CREATE FUNCTION apply_own_due(moment bigint, job_id bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION apply_own_due(moment bigint, job_id bigint) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     j record;
 BEGIN
     SELECT ctid, queue, state INTO j FROM jobs
     WHERE id = job_id AND state IN (1, 2, 4, 5) AND sort <= moment FOR UPDATE SKIP LOCKED;
     CASE j.state
-        WHEN 1 THEN PERFORM start_jobs(j.queue, ARRAY[j.ctid]);
-        WHEN 2 THEN PERFORM end_leases(j.queue, moment, ARRAY[j.ctid]);
+        WHEN 1 THEN RETURN start_jobs(j.queue, ARRAY[j.ctid]);
+        WHEN 2 THEN RETURN end_leases(j.queue, moment, ARRAY[j.ctid]);
         WHEN 4, 5 THEN PERFORM delete_jobs(ARRAY[job_id]);
         ELSE NULL;
     END CASE;
+    RETURN NULL;
 END $$;
 
 -- A job as people see it, in the order of JobInfo's fields; the lease's end only while it is taken.
 CREATE TYPE job_info AS (
     id job_id, queue queue_name, state job_state, data bytea, rank finite, cost moment, key text, attempts counter,
     created_at moment, start_time moment, prev_start_time moment, waiters counter, keep_for duration, worker text,
-    taken_at moment, lease_until bigint, ended_at moment, reason text, result bytea, tries counter, crashes counter
+    taken_at moment, lease_until bigint, ended_at moment, reason text, result bytea, tries counter, crashes counter,
+    lane lane_name, turn finite
 );
 
 CREATE FUNCTION describe(j jobs) RETURNS SETOF job_info LANGUAGE sql STABLE AS $$
     SELECT j.id, j.queue, j.state, j.data, j.rank, j.cost, j.key, j.attempts, j.created_at, j.start_time,
            j.prev_start_time, j.waiters, j.keep_for, j.worker, j.taken_at,
-           CASE j.state WHEN 2 THEN j.sort::bigint END, j.ended_at, j.reason, j.result, j.tries, j.crashes
+           CASE j.state WHEN 2 THEN j.sort::bigint END, j.ended_at, j.reason, j.result, j.tries, j.crashes, j.lane,
+           CASE j.state WHEN 0 THEN nullif(j.sort, j.rank) END
 $$;

@@ -7,19 +7,32 @@
 
 CREATE TYPE taken_job AS (
     id job_id, data bytea, rank finite, cost moment, key text, attempts counter, created_at moment, start_time moment,
-    prev_start_time moment, waiters counter, tries counter, crashes counter, taken_at moment
+    prev_start_time moment, waiters counter, tries counter, crashes counter, taken_at moment, lane lane_name
 );
 
 CREATE FUNCTION take(at bigint, q text, most bigint, lease bigint, max_cost bigint, who text)
 RETURNS SETOF taken_job LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     moment bigint := present(at);
+    due    record;
+    room   bigint;
     chosen tid[];  -- stay valid: locked rows do not move
 BEGIN
-    PERFORM apply_due(q, moment);
-    IF is_paused(q, moment) THEN
+    due := apply_due(q, moment);
+    IF due.touched IS NOT NULL THEN
+        PERFORM balance(due.touched);
+    END IF;
+    room := room_in(q, moment);
+    IF room > 0 THEN
+        -- Two takes must not both count the same job as the last below the total: they come one after the other, until
+        -- their commit. What ends a run needs no lock, it makes room. One who holds this lock waits for no other.
+        PERFORM lock_total(q);
+        room := room_in(q, moment);
+    END IF;
+    IF room <= 0 THEN
         RETURN;
     END IF;
+    most := least(most, room);
     IF max_cost IS NULL THEN
         chosen := ARRAY(
             SELECT j.ctid FROM jobs j WHERE j.queue = q AND j.state = 0
@@ -36,9 +49,13 @@ BEGIN
             UPDATE jobs j SET state = 2, sort = moment + lease, worker = who, taken_at = moment
             WHERE j.ctid = ANY (chosen)
             RETURNING j.id, j.data, j.rank, j.cost, j.key, j.attempts, j.created_at, j.start_time, j.prev_start_time,
-                      j.waiters, j.tries, j.crashes, j.taken_at
+                      j.waiters, j.tries, j.crashes, j.taken_at, j.lane,
+                      -- Its turn: the statement's own changes are not in its snapshot.
+                      CASE WHEN j.lane IS NULL THEN j.rank ELSE (SELECT o.sort FROM jobs o WHERE o.id = j.id) END AS place
         )
-        SELECT * FROM leased l ORDER BY l.rank, l.id;
+        SELECT l.id, l.data, l.rank, l.cost, l.key, l.attempts, l.created_at, l.start_time, l.prev_start_time, l.waiters,
+               l.tries, l.crashes, l.taken_at, l.lane
+        FROM leased l ORDER BY l.place, l.id;
     PERFORM add_counts(q, -cardinality(chosen), 0, cardinality(chosen));
 END $$;
 
@@ -68,7 +85,8 @@ BEGIN
     RETURN chosen;
 END $$;
 
--- give_back: undo a take whose caller is gone. The tokens were never used, so `attempts` may stay. The ids ascend.
+-- give_back: undo a take whose caller is gone. The tokens were never used, so `attempts` may stay. The ids ascend. As many
+-- jobs of a lane are ready or taken as before, so no lane is balanced.
 CREATE FUNCTION give_back(q text, ids bigint[], runs bigint[], takes bigint[])
 RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE

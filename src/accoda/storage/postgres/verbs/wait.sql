@@ -4,7 +4,9 @@
 --             NULL: none is known
 --   starts    whether that is the start of a job, unless something happens to it. (A lease that ends at that moment will
 --             mostly have been settled by then.)
---   paused    whether one of the queues is
+--   paused    whether one of the queues is, or has rules for its lanes: then news of a ready job tell nothing until it is
+--             looked for, since the job may be held
+-- A queue whose Lanes.total jobs are taken sleeps until a lease ends: room then comes by a notification.
 CREATE FUNCTION wait(
     at bigint, queues text[], OUT takable boolean, OUT due_in double precision, OUT starts boolean, OUT paused boolean
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
@@ -15,14 +17,24 @@ DECLARE
 BEGIN
     SELECT coalesce(bool_or(NOT s.shut AND (s.ready OR least(s.start, s.lease_end) <= moment)), false),
            min(CASE WHEN s.shut THEN nullif(s.until, 9223372036854775807) ELSE least(s.start, s.lease_end) END) - exact,
-           min(s.start) FILTER (WHERE NOT s.shut) - exact, coalesce(bool_or(s.shut), false)
+           min(s.start) FILTER (WHERE NOT s.shut) - exact, coalesce(bool_or(s.shut OR s.ruled), false)
     INTO takable, due_in, start_in, paused
     FROM (
-        SELECT p.until, coalesce(p.until > moment, false) AS shut,
-               (SELECT id FROM jobs WHERE queue = u.queue AND state = 0 ORDER BY sort, id LIMIT 1) IS NOT NULL AS ready,
-               (SELECT sort FROM jobs WHERE queue = u.queue AND state = 1 ORDER BY sort, id LIMIT 1) AS start,
+        SELECT p.until, coalesce(p.until > moment, false) AS shut, r.queue IS NOT NULL AS ruled,
+               NOT g.is_full AND (
+                   (SELECT id FROM jobs WHERE queue = u.queue AND state = 0 ORDER BY sort, id LIMIT 1) IS NOT NULL
+                   OR (SELECT id FROM unbalanced WHERE queue = u.queue ORDER BY id LIMIT 1) IS NOT NULL
+               ) AS ready,
+               CASE WHEN NOT g.is_full THEN
+                   (SELECT sort FROM jobs WHERE queue = u.queue AND state = 1 ORDER BY sort, id LIMIT 1)
+               END AS start,
                (SELECT sort FROM jobs WHERE queue = u.queue AND state = 2 ORDER BY sort, id LIMIT 1) AS lease_end
         FROM unnest(queues) AS u(queue) LEFT JOIN pauses p ON p.queue = u.queue
+        LEFT JOIN lane_rules r ON r.queue = u.queue CROSS JOIN LATERAL (
+            SELECT coalesce(r.total <= (
+                SELECT count(*) FROM (SELECT FROM jobs WHERE queue = u.queue AND state = 2 LIMIT r.total) taken
+            ), false) AS is_full OFFSET 0
+        ) g
     ) s;
     starts := NOT takable AND coalesce(start_in <= due_in, false);
 END $$;

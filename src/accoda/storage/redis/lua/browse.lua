@@ -5,7 +5,7 @@
 --   sort, id  those of the last job before the page; both empty: from the first
 -- answer:    sort and id of the last job of the page (both empty: it was the last page), then for each job what
 --            `Job.describe` in parts/job.lua tells. What cannot be read is passed over
--- uses:      server record placed lease due job
+-- uses:      server record placed lease lane balance due job
 local base, state, by_id, sort, after, limit = KEYS[2], ARGV[5], ARGV[6] == 'id', ARGV[7], ARGV[8], tonumber(ARGV[9])
 local set = base .. ':' .. state
 local page = {'', ''}
@@ -13,6 +13,7 @@ if limit == 0 then
   return page
 end
 Due.apply(base)
+Lane.balance()
 
 -- Add a job to the page. With the last one it may hold, its place is noted for the next page.
 local function add(at, id, record, batch, taken_at)
@@ -29,11 +30,15 @@ local function by_score()
   if after ~= '' then
     at = Placed.count_before(set, sort, after)
     local here = call('ZRANGE', set, at, at)[1]
-    at = reverse and size - at or at + (here and Record.head_of(here) == after and 1 or 0)
+    at = reverse and size - at or at + (here and sub(here, 1, #after) == after and 1 or 0)
   end
   local found = call(reverse and 'ZREVRANGE' or 'ZRANGE', set, at, at + limit - 1, 'WITHSCORES')
   for n = 1, #found, 2 do
-    add(found[n + 1], Record.head_of(found[n]) or '', found[n])
+    local record = found[n]
+    if state == 'held' then
+      record = Placed.find(base, state, record) or ''
+    end
+    add(found[n + 1], Record.head_of(record) or '', record)
   end
   return #found == 2 * limit
 end

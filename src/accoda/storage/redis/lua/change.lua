@@ -8,7 +8,7 @@
 --   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
 --   rank     the new one, for the kind "rank"
 -- answer:    a digit for each: 1 where it was applied; then, if reports went to the outbox, the run
--- uses:      server once record placed lease due job add report
+-- uses:      server once record placed lease lane balance due job add report
 local earlier = once(false)
 if earlier then
   return earlier
@@ -71,8 +71,7 @@ local function rerank(base, state, record, rank)
   if not job then
     return false
   end
-  job.rank = rank
-  Job.rewrite(base, state, record, job)
+  Job.rerank(base, state, record, job, rank)
   return true
 end
 
@@ -92,7 +91,7 @@ local function change(base, kind, id, seen, rank)
   if not Job.locate(base, id) then
     return false
   end
-  local state, record, batch, taken_at = Job.locate_now(base, id)
+  local state, record, batch, taken_at = Job.locate_balanced(base, id)
   if not state or (seen and Job.waiters_of(base, id) > seen) then
     return true, false
   elseif kind == 'remove' and (not seen or WAITING[state]) then
@@ -105,7 +104,7 @@ local function change(base, kind, id, seen, rank)
     return true, revive(base, id, record)
   elseif kind == 'start' and state == 'delayed' then
     return true, start(base, id, record)
-  elseif kind == 'rank' and (state == 'ready' or state == 'delayed') then
+  elseif kind == 'rank' and WAITING[state] and state ~= 'taken' then
     return true, rerank(base, state, record, rank)
   elseif kind == 'alive' and WAITING[state] then
     return true, take_crash_back(base, state, record, batch, taken_at)
@@ -118,6 +117,7 @@ for at = 9, #ARGV, 5 do
   local number, changed = tonumber(ARGV[at]), false
   for n = number > 0 and number or 1, number > 0 and number or #KEYS - 4 do
     local here, applied_here = change(KEYS[4 + n], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3]), ARGV[at + 4])
+    Lane.balance()
     if here then
       changed = applied_here
       break

@@ -2,13 +2,13 @@
 --
 -- keys:      queues, then the base of each queue to look in
 -- arguments: now, call, forget, width, then for each look what, after, ahead
---   what   "#id", "=key", "^" (the job that the next take would give first), or "<rank,id": no job, but how many are
---          ahead of one of another partition that has this rank and id
+--   what   "#id", "=key", "^" (the job that the next take would give first), or "<turn,id": no job, but how many are
+--          ahead of one of another partition that has this turn (or rank) and id
 --   after  how many waiters to pass over; empty: tell none
 --   ahead  "1" to count the jobs ahead
 -- answer:    the present moment, then for each look nothing, or ahead (-1: not counted), newer, waiters, place of the
 --            queue (from 0), and what `Job.describe` in parts/job.lua tells
--- uses:      server record placed lease due job
+-- uses:      server record placed lease lane balance due job
 local AHEAD_AT_MOST = 10000 -- as in accoda/model.py
 local PIECE = 100
 
@@ -32,19 +32,21 @@ local function newer_among(set, count, id)
   return newer
 end
 
--- How many ready jobs would be given before one with this rank and id, and how many of them are newer. Of its own rank
+-- How many ready jobs would be given before one with this turn and id, and how many of them are newer. Of its own turn
 -- none is: those come before it because of their lower ids.
-local function count_ahead(base, rank, id)
+local function count_ahead(base, turn, id)
   local set = base .. ':ready'
-  local ahead = math.min(Placed.count_before(set, rank, id), AHEAD_AT_MOST + 1)
-  local of_lower_rank = call('ZCOUNT', set, '-inf', '(' .. rank)
-  return ahead, newer_among(set, math.min(ahead, of_lower_rank, AHEAD_AT_MOST), id)
+  local ahead = math.min(Placed.count_before(set, turn, id), AHEAD_AT_MOST + 1)
+  local of_lower_turn = call('ZCOUNT', set, '-inf', '(' .. turn)
+  return ahead, newer_among(set, math.min(ahead, of_lower_turn, AHEAD_AT_MOST), id)
 end
 
 -- The first ready job that can be read: others are buried by the next taker.
 local function head(base)
   Due.apply(base)
-  for _, record in ipairs(Due.paused(base) and {} or call('ZRANGE', base .. ':ready', 0, PIECE - 1)) do
+  Lane.balance()
+  local till, free = Lane.gate(base)
+  for _, record in ipairs((till or free == 0) and {} or call('ZRANGE', base .. ':ready', 0, PIECE - 1)) do
     if Record.parse(record) then
       return 'ready', record
     end
@@ -54,7 +56,7 @@ end
 local function holder(base, key)
   local id = call('HGET', base .. ':keys', key)
   if id then
-    local state, record, batch, taken_at = Job.locate_now(base, id)
+    local state, record, batch, taken_at = Job.locate_balanced(base, id)
     if WAITING[state] then
       return state, record, batch, taken_at
     end
@@ -68,15 +70,16 @@ local function find(base, what)
   elseif kind == '=' then
     return holder(base, name)
   elseif Job.locate(base, name) then
-    return Job.locate_now(base, name) -- a kept job may be gone by now
+    return Job.locate_balanced(base, name) -- a kept job may be gone by now
   end
 end
 
 local function look(what, after, with_ahead)
-  local rank, id = match(what, '^<([^,]*),(%d+)$')
-  if rank then
+  local turn, id = match(what, '^<([^,]*),(%d+)$')
+  if turn then
     Due.apply(KEYS[2])
-    return {count_ahead(KEYS[2], rank, id)}
+    Lane.balance()
+    return {count_ahead(KEYS[2], turn, id)}
   end
   for n = 2, #KEYS do
     local base = KEYS[n]
@@ -85,7 +88,8 @@ local function look(what, after, with_ahead)
     if job then
       local ahead, newer = -1, 0
       if with_ahead == '1' and (state == 'ready' or state == 'delayed') then
-        ahead, newer = count_ahead(base, job.rank, job.id)
+        local score = state == 'ready' and select(2, Placed.find(base, 'ready', job.id))
+        ahead, newer = count_ahead(base, score or job.rank, job.id)
       end
       local waiters = after == '' and {} or call('LRANGE', base .. ':waiters:' .. job.id, after, -1)
       return {ahead, newer, waiters, n - 2, unpack(Job.describe(base, state, record, batch, taken_at))}

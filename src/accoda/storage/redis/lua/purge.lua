@@ -2,8 +2,9 @@
 --
 -- keys:      calls, ids, queues, outbox, base
 -- arguments: now, call, forget, width, step, number, floor, run, state, before (a moment, or empty), most
--- answer:    "how many were deleted,1 if there may be more," and, if reports went to the outbox, the run
--- uses:      server once record placed lease due job add report
+-- answer:    "how many were deleted,1 if there may be more,how many were in the state," and, if reports went to the
+--            outbox, the run
+-- uses:      server once record placed lease lane balance due job add report
 --
 -- The run is that of reports, see parts/report.lua; `most` are deleted in this piece. The dead, done and cancelled go in
 -- the order of their ends, the others in the order of their ids.
@@ -14,6 +15,7 @@ end
 local base, state, before, most = KEYS[5], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
 local set = base .. ':' .. state
 Due.apply(base)
+local size = state == 'taken' and call('HLEN', set) or call('ZCARD', set)
 
 local function ended()
   local records = call('ZRANGEBYSCORE', set, '-inf', before and '(' .. ARGV[10] or '+inf', 'LIMIT', 0, most)
@@ -77,4 +79,6 @@ elseif ENDED[state] then
 else
   count, more = waiting()
 end
-return remember(format('%d', count) .. ',' .. (more and 1 or 0) .. ',' .. Report.send({}, {}, {}))
+local reported = Report.send({}, {}, {})
+Lane.balance()
+return remember(table.concat({format('%d', count), more and 1 or 0, format('%d', size), reported}, ','))

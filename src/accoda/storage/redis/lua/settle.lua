@@ -16,7 +16,7 @@
 -- from there. `run` is that of the other reports, see parts/report.lua.
 -- answer:    the refused outcomes as "place:l" (lost), "place:g" (grown) or "place:c" (cancelled), with commas, counted
 --            from 0; if reports went to the outbox, ";" and the names of their runs, with commas
--- uses:      server once record placed lease due job add report
+-- uses:      server once record placed lease lane balance due job add report
 local count, posts, at = tonumber(ARGV[10]), tonumber(ARGV[11]), 12
 local EXTRA = {d = 0, f = 3, r = 5, b = 2} -- arguments of an outcome beside its id
 
@@ -102,7 +102,7 @@ local function apply(run, n, value)
   if not value or gone[id] then -- the second of two outcomes for one lease
     return 'l'
   end
-  local batch, taken_at, attempts, keep, key = Record.head_of_taken(value)
+  local batch, taken_at, attempts, keep, lane, key = Record.head_of_taken(value)
   if attempts ~= run.attempts or taken_at ~= run.moments[n] then -- nil where it cannot be read
     return 'l'
   end
@@ -136,6 +136,9 @@ local function apply(run, n, value)
       return why
     end
   end
+  if lane ~= '' then
+    Lane.end_run(base, lane, id)
+  end
   gone[id] = true
   batches[batch] = batches[batch] + 1
   counts[counter] = (counts[counter] or 0) + 1
@@ -156,6 +159,7 @@ for _, run in ipairs(outcomes) do
     end
   end
   many('HDEL', run.base .. ':taken', settled)
+  Lane.ended(run.base, #settled)
   for batch, number in pairs(batches) do
     Lease.release(run.base, batch, number)
   end
@@ -195,4 +199,5 @@ if posts > 0 or any_follow_ups or #Report.noted > 0 then
   local told = Report.send(staying(), leaving())
   answer = told == '' and answer or answer .. ';' .. told
 end
+Lane.balance()
 return answer == '' and '' or remember(answer)

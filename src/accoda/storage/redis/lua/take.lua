@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
 -- answer:    the records, then the numbers of waiters as "place:count" with commas, counted from 0, and the moment of
 --            the take
--- uses:      server record placed lease due job
+-- uses:      server record placed lease lane balance due job
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
 local base, batch, count, max_cost = KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8])
@@ -35,7 +35,7 @@ local function given_before()
   return records, taken_at
 end
 
-local function first_ready()
+local function first_ready(count)
   local records = call('ZRANGE', base .. ':ready', '0', format('%d', count - 1))
   for n = #records, 1 + (max_cost and affordable(records) or #records), -1 do
     records[n] = nil
@@ -46,16 +46,21 @@ end
 -- The ids of records, what is stored for each while it is taken, and the waiters. What is no record is taken under all
 -- its bytes, so that it is not mistaken for the job whose id it may begin with; the client cannot read it and buries
 -- it.
-local ids, held, waiters = {}, {}, {}
+-- The jobs that have lanes are noted for `Lane.take`.
+local ids, held, waiters, lanes, laned_ids, ranks = {}, {}, {}, {}, {}, {}
 local function read_heads(records)
   local prefix = batch .. ',' .. moment .. ','
   for n = 1, #records do
     local record = records[n]
-    local id, _, _, key = Record.head_of(record)
+    local id, _, _, lane, key = Record.head_of(record)
     if id then
       ids[#ids + 1] = id
       if key ~= '' then
         waiters[#waiters + 1] = n - 1 .. ':' .. Job.waiters_of(base, id)
+      end
+      if lane ~= '' then
+        local at = #lanes + 1
+        lanes[at], laned_ids[at], ranks[at] = lane, id, Record.rank_of(record) or '0'
       end
     end
     held[2 * n - 1], held[2 * n] = id or record, prefix .. record
@@ -69,12 +74,14 @@ if again and Lease.end_of(base, batch) > now then
   read_heads(records)
 else
   Due.apply(base)
+  Lane.balance()
+  local till, free = Lane.gate(base)
   -- Sent again when its lease is over, it is a take like any other, if all that it was given is back in the line. Else
   -- its name is still in use and it gives nothing: a lease that has ended is not handed out.
-  if count == 0 or Due.paused(base) or (again and call('HEXISTS', base .. ':batches', batch) == 1) then
+  if count == 0 or till or free == 0 or (again and call('HEXISTS', base .. ':batches', batch) == 1) then
     return {'', ''}
   end
-  records = first_ready()
+  records = first_ready(math.min(count, free or count))
   local size = #records
   if size == 0 then
     return {'', ''}
@@ -87,6 +94,7 @@ else
   Lease.give(base, batch, format('%d', now + ARGV[7]), joined .. ',' .. ARGV[9], held)
   call('ZREMRANGEBYRANK', base .. ':ready', '0', format('%d', size - 1))
   Placed.unindex(base, 'ready', ids)
+  Lane.take(base, lanes, laned_ids, ranks)
 end
 records[#records + 1] = table.concat(waiters, ',')
 records[#records + 1] = taken_at

@@ -6,7 +6,7 @@
 -- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction, because `now` is
 --            rounded down; after an 's' where a job starts then), or empty if there is none; then the shard's last
 --            sequence number
--- uses:      server record placed lease due
+-- uses:      server record placed lease lane balance due
 local AGAIN = 10 -- ms until more results are deleted
 local soonest, kind = math.huge, ''
 local function sooner(when, what)
@@ -17,10 +17,10 @@ end
 
 for n = 2, #KEYS do
   local base = KEYS[n]
-  local till = Due.paused(base)
+  local till, free = Lane.gate(base)
   if till then
     sooner(tonumber(till), '')
-  elseif call('ZCARD', base .. ':ready') > 0 then
+  elseif free ~= 0 and call('ZCARD', base .. ':ready') > 0 then
     return {'now', ''}
   else
     if may_move > 0 and call('ZCOUNT', base .. ':kept', '-inf', moment) > 0 then
@@ -28,7 +28,9 @@ for n = 2, #KEYS do
       Due.forget_kept(base)
       sooner(now + AGAIN, '')
     end
-    sooner(Due.first_moment(base .. ':delayed'), 's')
+    if free ~= 0 then
+      sooner(Due.first_moment(base .. ':delayed'), 's')
+    end
     sooner(Due.first_moment(base .. ':ends'), '')
   end
 end

@@ -25,21 +25,37 @@ local function install()
     end
 
     -- The fields are those of JobInfo, in its order, and `reports_to`; `sort` is what orders a job within its state:
-    -- ready: its rank; delayed: its start time; taken: the end of its lease; dead, done and cancelled: its end.
+    -- ready: its rank, or its turn in a fair line; held: its rank; delayed: its start time; taken: the end of its lease;
+    -- dead, done and cancelled: its end.
     -- Bytes are of type `any`: 2.x keeps them as strings, 3.x as binaries.
     local jobs = space('accoda_jobs', {
-        {'id', 'unsigned'}, {'queue', 'unsigned'}, {'state', 'unsigned'}, {'data', 'any'}, {'rank', 'number'},
+        {'id', 'unsigned'}, {'queue', 'unsigned'}, {'state', 'integer'}, {'data', 'any'}, {'rank', 'number'},
         {'cost', 'unsigned'}, {'key', 'string', is_nullable = true}, {'attempts', 'unsigned'},
         {'created_at', 'unsigned'}, {'start_time', 'unsigned'}, {'prev_start_time', 'unsigned', is_nullable = true},
         {'waiters', 'unsigned'}, {'keep_for', 'number'}, {'worker', 'string', is_nullable = true},
         {'taken_at', 'unsigned', is_nullable = true}, {'sort', 'number'},
         {'ended_at', 'unsigned', is_nullable = true}, {'reason', 'string', is_nullable = true},
         {'result', 'any', is_nullable = true}, {'tries', 'unsigned'}, {'crashes', 'unsigned'},
-        {'reports_to', 'string', is_nullable = true},
+        {'lane', 'string', is_nullable = true}, {'reports_to', 'string', is_nullable = true},
     })
     index(jobs, 'primary', true, {1, 'unsigned'})
-    index(jobs, 'line', true, {2, 'unsigned', 3, 'unsigned', 16, 'number', 1, 'unsigned'})
-    index(jobs, 'age', true, {2, 'unsigned', 3, 'unsigned', 1, 'unsigned'})
+    index(jobs, 'line', true, {2, 'unsigned', 3, 'integer', 16, 'number', 1, 'unsigned'})
+    index(jobs, 'age', true, {2, 'unsigned', 3, 'integer', 1, 'unsigned'})
+
+    -- The jobs of lanes that are ready, held or taken: see 8_lanes.lua. A space of its own, so that jobs without a lane
+    -- are in no further index.
+    local lanes = space('accoda_lanes', {
+        {'job', 'unsigned'}, {'queue', 'unsigned'}, {'lane', 'string'}, {'state', 'integer'}, {'rank', 'number'},
+        {'sort', 'number'},
+    })
+    index(lanes, 'primary', true, {1, 'unsigned'})
+    index(lanes, 'rank', true, {2, 'unsigned', 3, 'string', 4, 'integer', 5, 'number', 1, 'unsigned'})
+    index(lanes, 'turn', true, {2, 'unsigned', 3, 'string', 4, 'integer', 6, 'number', 1, 'unsigned'})
+    index(lanes, 'line', true, {2, 'unsigned', 4, 'integer', 6, 'number', 1, 'unsigned'})
+
+    -- The rules of a queue for its lanes, in msgpack: `Lanes` in accoda/model.py.
+    local rules = space('accoda_rules', {{'queue', 'unsigned'}, {'rules', 'any'}})
+    index(rules, 'primary', true, {1, 'unsigned'})
 
     -- Which job holds a key of a queue.
     local keys = space('accoda_keys', {{'queue', 'unsigned'}, {'key', 'string'}, {'job', 'unsigned'}})
@@ -53,13 +69,15 @@ local function install()
     index(kept, 'primary', true, {1, 'unsigned', 2, 'number', 3, 'unsigned'})
 
     -- One row for each queue, with its counts, so that nothing is ever counted by a scan. Counts may be negative: where
-    -- jobs were deleted by hand, that is no reason for a call to fail.
+    -- jobs were deleted by hand, that is no reason for a call to fail. `total` is that of its rules, since every take
+    -- asks for it.
     local queues = space('accoda_queues', {
         {'no', 'unsigned'}, {'name', 'string'},
-        {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'},
+        {'held', 'integer'}, {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'},
         {'done', 'integer'}, {'retried', 'integer'}, {'buried', 'integer'}, {'expired', 'integer'},
         {'cancelled', 'integer'}, {'promoted', 'integer'},
         {'paused', 'boolean'}, {'paused_until', 'unsigned', is_nullable = true},
+        {'total', 'unsigned', is_nullable = true},
     })
     index(queues, 'primary', true, {1, 'unsigned'})
     index(queues, 'name', true, {2, 'string'})

@@ -1,14 +1,16 @@
 -- New jobs, as `enqueue` gives them and `settle` its follow-ups: runs of neighbours that differ in nothing but their
--- data, key and waiter. The arguments of a run are
+-- data, lane, key and waiter. The arguments of a run are
 --
 --   "count,queue,mode,start,rank,cost,keep_for,reports_to"
 --     queue is its number, counted from 1; mode is '-' (no key), or what happens where the key is held: k (keep), p
---     (a new place: rerank), r (replace), a (attach); start is "+ms", "@moment" or empty
---   for each job its data; with another mode than '-' the key, the waiter ('=' and the bytes, or empty) and the data
+--     (a new place: rerank), r (replace), a (attach), and then l where the jobs have lanes; start is "+ms", "@moment"
+--     or empty
+--   for each job the key and the waiter ('=' and the bytes, or empty) with another mode than '-', its lane where the jobs
+--   have lanes, its data
 --
 -- Scripts that use this have ids and queues as KEYS[2] and KEYS[3], and step, number and floor as ARGV[5] to ARGV[7].
 local Add = {}
-local RUN = '^(%d+),(%d+),(.),([^,]*),([^,]*),(%d*),([^,]*),(.*)$'
+local RUN = '^(%d+),(%d+),(.)(l?),([^,]*),([^,]*),(%d*),([^,]*),(.*)$'
 
 -- The queues that runs number: `names` has their names, with commas, and the last of KEYS are their bases.
 function Add.queues_in(names)
@@ -24,10 +26,11 @@ end
 
 -- The run whose arguments begin at `at`, and where the next one begins.
 function Add.read_run(at, queues)
-  local count, queue, mode, start, rank, cost, keep, reports_to = match(ARGV[at], RUN)
-  local run = {count = tonumber(count), queue = queues[tonumber(queue)], mode = mode, start = Record.start_of(start),
-    rank = rank, cost = cost, keep = keep, reports_to = reports_to, texts = ARGV, at = at + 1}
-  return run, at + 1 + count * (mode == '-' and 1 or 3)
+  local count, queue, mode, laned, start, rank, cost, keep, reports_to = match(ARGV[at], RUN)
+  local run = {count = tonumber(count), queue = queues[tonumber(queue)], mode = mode, laned = laned == 'l',
+    start = Record.start_of(start), rank = rank, cost = cost, keep = keep, reports_to = reports_to, texts = ARGV,
+    at = at + 1}
+  return run, at + 1 + count * ((mode == '-' and 1 or 3) + #laned)
 end
 
 -- The first of `count` new ids, and how far they are apart: above all that this shard and (floor) the caller have seen.
@@ -73,17 +76,18 @@ function Add.store(base, lot)
   end
 end
 
--- Store what is left, and wake sleepers: for a first ready job, or a sooner start. A sleeper that hears a number needs
--- no look whether there is something to take, unless it has looked since: see wakeups.py.
+-- Store what is left, and wake sleepers: for a first ready job, or a sooner start. What is stored ends the work of this
+-- step but for the lanes.
 function Add.store_all()
   for base, lot in pairs(lots) do
     Add.store(base, lot)
     if lot.any_ready and lot.was_empty then
-      call('PUBLISH', base .. ':wake', Due.paused(base) and '' or call('HGET', KEYS[2], 'last'))
+      Lane.wake(base, KEYS[2])
     elseif lot.soonest and (Due.first_moment(base .. ':delayed') or lot.soonest) < lot.soonest then
       call('PUBLISH', base .. ':wake', '')
     end
   end
+  Lane.balance(KEYS[2])
 end
 
 function Add.add_waiter(base, id, waiter)
@@ -121,9 +125,7 @@ function Add.join(base, id, run, key, waiter, data)
     elseif run.mode == 'r' then
       Add.replace(base, run, data, held, state, record, batch, taken_at)
     elseif run.mode == 'p' then
-      local job = Record.parse(record)
-      job.rank = run.rank
-      Job.rewrite(base, state, record, job, batch, taken_at)
+      Job.rerank(base, state, record, Record.parse(record), run.rank, batch, taken_at)
     end
   end
   if not held then
@@ -149,18 +151,26 @@ function Add.jobs(runs)
     local base, texts, at = run.queue.base, run.texts, run.at
     local state = run.start == moment and 'ready' or 'delayed'
     local score = state == 'ready' and run.rank or run.start
-    local before_key, after_key = Record.new_texts(run.start, run.rank, run.cost, run.keep, run.reports_to)
+    local before_lane, after_key = Record.new_texts(run.start, run.rank, run.cost, run.keep, run.reports_to)
+    local before_key = before_lane .. '\t'
     local lot = Add.lot_of(run.queue)
     for _ = 1, run.count do
-      local id, key, is_new = format('%016d', first + n * step), '', true
+      local id, key, is_new, lane = format('%016d', first + n * step), '', true, nil
       n = n + 1
       if run.mode ~= '-' then
         key = texts[at]
-        said[n], is_new = Add.join(base, id, run, key, texts[at + 1], texts[at + 2])
+        said[n], is_new = Add.join(base, id, run, key, texts[at + 1], texts[at + (run.laned and 3 or 2)])
         any_said = any_said or said[n]
         at = at + 2
       end
-      if is_new then
+      if run.laned then
+        lane = texts[at]
+        before_key = before_lane .. lane .. '\t'
+        at = at + 1
+      end
+      if is_new and lane and state == 'ready' then
+        Lane.come(base, lane, id, run.rank, run.cost, id .. before_key .. key .. after_key .. texts[at])
+      elseif is_new then
         local ids, scored = lot[state].ids, lot[state].scored
         local size = #ids + 1
         ids[size], scored[2 * size - 1], scored[2 * size] = id, score, id .. before_key .. key .. after_key .. texts[at]

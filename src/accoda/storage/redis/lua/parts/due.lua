@@ -3,7 +3,8 @@
 -- then such a job is as it was, but `settle` and `extend` look at the end of the lease itself, and a call that names a
 -- job moves it.
 --
--- In each move the new place is written first, so that nothing is lost should a command fail.
+-- In each move the new place is written first, so that nothing is lost should a command fail. Only a job of a lane is
+-- noted instead, see lane.lua: `Lane.balance` stores it.
 local Due = {}
 local DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
 local may_move = DUE_AT_ONCE -- what is left of it, for all queues of this call
@@ -19,7 +20,9 @@ function Due.make_ready(base, records)
   local ids, scored = {}, {}
   for _, record in ipairs(records) do
     local job = Record.parse(record)
-    if job then
+    if job and job.lane ~= '' then
+      Lane.come(base, job.lane, job.id, job.rank, job.cost, record)
+    elseif job then
       ids[#ids + 1] = job.id
       scored[#scored + 1] = job.rank
       scored[#scored + 1] = record
@@ -61,6 +64,9 @@ function Due.come_back(base, batch, ids, values)
       Lease.note_run(base, job, batch, taken_at)
       Record.give_back(job, moment)
       job.crashes = Record.plus_one(job.crashes)
+      if job.lane ~= '' then
+        Lane.end_run(base, job.lane, job.id)
+      end
     end
     records[n] = job and Record.build(job) or record or value
   end
@@ -151,10 +157,4 @@ function Due.apply(base)
       Due.move(base)
     end
   end
-end
-
--- The end of the pause of a queue, empty if it has none; nil where it is not paused.
-function Due.paused(base)
-  local till = call('HGET', base .. ':meta', 'paused')
-  return till and (till == '' or (#till <= 16 and (tonumber(till) or 0) > now)) and till or nil
 end

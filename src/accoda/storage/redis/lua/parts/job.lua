@@ -1,13 +1,13 @@
 -- One job: where it is, and how it comes to another place.
 local Job = {}
-local WAITING = {ready = true, delayed = true, taken = true}
+local WAITING = {ready = true, delayed = true, held = true, taken = true}
 local ENDED = {dead = true, done = true, cancelled = true}
 
 function Job.waiters_of(base, id)
   return call('LLEN', base .. ':waiters:' .. id)
 end
 
--- A key is held by the job that is ready, delayed or taken under it: `<base>:keys`, a hash of keys and ids.
+-- A key is held by the job that is ready, delayed, held or taken under it: `<base>:keys`, a hash of keys and ids.
 function Job.free_key(base, job)
   if job.key ~= '' and call('HGET', base .. ':keys', job.key) == job.id then
     call('HDEL', base .. ':keys', job.key)
@@ -17,12 +17,13 @@ end
 -- Where a job is: its state, its record, and if it is taken its batch and the moment of the take. nil: nowhere in this
 -- queue.
 function Job.locate(base, id)
+  Lane.hold_noted(base)
   local value = call('HGET', base .. ':taken', id)
   if value then
     local batch, record, taken_at = Lease.split(value)
     return 'taken', record or value, batch or '', taken_at or ''
   end
-  for _, state in ipairs({'ready', 'delayed', 'dead', 'done', 'cancelled'}) do
+  for _, state in ipairs({'ready', 'delayed', 'dead', 'done', 'cancelled', 'held'}) do
     local record = Placed.find(base, state, id)
     if record then
       return state, record
@@ -34,6 +35,10 @@ end
 function Job.line_up(base, job)
   local state = tonumber(job.start) <= now and 'ready' or 'delayed'
   local set, record = base .. ':' .. state, Record.build(job)
+  if state == 'ready' and job.lane ~= '' then
+    Lane.come(base, job.lane, job.id, job.rank, job.cost, record)
+    return
+  end
   Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, record})
   if state == 'ready' and call('ZCARD', set) == 1 or state == 'delayed' and call('ZRANK', set, record) == 0 then
     call('PUBLISH', base .. ':wake', '')
@@ -45,8 +50,24 @@ function Job.rewrite(base, state, record, job, batch, taken_at)
   if state == 'taken' then
     call('HSET', base .. ':taken', job.id, batch .. ',' .. taken_at .. ',' .. Record.build(job))
   else
+    local _, score = Placed.find(base, state, job.id)
     Placed.remove(base, state, {job.id}, {record})
-    Placed.add(base, state, {job.id}, {state == 'ready' and job.rank or job.start, Record.build(job)})
+    Placed.add(base, state, {job.id}, {score or job.rank, Record.build(job)})
+  end
+end
+
+-- Give a job another rank. One that is ready or held leaves the line and comes in again.
+function Job.rerank(base, state, record, job, rank, batch, taken_at)
+  job.rank = rank
+  if state == 'taken' or state == 'delayed' then
+    Job.rewrite(base, state, record, job, batch, taken_at)
+    return
+  end
+  Job.lift(base, job.id, state, record)
+  if job.lane ~= '' then
+    Lane.come(base, job.lane, job.id, rank, job.cost, Record.build(job))
+  else
+    Placed.add(base, state, {job.id}, {rank, Record.build(job)})
   end
 end
 
@@ -67,8 +88,13 @@ function Job.lift(base, id, state, record, batch)
   if state == 'taken' then
     call('HDEL', base .. ':taken', id)
     Lease.release(base, batch, 1)
+    Lane.ended(base, 1)
   else
     Placed.remove(base, state, {id}, {record})
+  end
+  local lane = select(4, Record.head_of(record)) or ''
+  if lane ~= '' and (state == 'taken' or state == 'ready' or state == 'held') then
+    Lane.leave(base, state, lane, id, record)
   end
 end
 
@@ -104,13 +130,26 @@ function Job.locate_now(base, id)
   return state, record, batch, taken_at
 end
 
+-- The same when its lane is balanced, after what was due.
+function Job.locate_balanced(base, id)
+  local state, record, batch, taken_at = Job.locate_now(base, id)
+  if Lane.balance() then
+    return Job.locate(base, id)
+  end
+  return state, record, batch, taken_at
+end
+
 -- What `look` and `browse` tell of a job: state, lease_until, taken_at and worker (the last three of a taken job only),
--- waiters, record.
+-- waiters, turn (of a ready job of a lane), record.
 function Job.describe(base, state, record, batch, taken_at)
-  local till, worker = '', ''
+  local till, worker, turn = '', '', ''
+  local id, _, _, lane = Record.head_of(record)
+  if state == 'ready' and (lane or '') ~= '' then
+    turn = call('ZSCORE', base .. ':turns', id) or ''
+  end
   if batch then
     till = format('%d', Lease.end_of(base, batch))
     worker = select(2, Lease.batch_of(base, batch)) or ''
   end
-  return {state, till, taken_at or '', worker, Job.waiters_of(base, Record.head_of(record) or ''), record}
+  return {state, till, taken_at or '', worker, Job.waiters_of(base, id or ''), turn, record}
 end

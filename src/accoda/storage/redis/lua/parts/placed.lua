@@ -1,9 +1,12 @@
--- Jobs that are not taken. For each of the states ready, delayed, dead, done and cancelled:
+-- Jobs that are not taken. For each of the states ready, delayed, held, dead, done and cancelled:
 --
---   <base>:<state>               sorted set: record -> rank (ready), start_time (delayed), ended_at (the others)
+--   <base>:<state>               sorted set: record -> rank (ready; where lanes take turns: turn), start_time (delayed),
+--                                ended_at (the others)
 --   <base>:<state>:ids:<bucket>  hash: the last digits of an id -> the score of its record, for 100 neighbouring ids.
 --                                Redis packs so small a hash: about 8 bytes a job
 --   <base>:<state>:ids           sorted set of the buckets that are not empty
+--
+-- Of a held job the bucket has the record, and the sorted set its id and its rank: it is let in by its id, one by one.
 --
 -- The order by score is what `take` needs. The buckets answer what it cannot: where a job is, by its id; which id is
 -- the lowest; pages by id. In the order of one score records are in the order of their ids, so halving finds one.
@@ -25,13 +28,22 @@ end
 
 -- Put jobs into a state. `scored` is score, record, score, record...
 function Placed.add(base, state, ids, scored)
-  local set = base .. ':' .. state
-  many('ZADD', set, scored)
+  local set, value = base .. ':' .. state, -1 -- what the index has of a job: its score
+  if state == 'held' then
+    local ranked = {}
+    for n, id in ipairs(ids) do
+      ranked[2 * n - 1], ranked[2 * n] = scored[2 * n - 1], id
+    end
+    many('ZADD', set, ranked)
+    value = 0 -- its record
+  else
+    many('ZADD', set, scored)
+  end
   Placed.each_bucket(ids, function(bucket, from, to)
     local fields = {}
     for n = from, to do
       fields[#fields + 1] = sub(ids[n], width + 1)
-      fields[#fields + 1] = scored[2 * n - 1]
+      fields[#fields + 1] = scored[2 * n + value]
     end
     call('HSET', set .. ':ids:' .. bucket, unpack(fields))
     call('ZADD', set .. ':ids', bucket, bucket)
@@ -60,7 +72,7 @@ end
 
 -- Take records out of a state; `ids` are theirs.
 function Placed.remove(base, state, ids, records)
-  many('ZREM', base .. ':' .. state, records)
+  many('ZREM', base .. ':' .. state, state == 'held' and ids or records)
   Placed.unindex(base, state, ids)
 end
 
@@ -79,12 +91,15 @@ function Placed.count_before(set, score, id)
   return low
 end
 
--- The record of an id in a state, and its score. An index that is damaged, or does not fit, gives nothing.
+-- The record of an id in a state, and its score (not of a held one: that is its rank). An index that is damaged, or does
+-- not fit, gives nothing.
 function Placed.find(base, state, id)
   local set = base .. ':' .. state
   local score = call('HGET', set .. ':ids:' .. sub(id, 1, width), sub(id, width + 1))
   if not score then
     return
+  elseif state == 'held' then
+    return score
   end
   local ok, at = pcall(Placed.count_before, set, score, id)
   local record = ok and call('ZRANGE', set, at, at)[1]

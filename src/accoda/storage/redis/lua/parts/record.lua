@@ -1,6 +1,7 @@
 -- A job's record: five texts with NUL between them. No other Lua and, in Python, nothing but jobs.py knows its fields.
 --
---   0000000000000017,2,60.0,user-7    id, attempts, keep_for (seconds), key
+--   0000000000000017,2,60.0,customer-3\tuser-7
+--                                     id, attempts, keep_for (seconds), lane, a tab, key. A lane has no control characters
 --   1700000000000,1700000005000,2.5,5,flow-1
 --                                     created_at, start_time, rank, cost, reports_to (and the comma before it, if it
 --                                     has one)
@@ -12,25 +13,33 @@
 --
 -- Empty numbers are 0 or none; an empty start_time is created_at. The id has 16 digits and comes first, so that records
 -- of equal score are in the order of their ids. What decides whether there is more about a job than its record
--- (keep_for, key) comes next, so that a loop over a batch reads no more than that. taken_at and worker are of the last
--- run that is over: those of the present run are beside the record, see lease.lua.
+-- (keep_for, lane, key) comes next, so that a loop over a batch reads no more than that. taken_at and worker are of the
+-- last run that is over: those of the present run are beside the record, see lease.lua.
 local Record = {}
 local match, sub = string.match, string.sub
 local DETAILS = '^(%d+),(%d*),([^,]*),(%d*)(%Z*)%z(%Z*)%z(%Z*)%z()'
 local NO_PAST = ',,,,,,'
 local PAST = '^(%d*),(%d*),(%d*),(%d*),(%d*),(%d*),(.*)$'
 
--- id, attempts, keep_for, key. Nothing where it is no record.
+-- id, attempts, keep_for, lane, key. Nothing where it is no record.
 function Record.head_of(record)
-  local id, attempts, keep, key = match(record, '^(%d+),(%d+),([^,]*),(%Z*)%z')
+  local id, attempts, keep, lane, key = match(record, '^(%d+),(%d+),([^,]*),([^%z\t]*)\t(%Z*)%z')
   if id and #id == 16 then
-    return id, attempts, keep, key
+    return id, attempts, keep, lane, key
   end
 end
 
 -- The same of a taken job, "batch,taken_at,record", with the batch and the moment of the take instead of the id.
 function Record.head_of_taken(value)
-  return match(value, '^([^,]*),(%d+),%d+,(%d+),([^,]*),(%Z*)%z')
+  return match(value, '^([^,]*),(%d+),%d+,(%d+),([^,]*),([^%z\t]*)\t(%Z*)%z')
+end
+
+-- The rank of a record, and its cost. Nothing where they cannot be read.
+function Record.rank_of(record)
+  local rank, cost = match(record, '^%Z*%z%d+,%d*,([^,]*),(%d*)')
+  if rank and Record.is_number(rank) then
+    return rank, cost
+  end
 end
 
 -- `reports_to` as it stands behind the cost.
@@ -38,7 +47,7 @@ function Record.with_comma(reports_to)
   return reports_to == '' and '' or ',' .. reports_to
 end
 
--- What a new record has between its id and its key, and between its key and its data.
+-- What a new record has between its id and its lane, and between its key and its data.
 function Record.new_texts(start, rank, cost, keep, reports_to)
   if start == moment then
     start = ''
@@ -55,11 +64,12 @@ end
 
 -- The fields of a record, or nil where it is none: damaged, or written by a stranger.
 function Record.parse(record)
-  local id, attempts, keep, key = Record.head_of(record)
+  local id, attempts, keep, lane, key = Record.head_of(record)
   if not id or #attempts > 15 or not (keep == '' or Record.is_number(keep)) then
     return nil
   end
-  local job, past, at = {id = id, attempts = attempts, keep = keep, key = key}, nil, string.find(record, '%z') + 1
+  local past, at = nil, string.find(record, '%z') + 1
+  local job = {id = id, attempts = attempts, keep = keep, lane = lane, key = key}
   job.created, job.start, job.rank, job.cost, job.reports_to, past, job.reason, at = match(record, DETAILS, at)
   if not at or #job.created > 16 or #job.start > 16 or not Record.is_number(job.rank) then
     return nil
@@ -84,7 +94,7 @@ end
 
 function Record.build(job)
   local past = table.concat({job.tries, job.crashes, job.prev, job.taken_at, job.ended_at, job.size, job.worker}, ',')
-  return table.concat({job.id, ',', job.attempts, ',', job.keep, ',', job.key, '\0', job.created, ',',
+  return table.concat({job.id, ',', job.attempts, ',', job.keep, ',', job.lane, '\t', job.key, '\0', job.created, ',',
     job.start == job.created and '' or job.start, ',', job.rank, ',', job.cost, Record.with_comma(job.reports_to),
     '\0', past == NO_PAST and '' or past, '\0', job.reason, '\0', job.data})
 end

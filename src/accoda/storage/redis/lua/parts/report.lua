@@ -24,7 +24,7 @@ end
 
 -- A job goes, by `Remove` or `purge`. The end of one that was done or cancelled was reported.
 function Report.removed(state, record)
-  local key = state ~= 'done' and state ~= 'cancelled' and select(4, Record.head_of(record)) or ''
+  local key = state ~= 'done' and state ~= 'cancelled' and select(5, Record.head_of(record)) or ''
   local job = key ~= '' and Record.parse(record) -- one without a key does not report
   if job then
     Report.note('removed', job)

@@ -25,15 +25,16 @@ local function many(command, key, args)
   end
 end
 
--- The values of these fields of a hash, however many.
-local function values_of(key, fields)
+-- The values of these fields of a hash, however many. With ZMSCORE: the scores of these members of a sorted set.
+local function values_of(key, fields, command)
+  command = command or 'HMGET'
   if #fields <= CHUNK then
-    return #fields > 0 and call('HMGET', key, unpack(fields)) or {}
+    return #fields > 0 and call(command, key, unpack(fields)) or {}
   end
   local values = {}
   for from = 1, #fields, CHUNK do
     local to = math.min(from + CHUNK - 1, #fields)
-    for n, value in ipairs(call('HMGET', key, unpack(fields, from, to))) do
+    for n, value in ipairs(call(command, key, unpack(fields, from, to))) do
       values[from + n - 1] = value
     end
   end

@@ -3,17 +3,18 @@ local app = ...
 local clock = require('clock')
 
 -- States, and the fields of a job's tuple by their numbers (see install.lua).
-app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE, app.CANCELLED = 0, 1, 2, 3, 4, 5
+-- One below DEAD waits or runs, and holds its key.
+app.HELD, app.READY, app.DELAYED, app.TAKEN, app.DEAD, app.DONE, app.CANCELLED = -1, 0, 1, 2, 3, 4, 5
 app.field = {
     ID = 1, QUEUE = 2, STATE = 3, DATA = 4, RANK = 5, COST = 6, KEY = 7, ATTEMPTS = 8, CREATED_AT = 9, START_TIME = 10,
     PREV_START_TIME = 11, WAITERS = 12, KEEP_FOR = 13, WORKER = 14, TAKEN_AT = 15, SORT = 16, ENDED_AT = 17,
-    REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21, REPORTS_TO = 22,
+    REASON = 18, RESULT = 19, TRIES = 20, CRASHES = 21, LANE = 22, REPORTS_TO = 23,
 }
 -- The counts of a queue's tuple. The count of a state is at COUNTS + state, up to DEAD; the others are counts of events.
-app.COUNTS = 3
-app.count_of = {DONE = 7, RETRIED = 8, BURIED = 9, EXPIRED = 10, CANCELLED = 11, PROMOTED = 12}
+app.COUNTS = 4
+app.count_of = {DONE = 8, RETRIED = 9, BURIED = 10, EXPIRED = 11, CANCELLED = 12, PROMOTED = 13}
 app.DUE_AT_ONCE = 1000 -- as in accoda/storage/protocol.py
-app.FILLED = 'filled' -- how a queue was touched: a job is ready there, and it is not paused
+app.FILLED = 'filled' -- how a queue was touched: a job is ready there, it is not paused and has no `total`
 
 -- What outlives an upgrade of the application, but not the server: see the stub.
 local memory = app.memory
@@ -45,10 +46,24 @@ function app.count(tx, queue, column, change)
     counts[column] = (counts[column] or 0) + change
 end
 
--- A job of the queue goes from one state to another.
-function app.count_move(tx, queue, from, to)
-    app.count(tx, queue, app.COUNTS + from, -1)
-    app.count(tx, queue, app.COUNTS + to, 1)
+-- There are more jobs of the queue in a state, or fewer. States that no Accoda wrote have no count.
+function app.count_state(tx, queue, state, change)
+    if state >= app.HELD and state <= app.DEAD then
+        app.count(tx, queue, app.COUNTS + state, change)
+    end
+end
+
+-- What a verb does last.
+local function complete(tx)
+    if tx.reports ~= nil then
+        app.store_reports(tx) -- so that a flow finds what its job left for it before the report
+    end
+    if tx.lanes ~= nil then
+        app.balance(tx)
+    end
+    if next(tx.counts) ~= nil then
+        app.flush(tx)
+    end
 end
 
 local function is_full(problem)
@@ -72,16 +87,9 @@ function app.atomic(body, grows)
         local tx = {now = math.floor(exact), exact = exact, counts = {}, touched = {}, may_move = app.DUE_AT_ONCE}
         box.begin()
         local ok, answer = pcall(body, tx, ...)
-        if ok and tx.reports ~= nil then -- last, so that a flow finds what its job left for it before the report
+        if ok then
             local problem
-            ok, problem = pcall(app.store_reports, tx)
-            if not ok then
-                answer = problem
-            end
-        end
-        if ok and next(tx.counts) ~= nil then
-            local problem
-            ok, problem = pcall(app.flush, tx)
+            ok, problem = pcall(complete, tx)
             if not ok then
                 answer = problem
             end

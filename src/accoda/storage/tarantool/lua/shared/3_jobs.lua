@@ -1,8 +1,9 @@
 -- The steps that several verbs share. All run inside a transaction and never yield.
 local app = ...
 local f = app.field
-local ID, QUEUE, STATE, RANK, KEY, SORT = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.SORT
-local READY, DELAYED, TAKEN, DONE, CANCELLED = app.READY, app.DELAYED, app.TAKEN, app.DONE, app.CANCELLED
+local ID, QUEUE, STATE, RANK, KEY, SORT, LANE = f.ID, f.QUEUE, f.STATE, f.RANK, f.KEY, f.SORT, f.LANE
+local HELD, READY, DELAYED, TAKEN = app.HELD, app.READY, app.DELAYED, app.TAKEN
+local DONE, CANCELLED = app.DONE, app.CANCELLED
 
 function app.find_queue(name)
     return box.space.accoda_queues.index.name:get(name)
@@ -14,19 +15,19 @@ function app.make_queue(name)
     if queue == nil then
         local last = queues.index.primary:max()
         local no = last == nil and 1 or last[1] + 1
-        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL})
+        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL, box.NULL})
     end
     return queue
 end
 
--- Numbers of queues by the position of their name in `names`; 0 where there is no such queue.
+-- Numbers of queues by the position of their name in `names`; 0 where there is no such queue. And the queues.
 function app.numbers_of(names)
-    local numbers = {}
+    local numbers, queues = {}, {}
     for i, name in ipairs(names) do
         local queue = app.find_queue(name)
-        numbers[i] = queue == nil and 0 or queue[1]
+        numbers[i], queues[i] = queue == nil and 0 or queue[1], queue
     end
-    return numbers
+    return numbers, queues
 end
 
 -- When a pause ends: a moment, math.huge for "not by itself", or nil where the queue is not paused (any more).
@@ -48,12 +49,32 @@ function app.plain(value)
 end
 local plain = app.plain
 
--- The state and sort of a job that waits from `start` on.
-function app.waiting(start, rank, now)
-    if start <= now then
-        return READY, plain(rank)
+-- How many more jobs of the queue may run at once. Those that run are counted in the index, because a count of the queue
+-- that was wrong would stop it for ever. Only queues with a `total` pay for that, and at most about `total` jobs run.
+function app.room(queue)
+    if queue.total == nil then
+        return math.huge
     end
-    return DELAYED, start
+    return math.max(0, tonumber(queue.total) - box.space.accoda_jobs.index.line:count({queue.no, TAKEN}))
+end
+
+-- The state and sort of a job that waits from `start` on. One of a lane is held until its lane is balanced.
+function app.waiting(lane, start, rank, now)
+    if start > now then
+        return DELAYED, start
+    end
+    return lane == nil and READY or HELD, plain(rank)
+end
+
+-- Takes a job from one state to another, by these changes of its tuple.
+function app.move(tx, job, ops)
+    local moved = box.space.accoda_jobs:update(job[ID], ops)
+    app.count_state(tx, job[QUEUE], job[STATE], -1)
+    app.count_state(tx, job[QUEUE], moved[STATE], 1)
+    if moved[LANE] ~= nil then
+        app.place(tx, moved)
+    end
+    return moved
 end
 
 -- The job that holds a key, as it is now; nil: the key is free.
@@ -83,10 +104,9 @@ end
 -- A finished job stays, for its `keep_for`.
 function app.keep(tx, job, state, result)
     app.free_key(job)
-    box.space.accoda_kept:replace(kept_row(box.space.accoda_jobs:update(job[ID], {
+    box.space.accoda_kept:replace(kept_row(app.move(tx, job, {
         {'=', STATE, state}, {'=', SORT, tx.now}, {'=', f.ENDED_AT, tx.now}, {'=', f.RESULT, result},
     })))
-    app.count(tx, job[QUEUE], app.COUNTS + job[STATE], -1)
 end
 
 -- Deletes a job for good, and lets go of its key and waiters.
@@ -103,9 +123,10 @@ function app.forget(tx, job)
             box.space.accoda_waiters:delete({id, waiter[2]})
         end
     end
-    if state <= app.DEAD then
-        app.count(tx, job[QUEUE], app.COUNTS + state, -1)
+    if job[LANE] ~= nil then
+        app.displace(tx, id)
     end
+    app.count_state(tx, job[QUEUE], state, -1)
 end
 
 -- Deletes a job that a person wants gone. The end of one that was done or cancelled was reported.
@@ -117,34 +138,36 @@ function app.remove(tx, job)
 end
 
 -- What a job that comes back to the queue has in common, whatever brings it back: a new token, since `attempts` grows.
-function app.back_to_queue(job, state, sort, start)
+function app.back_to_queue(job, start, rank, now)
+    local state, sort = app.waiting(job[LANE], start, rank, now)
     return {
         {'=', STATE, state}, {'=', SORT, sort}, {'=', f.ATTEMPTS, job[f.ATTEMPTS] + 1},
         {'=', f.PREV_START_TIME, job[f.START_TIME]}, {'=', f.START_TIME, start},
     }
 end
 
--- Gives a job that waits or runs another rank. One that is not ready is ordered by a moment until it is.
-function app.rerank(job, rank)
+-- Gives a job that waits or runs another rank. In the line it leaves its place and comes in again; a job that is delayed
+-- or taken is ordered by a moment until it is ready.
+function app.rerank(tx, job, rank)
     local ops = {{'=', RANK, rank}}
-    if job[STATE] == READY then
-        ops[2] = {'=', SORT, rank}
+    if job[STATE] == READY or job[STATE] == HELD then
+        local state, sort = app.waiting(job[LANE], tx.now, rank, tx.now)
+        ops[2], ops[3] = {'=', STATE, state}, {'=', SORT, sort}
     end
-    box.space.accoda_jobs:update(job[ID], ops)
+    app.move(tx, job, ops)
 end
 
 -- What happens to a job whose moment has come.
 local moves = {
     [DELAYED] = function(tx, job)
-        box.space.accoda_jobs:update(job[ID], {{'=', STATE, READY}, {'=', SORT, plain(job[RANK])}})
-        app.count_move(tx, job[QUEUE], DELAYED, READY)
+        local state, sort = app.waiting(job[LANE], tx.now, job[RANK], tx.now)
+        app.move(tx, job, {{'=', STATE, state}, {'=', SORT, sort}})
         app.count(tx, job[QUEUE], app.count_of.PROMOTED, 1)
     end,
     [TAKEN] = function(tx, job)
-        local ops = app.back_to_queue(job, READY, plain(job[RANK]), tx.now)
+        local ops = app.back_to_queue(job, tx.now, job[RANK], tx.now)
         ops[#ops + 1] = {'=', f.CRASHES, job[f.CRASHES] + 1}
-        box.space.accoda_jobs:update(job[ID], ops)
-        app.count_move(tx, job[QUEUE], TAKEN, READY)
+        app.move(tx, job, ops)
         app.count(tx, job[QUEUE], app.count_of.EXPIRED, 1)
     end,
     [DONE] = app.forget,
@@ -173,6 +196,15 @@ function app.current(tx, id)
         return box.space.accoda_jobs:get(id)
     end
     return job
+end
+
+-- The same job, or what has become of it, when its lane is balanced.
+function app.balanced(tx, job)
+    if job == nil or tx.lanes == nil then
+        return job
+    end
+    app.balance(tx)
+    return box.space.accoda_jobs:get(job[ID])
 end
 
 -- Moves jobs of a state whose moment is not after `till`, as many as this call may still move.
@@ -220,6 +252,9 @@ function app.apply_due(tx, no)
         else
             move_due(tx, no, TAKEN, math.min(start, now))
         end
+    end
+    if tx.lanes ~= nil then
+        app.balance(tx) -- so that the verb finds each job where it stands
     end
     forget_kept(tx, no) -- last: no job waits for them to go
 end

@@ -6,7 +6,7 @@
 -- answer: how many were applied
 local app = ...
 local f = app.field
-local READY, DELAYED, TAKEN, DEAD = app.READY, app.DELAYED, app.TAKEN, app.DEAD
+local DELAYED, TAKEN, DEAD = app.DELAYED, app.TAKEN, app.DEAD
 local CANCELLED_FOR = 60 -- as in accoda/model.py
 
 -- Each tells whether the change was applied.
@@ -26,29 +26,26 @@ local kinds = {
         if key ~= nil then
             box.space.accoda_keys:replace({no, key, job[f.ID]})
         end
-        local ops = app.back_to_queue(job, READY, app.plain(job[f.RANK]), tx.now)
+        local ops = app.back_to_queue(job, tx.now, job[f.RANK], tx.now)
         for field, value in pairs({[f.ENDED_AT] = box.NULL, [f.TRIES] = 0, [f.CRASHES] = 0}) do
             ops[#ops + 1] = {'=', field, value}
         end
-        app.report(tx, box.space.accoda_jobs:update(job[f.ID], ops), 'revived')
-        app.count_move(tx, no, DEAD, READY)
+        app.report(tx, app.move(tx, job, ops), 'revived')
         return true
     end,
     [2] = function(tx, job)
         if job[f.STATE] ~= DELAYED then
             return false
         end
-        box.space.accoda_jobs:update(job[f.ID], {
-            {'=', f.STATE, READY}, {'=', f.SORT, app.plain(job[f.RANK])}, {'=', f.START_TIME, tx.now},
-        })
-        app.count_move(tx, job[f.QUEUE], DELAYED, READY)
+        local state, sort = app.waiting(job[f.LANE], tx.now, job[f.RANK], tx.now)
+        app.move(tx, job, {{'=', f.STATE, state}, {'=', f.SORT, sort}, {'=', f.START_TIME, tx.now}})
         return true
     end,
-    [3] = function(_, job, _, rank)
-        if job[f.STATE] ~= READY and job[f.STATE] ~= DELAYED then
+    [3] = function(tx, job, _, rank)
+        if job[f.STATE] >= TAKEN then
             return false
         end
-        app.rerank(job, rank)
+        app.rerank(tx, job, rank)
         return true
     end,
     [4] = function(_, job)
@@ -80,14 +77,17 @@ app.verbs.change = app.once(function(tx, changes)
     local applied = 0
     for _, change in ipairs(changes) do
         local kind, id, waiters, name, rank = unpack(change, 1, 5)
-        local job = app.current(tx, id)
+        local job = app.balanced(tx, app.current(tx, id))
         local queue = job ~= nil and box.space.accoda_queues:get(job[f.QUEUE]) or nil
         local is_there = job ~= nil and (name == nil or (queue ~= nil and queue.name == name))
         if is_there and not (waiters ~= nil and app.grown(job, waiters)) and kinds[kind](tx, job, waiters, rank) then
             applied = applied + 1
             if queue ~= nil then
-                tx.touched[queue.name] = true
+                tx.touched[queue.name] = tx.touched[queue.name] or true
             end
+        end
+        if tx.lanes ~= nil then
+            app.balance(tx)
         end
     end
     return applied

@@ -16,7 +16,7 @@ local function find(tx, id, name, key)
         if job ~= nil then
             app.apply_due(tx, job[f.QUEUE])
         end
-        return app.current(tx, id)
+        return app.balanced(tx, app.current(tx, id))
     end
     local queue = app.find_queue(name)
     if queue == nil then
@@ -24,9 +24,10 @@ local function find(tx, id, name, key)
     end
     app.apply_due(tx, queue[1])
     if key ~= nil then
-        return app.holder(tx, queue[1], key)
+        return app.balanced(tx, app.holder(tx, queue[1], key))
     end
-    return app.paused_until(queue, tx.now) == nil and box.space.accoda_jobs.index.line:min({queue[1], READY}) or nil
+    local gives = app.paused_until(queue, tx.now) == nil and app.room(queue) > 0
+    return gives and box.space.accoda_jobs.index.line:min({queue[1], READY}) or nil
 end
 
 -- They are numbered in the order in which they joined, so those that are passed over are not read; and tuples go to the
@@ -44,10 +45,10 @@ local function count_ahead(job)
     if state ~= READY and state ~= DELAYED then
         return nil, nil
     end
-    local sort = app.plain(job[f.RANK])
+    local sort = app.plain(state == READY and job[f.SORT] or job[f.RANK])
     for _, other in box.space.accoda_jobs.index.line:pairs({job[f.QUEUE], READY}) do
-        local rank = app.plain(other[f.SORT])
-        if rank > sort or (rank == sort and other[f.ID] >= id) then
+        local place = app.plain(other[f.SORT])
+        if place > sort or (place == sort and other[f.ID] >= id) then
             break
         end
         ahead = ahead + 1

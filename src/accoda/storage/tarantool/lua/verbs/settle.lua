@@ -9,7 +9,7 @@
 -- answer: {{position, why}, …} of those that were refused; why: 0 lost, 1 grown, 2 cancelled
 local app = ...
 local f = app.field
-local TAKEN, count_of = app.TAKEN, app.count_of
+local count_of = app.count_of
 local RETRY = 1
 
 local function finish(tx, no, job, result)
@@ -31,25 +31,22 @@ local function retry(tx, no, name, job, outcome)
     if rank == nil then
         rank = job[f.RANK]
     end
-    local state, sort = app.waiting(start, rank, tx.now)
-    local ops = app.back_to_queue(job, state, sort, start)
+    local ops = app.back_to_queue(job, start, rank, tx.now)
     ops[#ops + 1] = {'=', f.REASON, reason}
     ops[#ops + 1] = {'=', f.RANK, rank}
     if counts then
         ops[#ops + 1] = {'=', f.TRIES, job[f.TRIES] + 1}
     end
-    box.space.accoda_jobs:update(job[f.ID], ops)
-    app.count_move(tx, no, TAKEN, state)
+    app.move(tx, job, ops)
     app.count(tx, no, count_of.RETRIED, 1)
     tx.touched[name] = tx.touched[name] or true
 end
 
 local function bury(tx, no, job, reason)
     app.free_key(job)
-    box.space.accoda_jobs:update(job[f.ID], {
+    app.move(tx, job, {
         {'=', f.STATE, app.DEAD}, {'=', f.SORT, tx.now}, {'=', f.ENDED_AT, tx.now}, {'=', f.REASON, reason},
     })
-    app.count_move(tx, no, TAKEN, app.DEAD)
     app.count(tx, no, count_of.BURIED, 1)
     app.report(tx, job, 'dead', reason)
 end
@@ -58,7 +55,12 @@ app.verbs.settle = app.once(function(tx, names, outcomes, follow_ups)
     if #follow_ups > 0 then
         app.need_reserve()
     end
-    local numbers = app.numbers_of(names)
+    local numbers, queues = app.numbers_of(names)
+    for i, queue in pairs(queues) do
+        if queue.total ~= nil then
+            tx.touched[names[i]] = true -- one that ends makes room
+        end
+    end
     local refused, is_refused = {}, {}
     for position, outcome in ipairs(outcomes) do
         local no, kind = numbers[outcome[1]], outcome[5]

@@ -16,8 +16,9 @@ app.verbs.stats = app.atomic(function(tx)
         local moment = app.paused_until(q, tx.now)
         local oldest = age:min({q.no, app.READY}) -- ids grow, so it is the one with the lowest
         answer[q.name] = {
-            total = q.ready + q.delayed + q.taken + q.dead, ready = q.ready, delayed = q.delayed, taken = q.taken,
-            dead = q.dead, oldest_age = oldest == nil and 0 or math.max(0, tx.now - tonumber(oldest[f.CREATED_AT])) / 1000,
+            total = q.ready + q.held + q.delayed + q.taken + q.dead, ready = q.ready, held = q.held,
+            delayed = q.delayed, taken = q.taken, dead = q.dead,
+            oldest_age = oldest == nil and 0 or math.max(0, tx.now - tonumber(oldest[f.CREATED_AT])) / 1000,
             done = q.done, retried = q.retried, buried = q.buried, expired = q.expired, cancelled = q.cancelled,
             promoted = q.promoted,
             paused = moment ~= nil,

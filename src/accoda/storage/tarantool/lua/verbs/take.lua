@@ -1,10 +1,11 @@
--- Leases up to `count` ready jobs, lowest rank first, then lowest id. Never waits.
+-- Leases up to `count` ready jobs, lowest rank first (in a fair line: lowest turn), then lowest id. Never waits.
+-- To be taken frees no place in a lane and takes none, so no lane is balanced for it.
 --
 -- arguments: now, receipt, name of the queue, count, lease in ms, max_cost or nil, worker
 -- answer: the jobs' tuples
 local app = ...
 local f = app.field
-local ID, COST = f.ID, f.COST
+local ID, COST, LANE = f.ID, f.COST, f.LANE
 local READY, TAKEN, COUNTS = app.READY, app.TAKEN, app.COUNTS
 
 -- How many of these jobs, from the head, cost at most `max_cost` together.
@@ -28,7 +29,7 @@ local function take(tx, name, count, lease, max_cost, worker)
     if app.paused_until(queue, tx.now) ~= nil then
         return {}
     end
-    local found = jobs.index.line:select({no, READY}, {limit = count})
+    local found = jobs.index.line:select({no, READY}, {limit = math.min(count, app.room(queue))})
     local size = max_cost == nil and #found or affordable(found, tonumber(max_cost))
     -- No other taker can have them: see app.atomic.
     local ops = {
@@ -37,7 +38,11 @@ local function take(tx, name, count, lease, max_cost, worker)
     }
     local taken = {}
     for i = 1, size do
-        taken[i] = jobs:update(found[i][ID], ops)
+        local job = jobs:update(found[i][ID], ops)
+        if job[LANE] ~= nil then
+            app.put(job)
+        end
+        taken[i] = job
     end
     if size > 0 then
         app.count(tx, no, COUNTS + READY, -size)

@@ -15,14 +15,14 @@ app.verbs.wait = app.atomic(function(tx, names)
             app.apply_due(tx, no)
             if moment ~= nil then
                 paused = true
-            elseif box.space.accoda_jobs.index.line:min({no, READY}) ~= nil then
+            elseif box.space.accoda_jobs.index.line:min({no, READY}) ~= nil and app.room(queue) > 0 then
                 moment = tx.now
             else
                 start = app.first_due(no, DELAYED)
                 moment = math.min(start, app.first_due(no, TAKEN))
             end
             if moment < soonest then
-                soonest, starts = moment, moment == start
+                soonest, starts = moment, moment == start and queue.total == nil
             end
         end
     end

@@ -1,0 +1,200 @@
+"""Lanes in Tarantool: what goes in pieces, who is woken, and rows that no Accoda wrote."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from proof.servers.pytest import need
+from proof.servers.tarantool import TarantoolServer, administer, empty
+
+from accoda import Done, ManualClock, NewJob, Remove, Retry, open_storage
+from accoda.model import Job, LaneInfo, Lanes, LanesInfo
+from accoda.storage.protocol import Store
+from accoda.storage.tarantool.records import UNREADABLE
+
+Q = "q"
+ONE = Lanes(limit=1)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[TarantoolServer]:
+    with need(TarantoolServer) as server:
+        yield server
+
+
+@pytest_asyncio.fixture
+async def store(server: TarantoolServer) -> AsyncIterator[Store]:
+    async with await open_storage(server.url, clock=ManualClock()) as store:
+        await empty(server.url)
+        yield store
+
+
+async def add(store: Store, *lanes: str | None, **fields: Any) -> list[int]:
+    return [answer.id for answer in await store.enqueue([NewJob(Q, lane=lane, **fields) for lane in lanes])]
+
+
+async def finish(store: Store, job: Job) -> None:
+    assert await store.settle([Done(job.lease)]) == []
+
+
+async def counts(store: Store) -> tuple[int, int, int]:
+    found = (await store.stats()).queues[Q]
+    return found.ready, found.held, found.taken
+
+
+class TestPieces:
+    async def test_a_purge_in_pieces_ends_where_jobs_come_in_meanwhile(self, store: Store) -> None:
+        await store.set_lanes(Q, ONE)
+        await add(store, *(f"c{n % 1200}" for n in range(3600)))
+        assert await store.purge(Q, "ready") == 1200
+        assert await counts(store) == (1200, 1200, 0)
+        assert await store.purge(Q, "ready", limit=1100) == 1100
+        assert await counts(store) == (1200, 100, 0)
+
+    async def test_rules_reach_all_of_many_lanes(self, store: Store) -> None:
+        await add(store, *(f"c{n % 2500}" for n in range(5000)))
+        await store.set_lanes(Q, ONE)
+        assert await counts(store) == (2500, 2500, 0)
+        await store.set_lanes(Q, None)
+        assert await counts(store) == (5000, 0, 0)
+
+    async def test_a_lane_with_many_jobs_is_balanced_at_once(self, store: Store) -> None:
+        await add(store, *["a"] * 3000, "b", "b")
+        await store.set_lanes(Q, ONE)
+        assert await counts(store) == (2, 3000, 0)
+
+
+class TestWakeUps:
+    async def test_a_place_that_is_filled_ends_a_wait_without_another_look(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks = count_looks(store, monkeypatch)
+        await store.set_lanes(Q, ONE)
+        await add(store, "a", "a")
+        (job,) = await store.take(Q, 9)
+        waiting = asyncio.create_task(store.wait([Q], 30))
+        await looked(looks, 1)
+        await finish(store, job)
+        assert await asyncio.wait_for(waiting, 10)
+        assert looks["wait"] == 1
+
+    async def test_a_job_that_comes_into_a_full_queue_ends_no_wait(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks = count_looks(store, monkeypatch)
+        await store.set_lanes(Q, Lanes(total=1))
+        await add(store, "a")
+        (job,) = await store.take(Q, 9)
+        waiting = asyncio.create_task(store.wait([Q], 30))
+        await looked(looks, 1)
+        await add(store, "b", None)
+        await looked(looks, 2)
+        assert not waiting.done()
+        await store.settle([Retry(job.lease)])
+        assert await asyncio.wait_for(waiting, 10)
+
+
+def count_looks(store: Store, monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
+    """How often the server has answered each verb that is not sent by `once`."""
+    client: Any = store._client  # type: ignore[attr-defined]
+    real = client.call
+    counted: Counter[str] = Counter()
+
+    async def call(verb: str, *args: Any) -> Any:
+        answer = await real(verb, *args)
+        counted[verb] += 1
+        return answer
+
+    monkeypatch.setattr(client, "call", call)
+    return counted
+
+
+async def looked(looks: Counter[str], times: int) -> None:
+    async with asyncio.timeout(10):
+        while looks["wait"] < times:
+            await asyncio.sleep(0.001)
+
+
+class TestRowsThatNoAccodaWrote:
+    async def test_a_held_job_that_was_deleted_by_hand_gives_way_to_the_next(
+        self, server: TarantoolServer, store: Store
+    ) -> None:
+        await store.set_lanes(Q, ONE)
+        _, gone, next_one = await add(store, "a", "a", "a")
+        (job,) = await store.take(Q, 9)
+        await administer(server.url, f"box.space.accoda_jobs:delete({gone}) return 0")
+        await finish(store, job)
+        assert [job.id for job in await store.take(Q, 9)] == [next_one]
+
+    @pytest.mark.parametrize("how", ["delete({})", "update({}, {{{{'=', 'state', 99}}}})"])
+    async def test_setting_the_rules_again_gives_back_the_place_of_a_job_that_is_lost(
+        self, server: TarantoolServer, store: Store, how: str
+    ) -> None:
+        await store.set_lanes(Q, ONE)
+        lost, held = await add(store, "a", "a")
+        await administer(server.url, f"box.space.accoda_jobs:{how.format(lost)} return 0")
+        assert await store.take(Q, 9) == []
+        await store.set_lanes(Q, ONE)
+        assert [job.id for job in await store.take(Q, 9)] == [held]
+
+    async def test_a_removal_gives_back_the_place_of_a_job_in_no_state(
+        self, server: TarantoolServer, store: Store
+    ) -> None:
+        await store.set_lanes(Q, ONE)
+        lost, held = await add(store, "a", "a")
+        await administer(server.url, f"box.space.accoda_jobs:update({lost}, {{{{'=', 'state', -77}}}}) return 0")
+        assert await store.change([Remove(lost)]) == 1
+        assert [job.id for job in await store.take(Q, 9)] == [held]
+
+    async def test_a_lane_that_is_no_text_is_buried_by_a_take(self, server: TarantoolServer, store: Store) -> None:
+        await store.set_lanes(Q, ONE)
+        bad, held = await add(store, "a", "a")
+        await administer(server.url, f"box.space.accoda_jobs:update({bad}, {{{{'=', 'lane', '\\xff'}}}}) return 0")
+        assert await store.take(Q, 1) == []
+        assert [(job.id, job.reason) for job in await store.browse(Q, "dead")] == [(bad, UNREADABLE)]
+        await store.set_lanes(Q, ONE)
+        assert [job.id for job in await store.take(Q, 1)] == [held]
+
+    async def test_lanes_that_are_no_text_are_shown(self, server: TarantoolServer, store: Store) -> None:
+        (id,) = await add(store, "a")
+        await administer(server.url, f"box.space.accoda_lanes:update({id}, {{{{'=', 'lane', '\\xff'}}}}) return 0")
+        assert await store.lanes(Q) == LanesInfo(None, (LaneInfo("\ufffd", 1, 0, 0),), 1)
+        await store.set_lanes(Q, ONE)
+        assert len(await store.take(Q, 1)) == 1
+
+    @pytest.mark.parametrize("rules", ["7", "'\\xff'", "{1}", "'\\x81\\xa5limit\\xa1x'", "''"])
+    async def test_rules_that_cannot_be_read_are_none(self, server: TarantoolServer, store: Store, rules: str) -> None:
+        await store.set_lanes(Q, ONE)
+        await administer(server.url, f"box.space.accoda_rules:replace({{1, {rules}}}) return 0")
+        await add(store, "a", "a")
+        assert (await store.lanes(Q)).rules is None
+        assert len(await store.take(Q, 9)) == 2
+        await store.set_lanes(Q, ONE)
+        assert (await store.lanes(Q)).rules == ONE
+
+    @pytest.mark.parametrize("seed", range(3))
+    async def test_damaged_jobs_of_lanes_stop_no_other(self, server: TarantoolServer, store: Store, seed: int) -> None:
+        await store.set_lanes(Q, Lanes(fair=True, by_cost=True, weights={"a": 3}))
+        rng, lanes = Random(seed), ("a", "b", "c")
+        bad = await add(store, *(rng.choice(lanes) for _ in range(300)), rank=rng.randrange(3))
+        for id in bad:
+            what = rng.choice(("'rank', 1/0", "'rank', -1/0", "'sort', 1.7e308", "'state', -7", "'state', 200",
+                               "'queue', 7777", "'cost', 2^53", "'lane', box.NULL", "'lane', 'd'", "'data', 7",
+                               "'attempts', 2ULL^63"))  # fmt: skip
+            await administer(server.url, f"box.space.accoda_jobs:update({id}, {{{{'=', {what}}}}}) return 0")
+        good = set(await add(store, *(rng.choice(lanes) for _ in range(300)), rank=1))
+        done: set[int] = set()
+        for _ in range(100):
+            jobs = await store.take(Q, 20)
+            await store.settle([Retry(job.lease) if job.attempts == 0 else Done(job.lease) for job in jobs])
+            done.update(job.id for job in jobs if job.attempts)
+        assert good <= done
+        await store.set_lanes(Q, ONE)
+        await add(store, *lanes)
+        assert {job.lane for job in await store.take(Q, 100)} >= set(lanes)
