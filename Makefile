@@ -63,6 +63,9 @@ bench-peers: setup servers  ## beside other queues, each in an environment of it
 bench-flows: setup servers  ## fans and joins beside other queues, also under kills, and 10,000 flows (about 12 minutes): ARGS="--quick"
 	$(BIN)/python -m benchmarks.flows $(ARGS)
 
+bench-lanes: setup servers  ## lanes: rates, turns and limits, beside queues that limit by key (about 10 minutes): ARGS="--quick"
+	$(BIN)/python -m benchmarks.lanes $(ARGS)
+
 bench-contract: setup  ## records of contracts beside pydantic and msgspec by hand (seconds)
 	@$(BIN)/python -m benchmarks.contract
 

@@ -1,0 +1,1 @@
+"""Jobs of customers: what lanes cost, how soon a small customer starts, and how well a limit for each is used."""
