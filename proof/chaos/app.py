@@ -9,6 +9,7 @@
 | poison | one of them kills its process, its neighbours do not |
 | steps | nodes of flows; some add nodes |
 | failing | nodes of flows that are buried |
+| lanes | jobs of lanes, with limits and turns; some fail once |
 
 Every run of a job is noted when it starts and when it ends, in one write each.
 """
@@ -110,6 +111,14 @@ async def flaky(batch: Batch[int]) -> None:
             batch.bury(job, "asked for")
         elif job.attempts == 0:
             batch.retry(job, delay=random.uniform(0, 0.2), reason="the first run fails")
+
+
+@app.handler("lanes", batch=20, lease=LEASE, retry=0)
+async def lanes(batch: Batch[int]) -> None:
+    await work_a_little()
+    for job in batch:
+        if job.payload % 10 == 0 and job.attempts == 0:
+            batch.retry(job, delay=random.choice((0.0, 0.2)), reason="the first run fails")
 
 
 @app.handler("keyed", batch=10, lease=LEASE, retry=0)

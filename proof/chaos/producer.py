@@ -16,12 +16,13 @@ from pathlib import Path
 from accoda import Enqueued, NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
 from proof.chaos.flows import FlowProducer
+from proof.chaos.lanes import draw_lane
 from proof.chaos.settings import FLAKY_BURY, Settings
 from proof.chaos.watch import users
 from proof.checker import FileSink, Recorder, record
 
 BACKLOG = 4_000
-"""More ready jobs than this, and the producer waits for the workers."""
+"""More ready and held jobs than this, and the producer waits for the workers."""
 LOOK = 0.5
 """Seconds between two looks at the counters."""
 KEYS = 40
@@ -66,7 +67,7 @@ class Producer:
     async def look(self) -> int:
         """How many jobs should be there by now and are not; none while the workers are behind."""
         queues = users((await self.store.stats()).queues)
-        if sum(queue.ready for queue in queues) > BACKLOG:
+        if sum(queue.ready + queue.held for queue in queues) > BACKLOG:
             return 0
         made = sum(queue.total + queue.done for queue in queues)
         wanted = self.settings.rate * (time.monotonic() - self.settings.since)
@@ -78,7 +79,7 @@ def batch(rng: random.Random, numbers: Iterator[int]) -> list[NewJob]:
     """10 to 100 jobs of one kind, as a program would enqueue them."""
     count = rng.randint(10, 100)
     payloads = [encode(number) for number in itertools.islice(numbers, count)]
-    kind = rng.choices(("work", "delayed", "chain", "flaky", "keyed"), (60, 12, 12, 10, 6))[0]
+    kind = rng.choices(("work", "delayed", "chain", "flaky", "keyed", "lanes"), (50, 12, 12, 10, 6, 10))[0]
     if kind == "delayed":
         return [NewJob("work", payload, delay=rng.uniform(0.0, 2.0)) for payload in payloads]
     if kind == "flaky":
@@ -86,6 +87,8 @@ def batch(rng: random.Random, numbers: Iterator[int]) -> list[NewJob]:
     if kind == "keyed":
         return [keyed(rng, payload) for payload in payloads[:10]]
     rank = float(rng.randrange(4))
+    if kind == "lanes":
+        return [NewJob(kind, payload, rank=rank, lane=draw_lane(rng)) for payload in payloads]
     return [NewJob(kind, payload, rank=rank) for payload in payloads]
 
 

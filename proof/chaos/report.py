@@ -30,6 +30,7 @@ HEADLINES = {
     "stale outcomes accepted": ("stale token",),
     "ended by another job's lease": ("own lease",),
     "unexplained duplicates": ("done twice", "runs", "attempts"),
+    "lanes broken": ("lanes", "total", "held"),
     "flows broken": ("joins", "nodes", "results", "reports", "flows end"),
 }
 """The figures of the promise, and the rules whose violations they count."""
@@ -44,6 +45,7 @@ class Run:
     history: CallLog
     final: FinalState
     verdict: Verdict
+    most_in_a_lane: int
     strikes: Counter[str]
     members: Sequence[Member]
     drained: bool
@@ -63,6 +65,9 @@ class Report(msgspec.Struct):
     runs: int
     flows: int
     joins: int
+    in_lanes: int
+    most_in_a_lane: int
+    held: int
     worker_kills: int
     kills_by_point: dict[str, int]
     server_kills: int
@@ -105,6 +110,9 @@ def make_report(run: Run) -> Report:
         runs=counts["runs"],
         flows=counts["flows"],
         joins=counts["joins"],
+        in_lanes=counts["ran in lanes"],
+        most_in_a_lane=run.most_in_a_lane,
+        held=counts["held"],
         worker_kills=sum(member.ended[-9] for member in workers),
         kills_by_point={name: count for name, count in points.most_common() if count},
         server_kills=kills,
@@ -178,6 +186,8 @@ def show(report: Report) -> str:
         ("runs of jobs", f"{report.runs:,}"),
         ("flows", f"{report.flows:,}"),
         ("joins fired", f"{report.joins:,}"),
+        ("jobs of lanes that ran", f"{report.in_lanes:,}"),
+        ("  most of a lane at once, held at end", f"{report.most_in_a_lane}, {report.held}"),
         ("worker kills", f"{report.worker_kills:,}"),
         *((f"  {name}", f"{count:,}") for name, count in report.kills_by_point.items()),
         (_server_kills(report.storage), f"{report.server_kills:,}"),

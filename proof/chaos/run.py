@@ -16,7 +16,7 @@ from typing import NamedTuple
 from accoda import NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
 from accoda.retry import QUARANTINED, describe
-from proof.chaos import choice, strikes
+from proof.chaos import choice, lanes, strikes
 from proof.chaos.faults import Fault, Target, catalogue, open_target
 from proof.chaos.faults.server import Outage, Restore
 from proof.chaos.fleet import Fleet, Member, Site
@@ -26,6 +26,8 @@ from proof.chaos.report import Report, Run, make_report
 from proof.chaos.settings import POISON, QUEUES
 from proof.chaos.watch import Pace, Watch
 from proof.checker import FileSink, FinalState, Options, Recorder, check, final_state, load, record
+from proof.checker.ledger import gather
+from proof.checker.rules.lanes import most_at_once
 
 Tell = Callable[[str], None]
 
@@ -110,20 +112,24 @@ class Harness:
 
     async def fire(self) -> None:
         """Let the lanes of faults run side by side until the time is over and the jobs are there."""
-        lanes = [asyncio.create_task(self._run_lane(lane)) for lane in self._lanes()]
+        series = [asyncio.create_task(self._run_lane(lane)) for lane in self._lanes()]
         watching = asyncio.create_task(self.watch.run())
+        ruling = asyncio.create_task(lanes.change_rules(self._recorded, random.Random(self.plan.seed)))
         try:
             while not self._is_over():
                 await asyncio.sleep(0.25)
                 self._progress("fire")
                 await self._help_if_stuck()
         finally:
-            for task in [*lanes, watching]:
+            for task in [*series, watching, ruling]:
                 task.cancel()
-            await asyncio.gather(*lanes, watching, return_exceptions=True)
+            await asyncio.gather(*series, watching, ruling, return_exceptions=True)
         # What was begun is brought to its end: a stopped process goes on, a server comes back.
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+    def _recorded(self) -> Store:
+        return record(self.store, self.recorder)
 
     def _is_over(self) -> bool:
         burnt = time.monotonic() - self.began
@@ -212,6 +218,8 @@ class Harness:
         await self.fleet.stop(self.fleet.producers)
         async with record(await open_storage(self.direct), self.recorder) as store:
             await close_batches(store)
+            while not await lanes.set_rules(store, lanes.CALM):
+                await asyncio.sleep(0.2)
         end = time.monotonic() + DRAIN
         self.watch.moved_at = time.monotonic()
         while not (await self.watch.look() and self.watch.count.open == 0 and not await is_flow_running(self.store)):
@@ -226,7 +234,9 @@ class Harness:
         """Whether all that is left are jobs whose workers were killed so often that they wait for longer."""
         queues = (await self.store.stats()).queues
         left = [job for queue in QUEUES for job in await self.store.browse(queue, "delayed", limit=10_000)]
-        active = any(queues[queue].ready or queues[queue].taken for queue in QUEUES if queue in queues)
+        active = any(
+            queues[queue].ready or queues[queue].held or queues[queue].taken for queue in QUEUES if queue in queues
+        )
         return not active and all(job.crashes >= QUARANTINED for job in left)
 
     async def leave(self) -> list[Member]:
@@ -284,6 +294,7 @@ def _judge(harness: Harness, final: FinalState, drained: bool, late: Sequence[Me
             history=history,
             final=final,
             verdict=check(history, final, options=options),
+            most_in_a_lane=max(most_at_once(gather(life), options) for life in history.lives()),
             strikes=harness.strikes,
             members=harness.fleet.members,
             drained=drained,

@@ -10,9 +10,16 @@ from proof.chaos.report import HEADLINES
 
 RESULTS = Path(__file__).parent / "results"
 HEAD = (
-    *("storage", "jobs", "flows", "joins", "worker kills", "server kills", "other faults"),
-    *("lost", "double leases", "stale accepted", "by another's lease", "unexplained duplicates", "flows broken"),
-    *("other rules broken", "dead that never failed", "hand restarts", "redelivery, p99", "consuming again"),
+    *("storage", "jobs", "flows", "joins", "of lanes", "worker kills", "server kills", "other faults"),
+    *("lost", "double leases", "stale accepted", "by another's lease", "unexplained duplicates", "lanes broken"),
+    *(
+        "flows broken",
+        "other rules broken",
+        "dead that never failed",
+        "hand restarts",
+        "redelivery, p99",
+        "consuming again",
+    ),
 )
 
 
@@ -24,6 +31,7 @@ def row(found: dict[str, Any]) -> tuple[str, ...]:
         f"{found['jobs']:,}",
         f"{found.get('flows', 0):,}",  # of an older run there were none
         f"{found.get('joins', 0):,}",
+        f"{found.get('in_lanes', 0):,}",
         str(found["worker_kills"]),
         str(found["server_kills"]),
         str(sum(found["other_faults"].values())),

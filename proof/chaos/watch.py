@@ -74,7 +74,7 @@ class Watch:
             done=sum(queue.done for queue in queues),
             dead=sum(queue.dead for queue in queues),
             ready=sum(queue.ready for queue in queues),
-            open=sum(queue.ready + queue.delayed + queue.taken for queue in queues),
+            open=sum(queue.ready + queue.held + queue.delayed + queue.taken for queue in queues),
         )
         # Where all that is open is delayed (a retry, a quarantine), there is nothing to do either.
         if count.finished > self.count.finished or count.open == sum(queue.delayed for queue in queues):

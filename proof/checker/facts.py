@@ -19,6 +19,7 @@ from accoda.model import (
     Enqueued,
     Job,
     JobInfo,
+    Lanes,
     Lease,
     Look,
     NewJob,
@@ -65,7 +66,7 @@ def answered(stamp: Stamp, verb: str, answer: Any) -> r.AnyEnd:
 def seen(info: JobInfo) -> r.Seen:
     return r.Seen(
         info.id, info.queue, info.state, info.attempts, len(info.data), crc32(info.data), info.waiters, info.crashes,
-        info.rank, info.key,
+        info.rank, info.key, info.lane,
     )  # fmt: skip
 
 
@@ -145,6 +146,12 @@ def _purge(stamp: Stamp, queue: str, state: State, **options: Any) -> r.AnyStart
     return r.OfQueue(*stamp, "purge", queue, state)
 
 
+def _set_lanes(stamp: Stamp, queue: str, rules: Lanes | None) -> r.AnyStart:
+    if rules is not None and not isinstance(rules, Lanes):
+        raise TypeError("no rules")
+    return r.SetLanes(*stamp, "", queue, rules)
+
+
 # -- ends
 
 
@@ -161,6 +168,7 @@ def _taken(job: Job) -> r.Taken:
     return r.Taken(
         job.id, job.attempts, job.rank, job.cost, job.waiters, len(data), crc32(data), job.created_at, job.start_time,
         job.tries, job.crashes, job.lease.taken_at, job.key, None if job.key is None else _place(job),
+        job.lane,
     )  # fmt: skip
 
 
@@ -201,6 +209,7 @@ _STARTS: dict[str, Callable[..., r.AnyStart]] = {
     "browse": _browse,
     "pause": _pause,
     "purge": _purge,
+    "set_lanes": _set_lanes,
 }
 
 _ENDS: dict[str, Callable[..., r.AnyEnd]] = {

@@ -15,7 +15,7 @@ _SECOND = 1_000_000_000
 
 def counted(ledger: Ledger) -> dict[str, int]:
     """The figures of a verdict."""
-    enqueued = done = dead = removed = leases = there = inboxes = 0
+    enqueued = done = dead = removed = leases = there = inboxes = in_lanes = held = 0
     for life in ledger.lives.values():
         enqueued += life.born is not None
         there += life.there
@@ -24,6 +24,8 @@ def counted(ledger: Ledger) -> dict[str, int]:
         done += "done" in kinds
         inboxes += "done" in kinds and life.queue == REPORTS
         dead += "bury" in kinds
+        in_lanes += life.lane is not None and bool(life.leases)
+        held += life.final is not None and life.final.state == "held"
         removed += any(each.sure for each in life.removals)
     runs = Counter(note.fields.get("id") for note in ledger.notes("start"))
     purged = sum(call.end.count for calls in ledger.purges.values() for call in calls if call.ok)
@@ -40,6 +42,8 @@ def counted(ledger: Ledger) -> dict[str, int]:
         "ran more than once": sum(times > 1 for times in runs.values()),
         "refused outcomes": ledger.denied.total(),
         "inboxes done": inboxes,  # of flows: jobs without a handler
+        "ran in lanes": in_lanes,
+        "held": held,
         "flows": len(ledger.flows),
         "joins": sum(flow.joins for flow in ledger.flows.values()),
     }

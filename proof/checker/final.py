@@ -13,9 +13,9 @@ from proof.checker.records import Seen
 
 _PAGE = 1_000
 
-# Time moves a job from delayed or taken to ready, from done or cancelled to gone, and no other way. Looked at in this
-# order, a job that moves meanwhile is found twice, never missed; the later sight counts.
-_ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "dead", "done", "cancelled")
+# Time moves a job from delayed or taken to ready or held, between these two, and from done or cancelled to gone. Looked
+# at in this order, a job that moves once meanwhile is found twice, never missed; the later sight counts.
+_ORDER: tuple[State, ...] = ("delayed", "taken", "ready", "held", "ready", "dead", "done", "cancelled")
 
 
 class FinalState(Struct):

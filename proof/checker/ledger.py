@@ -29,6 +29,7 @@ from proof.checker.records import (
     Note,
     OfQueue,
     Seen,
+    SetLanes,
     Settle,
     Take,
     Taken,
@@ -129,6 +130,13 @@ class Life(Struct, gc=False, eq=False):
         """Whether anything shows that there ever was such a job."""
         return bool(self.born or self.leases or self.final or self.sights or self.placings)
 
+    @property
+    def lane(self) -> str | None:
+        """Which lane it is of: a job keeps its lane."""
+        if self.born is not None:
+            return self.born.asked.lane
+        return self.leases[0].taken.lane if self.leases else self.final.lane if self.final is not None else None
+
     def content(self) -> tuple[str, int, int] | None:
         """Queue, size and checksum as they were first seen; None if they never were."""
         if self.born is not None:
@@ -153,6 +161,7 @@ class Ledger(Struct):
     maybe_reranked: set[tuple[str, str | None]] = field(default_factory=set)
     pauses: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
     purges: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))
+    rules: dict[str, list[Call]] = field(default_factory=lambda: defaultdict(list))  # calls of `set_lanes`
     writes: list[Call] = field(default_factory=list)
     damaged: set[int] = field(default_factory=set)  # jobs whose records were spoilt from outside
     denied: Counter[str] = field(default_factory=Counter)
@@ -336,6 +345,10 @@ def _of_queue(ledger: Ledger, call: Call) -> None:
         ledger.purges[start.queue].append(call)
 
 
+def _set_lanes(ledger: Ledger, call: Call) -> None:
+    ledger.rules[call.start.queue].append(call)
+
+
 def _look(ledger: Ledger, call: Call) -> None:
     if isinstance(call.end, LookEnd):
         for seen in call.end.seen:
@@ -356,6 +369,7 @@ _ADD: dict[type, Callable[[Ledger, Call], None]] = {
     Extend: _extend,
     Change: _change,
     OfQueue: _of_queue,
+    SetLanes: _set_lanes,
     Look: _look,
     Browse: _look,
     Write: _write,

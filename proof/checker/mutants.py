@@ -19,6 +19,7 @@ from accoda.model import (
     Done,
     Enqueued,
     Job,
+    Lanes,
     Lease,
     Look,
     NewJob,
@@ -330,7 +331,7 @@ class IgnoresMoments(Reference):
 @mutant("order")
 class PassesOver(Reference):
     def take(self, queue: str, count: int, **options: Any) -> list[Job]:
-        first = sorted(self._of(queue, "ready"), key=lambda job: (job.rank, job.id))[:1]
+        first = sorted(self._of(queue, "ready"), key=lambda job: (job.sort, job.id))[:1]
         for job in first:
             job.state = "delayed"
         taken = super().take(queue, count, **options)
@@ -343,13 +344,13 @@ class PassesOver(Reference):
 class IgnoresRanks(Reference):
     def take(self, queue: str, count: int, **options: Any) -> list[Job]:
         waiting = self._of(queue, "ready")
-        ranks = {job.id: job.rank for job in waiting}
+        places = {job.id: job.sort for job in waiting}
         for job in waiting:
-            job.rank = 0.0
+            job.sort = 0.0
         taken = super().take(queue, count, **options)
         for job in waiting:
-            job.rank = ranks[job.id]
-        return [replace(job, rank=ranks[job.id]) for job in taken]
+            job.sort = places[job.id]
+        return taken
 
 
 @mutant("order")
@@ -385,6 +386,76 @@ class NamesTooFew(Reference):
     def look(self, target: Target, **options: Any) -> Look:
         found = super().look(target, **options)
         return replace(found, waiters=found.waiters[:1])
+
+
+class OtherLanes(Reference):
+    """Goes by other rules for lanes than it was given."""
+
+    def change_rules(self, rules: Lanes) -> Lanes:
+        raise NotImplementedError
+
+    def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        super().set_lanes(queue, None if rules is None else self.change_rules(rules))
+
+
+@mutant("lanes")
+class AllowsOneMore(OtherLanes):
+    def change_rules(self, rules: Lanes) -> Lanes:
+        return replace(rules, limit=None if rules.limit is None else rules.limit + 1)
+
+
+@mutant("lanes")
+class IgnoresSingleLimits(OtherLanes):
+    def change_rules(self, rules: Lanes) -> Lanes:
+        return replace(rules, limits={})
+
+
+@mutant("lanes")
+class HandsOutHeldJobs(Reference):
+    def take(self, queue: str, count: int, **options: Any) -> list[Job]:
+        for job in self._of(queue, "held"):
+            job.state, job.sort = "ready", job.rank
+        return super().take(queue, count, **options)
+
+
+@mutant("total")
+class IgnoresTheTotal(OtherLanes):
+    def change_rules(self, rules: Lanes) -> Lanes:
+        return replace(rules, total=None)
+
+
+@mutant("total")
+class TotalIsForEachTake(Reference):
+    def _gives(self, queue: str) -> bool:
+        rules = self.rules.get(queue)
+        return super()._gives(queue) or (rules is not None and len(self._of(queue, "taken")) == rules.total)
+
+
+@mutant("held")
+class HoldsForEver(Reference):
+    """Some of the jobs that come back are held whatever room their lane has."""
+
+    def _balance(self) -> None:
+        held = {job.id for job in self.jobs.values() if job.state == "held" and job.attempts and job.id % 3 == 0}
+        super()._balance()
+        for job in self.jobs.values():
+            if job.id in held and job.state == "ready" and job.new.lane is not None:
+                job.state = "held"
+
+
+@mutant("content")
+class ForgetsLanes(Reference):
+    def _create(self, new: NewJob) -> Enqueued:
+        return super()._create(replace(new, lane=None) if self.last_id % 5 == 0 else new)
+
+
+@mutant("content")
+class ReplacesLanes(Reference):
+    def _enqueue_one(self, new: NewJob) -> Enqueued:
+        placed = super()._enqueue_one(new)
+        if placed.what == "replaced":
+            self.jobs[placed.id].new = replace(self.jobs[placed.id].new, lane=new.lane)
+        return placed
 
 
 @mutant("budget")

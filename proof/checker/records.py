@@ -11,7 +11,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from accoda.model import Lease, NewJob, OnDuplicate, State, What, Why
+from accoda.model import Lanes, Lease, NewJob, OnDuplicate, State, What, Why
 
 Kind = Literal["done", "retry", "bury"]
 Certainty = Literal["refused", "unknown"]
@@ -32,6 +32,7 @@ class Asked(Struct, frozen=True, array_like=True, gc=False):
     waiter: int | None = None
     keep_for: float = 0.0
     reports_to: str | None = None
+    lane: str | None = None
 
     @property
     def content(self) -> tuple[str, int, int]:
@@ -73,6 +74,7 @@ class Taken(Struct, frozen=True, array_like=True, gc=False):
     taken_at: int = 0
     key: str | None = None
     flow: Place | None = None
+    lane: str | None = None
 
 
 class Held(Struct, frozen=True, array_like=True, gc=False):
@@ -132,6 +134,7 @@ class Seen(Struct, frozen=True, array_like=True, gc=False):
     crashes: int
     rank: float
     key: str | None = None
+    lane: str | None = None
 
 
 class Start(Struct, frozen=True, array_like=True, gc=False, tag="start"):
@@ -197,6 +200,13 @@ class OfQueue(Start, frozen=True, gc=False, tag="queue"):
     until: int | None = None
 
 
+class SetLanes(Start, frozen=True, tag="set_lanes"):
+    """`rules` is None where they are taken away."""
+
+    queue: str = ""
+    rules: Lanes | None = None
+
+
 class End(Struct, frozen=True, array_like=True, gc=False, tag="end"):
     """The call answered. This one stands for all answers of which no more is kept; `count` is a number it gave."""
 
@@ -245,18 +255,25 @@ class Note(Struct, frozen=True, array_like=True, tag="note"):
     fields: dict[str, Any]
 
 
-AnyStart = Start | Enqueue | Take | Settle | Extend | Look | Change | Browse | Write | OfQueue
+AnyStart = Start | Enqueue | Take | Settle | Extend | Look | Change | Browse | Write | OfQueue | SetLanes
 AnyEnd = End | Failed | EnqueueEnd | TakeEnd | RefusedEnd | LookEnd
 Record = AnyStart | AnyEnd | Note
 
 
 def asked(job: NewJob) -> Asked:
     data = job.data
-    if job.key is None and job.delay is None and job.start_at is None and not job.cost and not job.keep_for:
+    if (
+        job.key is None
+        and job.delay is None
+        and job.start_at is None
+        and not job.cost
+        and not job.keep_for
+        and job.lane is None
+    ):
         return Asked(job.queue, len(data), crc32(data), job.rank)  # the usual one, at half the price
     return Asked(
         job.queue, len(data), crc32(data), job.rank, job.delay, job.start_at, job.cost, job.key, job.on_duplicate,
-        None if job.waiter is None else crc32(job.waiter), job.keep_for, job.reports_to,
+        None if job.waiter is None else crc32(job.waiter), job.keep_for, job.reports_to, job.lane,
     )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from accoda.model import (
     Change,
     Done,
     Job,
+    Lanes,
     NewJob,
     NotCrashed,
     OnDuplicate,
@@ -45,6 +46,7 @@ from proof.checker.rules import Options
 from proof.checker.sinks import MemorySink
 
 QUEUES = ("a", "b")
+LANES = (None, "x", "y", None, "x")
 LEASE = 2.0
 Run = Callable[["Client", Job], None]
 
@@ -91,17 +93,18 @@ def draw_job(client: Client, number: int) -> NewJob:
     choose = client.random
     queue, data = choose.choice(QUEUES), f"{client.name} {number}".encode()
     rank, cost = float(choose.randrange(3)), choose.randrange(4)
-    kind = choose.random()
+    kind, lane = choose.random(), LANES[number % len(LANES)]
     if kind < 0.5:
-        return NewJob(queue, data, rank=rank, cost=cost)
+        return NewJob(queue, data, rank=rank, cost=cost, lane=lane)
     if kind < 0.65:
-        return NewJob(queue, data, rank=rank, delay=client.seconds(0.5, 1.5, 4.0))
+        return NewJob(queue, data, rank=rank, delay=client.seconds(0.5, 1.5, 4.0), lane=lane)
     if kind < 0.75:
-        return NewJob(queue, data, start_at=client.moment(-0.5, 0.7, 3.0), keep_for=client.seconds(5.0))
+        return NewJob(queue, data, start_at=client.moment(-0.5, 0.7, 3.0), keep_for=client.seconds(5.0), lane=lane)
     what: OnDuplicate = choose.choice(("keep", "rerank", "attach", "attach", "replace"))
     waiter = f"{client.name} waits {number}".encode() if what in ("attach", "replace") else None
     delay = client.seconds(0.3) if client.chance(0.5) else None
-    return NewJob(queue, data, rank=rank, key=choose.choice("klm"), on_duplicate=what, waiter=waiter, delay=delay)
+    key = choose.choice("klm")
+    return NewJob(queue, data, rank=rank, key=key, on_duplicate=what, waiter=waiter, delay=delay, lane=lane)
 
 
 async def produce(client: Client, calls: int) -> None:
@@ -188,9 +191,16 @@ async def _administer_once(client: Client) -> None:
         await store.write("lock", b"", version=found.version if found else 0)
     elif kind < 0.95:
         await _leave(client, queue)
+    elif kind < 0.98:  # one queue only, so that the other goes strictly by rank
+        await store.set_lanes("b", _draw_rules(client))
     else:
         for id in ids:
             await store.look(ById(id), ahead=True)
+
+
+def _draw_rules(client: Client) -> Lanes | None:
+    choose = client.random.choice
+    return choose((None, Lanes(choose((1, 2, 4)), {"x": choose((0, 1, None))}, True, total=choose((None, 2, 5)))))
 
 
 async def _changes(client: Client, queue: str, ids: list[int], kind: float) -> list[Change]:

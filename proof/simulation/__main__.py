@@ -27,6 +27,7 @@ class Totals(Struct):
     lost: int = 0
     flows: int = 0
     joins: int = 0
+    in_lanes: int = 0
     seconds: float = 0.0
 
     def add(self, result: Result) -> None:
@@ -38,6 +39,7 @@ class Totals(Struct):
         self.lost += result.lost_requests + result.lost_answers
         self.flows += result.flows
         self.joins += result.joins
+        self.in_lanes += result.in_lanes
         self.seconds += result.seconds
 
 
@@ -56,7 +58,8 @@ def _one(seed: int, plan: Plan, trace: str | None) -> int:
         result = simulate(seed, plan, file)
     _say(
         f"seed {seed}: {result.operations:,} operations in {result.calls:,} calls, {result.steps:,} steps, "
-        f"{result.flows} flows with {result.joins} joins, {result.seconds:.0f} virtual seconds; trace {result.digest}"
+        f"{result.flows} flows with {result.joins} joins, {result.in_lanes} jobs of lanes, "
+        f"{result.seconds:.0f} virtual seconds; trace {result.digest}"
     )
     _say(f"faults: {', '.join(result.faults) or 'none'}")
     return _verdict(result, plan)
@@ -84,7 +87,8 @@ def _many(given: argparse.Namespace, plan: Plan) -> int:
     )
     _say(
         f"{totals.seconds:,.0f} virtual seconds, {totals.kills:,} kills, {totals.pauses:,} stops, "
-        f"{totals.lost:,} lost messages, {totals.flows:,} flows with {totals.joins:,} joins, 0 violations"
+        f"{totals.lost:,} lost messages, {totals.flows:,} flows with {totals.joins:,} joins, "
+        f"{totals.in_lanes:,} jobs of lanes, 0 violations"
     )
     return 0
 

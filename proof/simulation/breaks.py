@@ -131,6 +131,9 @@ _MUTANTS = (
     "done-drops-follow-ups", "follow-ups-of-a-refused-done", "bury-drops-follow-ups", "follow-ups-of-a-refused-bury",
     "head-skipped", "waiter-forgotten", "counter-drift", "pause-ignored", "versions-begin-again", "crashes-uncounted",
     "retry-is-a-crash", "retry-always-counts", "attach-begins-again", "take-tells-no-failures",
+    "limit-off-by-one", "single-limits-ignored", "held-handed-out", "due-jobs-pass-the-limit",
+    "place-lost-at-a-lease-end", "place-lost-at-done", "rules-without-balance", "lane-lost-on-replace",
+    "total-ignored", "total-off-by-one",
 )  # fmt: skip
 """Those whose damage shows in a run. The others need bad input or a stopwatch, or spoil the store's own records."""
 BREAKS: dict[str, Break] = {

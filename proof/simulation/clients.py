@@ -8,7 +8,22 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from accoda.errors import StorageError
-from accoda.model import Bury, ById, Cancel, Done, Job, NewJob, Outcome, Remove, Rerank, Retry, Revive, StartNow
+from accoda.model import (
+    Bury,
+    ById,
+    Cancel,
+    Done,
+    Job,
+    Lanes,
+    NewJob,
+    Outcome,
+    Remove,
+    Rerank,
+    Retry,
+    Revive,
+    StartNow,
+    State,
+)
 from accoda.payload import encode
 from accoda.storage.protocol import Store
 from proof.simulation.workload import HANDLED, PAYLOADS, POISON, RAW
@@ -19,6 +34,11 @@ if TYPE_CHECKING:
 _WEIGHTS = {"mail": 10, "bulk": 14, "slow": 1, "unique": 2, "chain": 2, "deals": 3, "costly": 3}
 _QUEUES = [queue for queue, weight in _WEIGHTS.items() for _ in range(weight)]
 _KEYED = {"unique", "deals"}
+RULED = ("mail", "bulk", "unique", "costly")
+"""The queues that have rules for lanes."""
+_LANES = (None, None, *(f"c{number}" for number in range(8)))
+_BUSY = "c0"
+"""The lane that most jobs of a call have."""
 
 
 async def produce(process: Process) -> None:
@@ -47,13 +67,20 @@ def _draft(keyed: float, size: int, random: Random, poison: bool) -> list[NewJob
     delay = random.random() * 3.0 if random.random() < 0.1 else None
     if queue in _KEYED or (queue != "slow" and random.random() < keyed):
         return [_keyed(queue, random, delay) for _ in range(min(size, 10))]
+    lanes = [_lane(random) for _ in range(size)] if queue in RULED else [None] * size
     if queue == "costly":
-        return [NewJob(queue, b"", cost=random.randrange(10), rank=float(random.randrange(3))) for _ in range(size)]
+        return [
+            NewJob(queue, b"", cost=random.randrange(10), rank=float(random.randrange(3)), lane=lane) for lane in lanes
+        ]
     if poison and queue in ("mail", "bulk", "chain") and random.random() < 0.02:
-        return [NewJob(queue, encode(POISON))]
+        return [NewJob(queue, encode(POISON), lane=lanes[0])]
     rank = float(random.randrange(4))
     at = random.randrange(len(PAYLOADS))
-    return [NewJob(queue, PAYLOADS[(at + n) % 1024], rank=rank, delay=delay) for n in range(size)]
+    return [NewJob(queue, PAYLOADS[(at + n) % 1024], rank=rank, delay=delay, lane=lanes[n]) for n in range(size)]
+
+
+def _lane(random: Random) -> str | None:
+    return _BUSY if random.random() < 0.5 else random.choice(_LANES)
 
 
 def _keyed(queue: str, random: Random, delay: float | None) -> NewJob:
@@ -64,9 +91,9 @@ def _keyed(queue: str, random: Random, delay: float | None) -> NewJob:
     )
     waiter = b"%d" % random.randrange(1 << 40) if how == "attach" or shared else None
     number = PAYLOADS[random.randrange(1024)]
-    if queue == "costly":
-        return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay, cost=random.randrange(10))  # type: ignore[arg-type]
-    return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay)  # type: ignore[arg-type]
+    cost = random.randrange(10) if queue == "costly" else 0
+    lane = _lane(random) if queue in RULED else None
+    return NewJob(queue, number, key=key, on_duplicate=how, waiter=waiter, delay=delay, cost=cost, lane=lane)  # type: ignore[arg-type]
 
 
 async def serve_deals(process: Process) -> None:
@@ -126,6 +153,34 @@ def _outcome(job: Job, random: Random, calm: bool) -> Outcome:
     return Done(job.lease)
 
 
+async def change_rules(process: Process) -> None:
+    """Give queues rules for their lanes, other ones now and then, or none for a while."""
+    cluster = process.cluster
+    random = cluster.stream(process.name)
+    while not cluster.calm:
+        with suppress(StorageError):
+            await (await _connected(process)).set_lanes(random.choice(RULED), _draw_rules(random))
+        await asyncio.sleep(random.expovariate(0.5))
+
+
+def _draw_rules(random: Random) -> Lanes | None:
+    """Now and then a lane that may have nothing, or a queue that may run nothing: both are over when all is calm."""
+    if random.random() < 0.1:
+        return None
+    return Lanes(
+        limit=random.choice((None, 1, 2, 5, 20)),
+        limits=random.choice(({}, {_BUSY: 1}, {_BUSY: 0}, {"c1": None})),
+        fair=random.random() < 0.7,
+        weights=random.choice(({}, {_BUSY: 0.5, "c2": 3})),
+        by_cost=random.random() < 0.3,
+        total=random.choice((None, None, 0, 2, 10)),
+    )
+
+
+CALM_RULES = Lanes(limit=2, fair=True, total=20)
+"""So that all is done in the end though there are rules."""
+
+
 async def administer(process: Process) -> None:
     """An administrator at the command line."""
     cluster = process.cluster
@@ -146,7 +201,7 @@ async def _act(store: Store, random: Random, now: int) -> None:
         case 1 | 2:
             await store.pause(queue, 0)
         case 3:
-            found = await store.browse(queue, random.choice(("ready", "taken", "delayed")), limit=5)
+            found = await store.browse(queue, random.choice(("ready", "held", "taken", "delayed")), limit=5)
             fence = found[0].waiters if found and random.random() < 0.5 else None
             end = random.choice((Remove, Cancel))
             await store.change([end(info.id, fence) for info in found[:1]])
@@ -160,10 +215,12 @@ async def _act(store: Store, random: Random, now: int) -> None:
             if random.random() < 0.7:
                 await store.purge(queue, random.choice(("dead", "done", "cancelled")))
         case 6:
-            page = await store.browse(queue, "ready", order=random.choice(("line", "id")), limit=10)
+            state: State = random.choice(("ready", "ready", "held"))
+            page = await store.browse(queue, state, order=random.choice(("line", "id")), limit=10)
             await store.change([Rerank(info.id, float(random.randrange(4)), info.waiters, queue) for info in page])
         case _:
             await store.stats()
+            await store.lanes(queue, limit=3)
 
 
 async def _connected(process: Process) -> Store:

@@ -74,6 +74,7 @@ class Cluster:
         self._begin("deal0", clients.serve_deals)
         self._begin("deal1", clients.serve_deals)
         self._begin("spend0", clients.serve_costly)
+        self._begin("rules", clients.change_rules)
         self._begin("flows0", run_flows)
         self._begin("flows1", run_flows)
         if "admin" in self.mix.faults:
@@ -95,6 +96,10 @@ class Cluster:
         store = await harness.app.connections.get()
         for queue in HANDLED + RAW:
             await store.pause(queue, 0)
+        while any(process.name.startswith("rules") for process in self.processes):
+            await asyncio.sleep(0.5)
+        for queue in clients.RULED:
+            await store.set_lanes(queue, clients.CALM_RULES)
         while any(process.name.startswith("flows") for process in self.processes):
             await asyncio.sleep(0.5)
         await calm_flows(harness.app, self)
@@ -115,10 +120,10 @@ class Cluster:
     async def _left(self) -> dict[str, str]:
         queues = (await self.server.core.stats()).queues
         return {
-            queue: f"{count.ready} ready, {count.delayed} delayed, {count.taken} taken"
+            queue: f"{count.ready} ready, {count.held} held, {count.delayed} delayed, {count.taken} taken"
             for queue, count in queues.items()
             # The recorder's one job always waits for its next round, and flows that ended are kept.
-            if queue not in (HISTORY, LOG) and (count.ready or count.delayed or count.taken)
+            if queue not in (HISTORY, LOG) and (count.ready or count.held or count.delayed or count.taken)
         }
 
     async def _close(self) -> None:
@@ -173,7 +178,11 @@ class Cluster:
         """A process is gone: another takes its place after a while, as under a supervisor."""
         self.processes.remove(process)
         self.past.append(process)
-        done = name.startswith("admin") or (name.startswith("producer") and self.jobs_left <= 0)
+        done = (
+            name.startswith("admin")
+            or (name.startswith("rules") and self.calm)
+            or (name.startswith("producer") and self.jobs_left <= 0)
+        )
         done = done or (name.startswith("flows") and (self.flows_left <= 0 or self.calm))
         if not self.closing and not done:
             pause = 0.1 + self._draws.random() * 3.0

@@ -44,6 +44,8 @@ class Result(Struct, frozen=True, kw_only=True):
     flows: int
     joins: int
     """Nodes of flows that were started after others."""
+    in_lanes: int
+    """Jobs of lanes that were taken at least once."""
     violations: tuple[str, ...]
 
     @property
@@ -88,6 +90,7 @@ def _run(scheduler: Scheduler, cluster: Cluster, plan: Plan) -> Result:
         faults=cluster.mix.faults,
         flows=counts.get("flows", 0),
         joins=counts.get("joins", 0),
+        in_lanes=counts.get("ran in lanes", 0),
         violations=tuple(violations),
     )
 

@@ -54,6 +54,8 @@ async def test_a_storage_keeps_its_promises_under_fire(storage: str) -> None:
     assert report.jobs >= 1_500
     assert report.runs >= report.jobs - 10
     assert report.joins > 0, show(report)
+    assert report.in_lanes > 0, show(report)
+    assert report.held == 0
     assert set(report.promises.values()) == {0}
     assert report.hand_restarts == 0
     assert all(len(line) <= 80 for line in show(report).splitlines())

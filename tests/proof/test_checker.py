@@ -47,7 +47,7 @@ from accoda import (
     VersionConflict,
     open_storage,
 )
-from accoda.model import ById, ByKey, Remove, Rerank, Revive, StartNow
+from accoda.model import ById, ByKey, Lanes, Remove, Rerank, Revive, StartNow
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import VERBS, Store
 
@@ -74,6 +74,9 @@ async def use_all(store: Store) -> None:
     await store.browse("q", "dead", order="id")
     changes = [Remove(job.id, waiters=0), Rerank(job.id + 1, 2.0, queue="q"), Revive(job.id), StartNow(job.id)]
     await store.change(changes)
+    await store.set_lanes("q", Lanes(limits={"é": None, "c": 0}, fair=True, weights={"c": 0.1}, total=3))
+    await store.set_lanes("q", None)
+    await store.lanes("q")
     await store.pause("q", None)
     await store.purge("q", "dead", limit=1)
     await store.close()
@@ -158,6 +161,8 @@ async def test_bad_input_is_refused_as_ever_and_harms_no_file(tmp_path: Path) ->
                 store.change([Remove(rubbish)]),
                 store.change([Remove(1, waiters=rubbish, queue=rubbish)]),
                 store.pause(rubbish, rubbish),
+                store.set_lanes(rubbish, rubbish),
+                store.set_lanes(rubbish, Lanes()),
                 store.purge(rubbish, rubbish),
                 store.look(rubbish),
                 store.look(ByKey("q", rubbish), waiters_after=rubbish),

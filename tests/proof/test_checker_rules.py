@@ -3,13 +3,14 @@
 from typing import Any
 
 import pytest
-from proof.checker import RULES, CallLog, MemorySink, Options, Recorder, check, recovery, redelivery
+from proof.checker import RULES, CallLog, FinalState, MemorySink, Options, Recorder, check, recovery, redelivery
 from proof.checker import records as r
 from proof.checker.flow_mutants import FLOW_MUTANTS, FlowMutant, catch_flow, judge_flows
 from proof.checker.mutants import MUTANTS, Mutant, TakesAnew, catch
 from proof.checker.trial import Plan, Trial, judge
 
 from accoda import Lease
+from accoda.model import Lanes, QueueStats, State
 
 SECOND = 1_000_000_000
 
@@ -83,6 +84,7 @@ class Script:
         self.recorder = Recorder("c", self.sink, lambda: self.at)
         self.told: dict[tuple[int, int], tuple[int, int]] = {}  # tries and crashes, where they are not all crashes
         self.ranks: dict[tuple[int, int], float] = {}
+        self.lane: str | None = None  # of all jobs
 
     def failures(self, id: int, attempts: int) -> tuple[int, int]:
         return self.told.get((id, attempts), (0, attempts))
@@ -95,14 +97,15 @@ class Script:
             self.sink.put(end("c", self.number, int(ended * SECOND), 0, *told))
 
     def enqueue(self, began: float, ended: float | None, id: int, **asked: Any) -> None:
-        jobs = (r.Asked("q", 1, id, **asked),)
+        jobs = (r.Asked("q", 1, id, lane=self.lane, **asked),)
         self.call((began, ended), r.Enqueue, r.EnqueueEnd, (jobs,), (r.Placed(id, "created", 0),))
 
     def take(
         self, began: float, ended: float | None, *tokens: tuple[int, int], lease: float = 10.0, count: int = 0
     ) -> None:
         taken = tuple(
-            r.Taken(id, n, self.ranks.get((id, n), 0.0), 0, 0, 1, id, 0, 0, *self.failures(id, n)) for id, n in tokens
+            r.Taken(id, n, self.ranks.get((id, n), 0.0), 0, 0, 1, id, 0, 0, *self.failures(id, n), lane=self.lane)
+            for id, n in tokens
         )
         self.call((began, ended), r.Take, r.TakeEnd, ("q", count or len(tokens), lease, None), taken)
 
@@ -124,6 +127,9 @@ class Script:
 
     def remove(self, began: float, ended: float | None, id: int, waiters: int = 0, *, accepted: bool = True) -> None:
         self.change(began, ended, r.Changed("remove", id, waiters, "q"), count=int(accepted))
+
+    def rules(self, began: float, ended: float | None, rules: Lanes | None) -> None:
+        self.call((began, ended), r.SetLanes, r.End, ("q", rules))
 
     def note(self, at: float, kind: str, **fields: object) -> None:
         self.at = int(at * SECOND)
@@ -496,3 +502,74 @@ def test_recovery_is_counted_to_the_next_take_that_gave_a_job() -> None:
     script.take(3.7, 5.5, (1, 0))
     script.note(9, "server up")
     assert recovery(CallLog.of(script.sink)) == [2.5]
+
+
+def in_lane(*takes: tuple[float, float], lease: float = 10.0) -> Script:
+    """Jobs 1, 2, … of lane "x", each taken for 10 s by a call with these times."""
+    script = Script()
+    script.lane = "x"
+    for id in range(1, len(takes) + 1):
+        script.enqueue(0, 0.1, id)
+    for id, (began, ended) in enumerate(takes, 1):
+        script.take(began, ended, (id, 0), lease=lease)
+    return script
+
+
+@pytest.mark.parametrize(("rules", "rule"), [(Lanes(limit=1), "lanes"), (Lanes(total=1), "total")])
+def test_more_leases_than_a_limit_are_found_only_where_they_were_surely_valid_together(rules: Lanes, rule: str) -> None:
+    def broken(*takes: tuple[float, float], settled: float | None = None) -> set[str]:
+        script = in_lane(*takes)
+        script.rules(0.2, 0.3, rules)
+        if settled is not None:
+            script.settle(settled, settled + 1, 1, 0)
+        return script.broken()
+
+    assert broken((1, 2), (3, 4)) == {rule}
+    assert broken((1, 2), (1.5, 2.5)) == {rule}  # whichever came first, the other came while it was leased
+    assert broken((1, 2), (3, 4), settled=5) == {rule}
+    assert broken((1, 2), (3, 4), settled=3.5) == set()  # it may have been done before the second was taken
+    assert broken((1, 2), (10.5, 11.5)) == set()  # the lease of the first may have been over
+    assert broken((1, 2), (10, 10.5)) == {rule}
+
+
+def test_a_limit_is_one_that_may_have_been_in_force_at_the_last_take() -> None:
+    def broken(*calls: tuple[float, float | None, Lanes | None]) -> bool:
+        script = in_lane((1, 2), (3, 4))
+        for call in calls:
+            script.rules(*call)
+        return bool(script.broken())
+
+    one, two = Lanes(limit=1), Lanes(limit=1, limits={"x": 2})
+    assert not broken()
+    assert broken((0.2, 0.3, one))
+    assert not broken((0.2, 3.5, one))  # the jobs may have been taken before
+    assert not broken((4.1, 4.2, one))  # a lower limit ends no run
+    assert not broken((0.2, 0.3, one), (2.5, 2.6, two))
+    assert not broken((0.2, 0.3, one), (3.5, 4.5, two))  # it may have come in time
+    assert not broken((0.2, 0.3, one), (0.4, None, two))  # it is not known when it came
+    assert broken((0.2, 0.3, two), (2.5, 2.6, one))
+    assert not broken((0.2, 0.5, two), (0.3, 0.6, one))  # it is open which came last
+    assert not broken((0.2, 0.3, one), (0.4, 0.5, None))
+
+
+def test_what_is_held_in_the_end_is_explained_by_a_full_lane() -> None:
+    def broken(inside: int, *calls: tuple[float, float | None, Lanes | None], lane: str | None = "x") -> bool:
+        script = Script()
+        script.lane = "x"
+        for call in calls:
+            script.rules(*call)
+        ready: State = "ready"
+        states: list[State] = ["held", *[ready] * inside]
+        jobs = {id: r.Seen(id, "q", state, 0, 1, id, 0, 0, 0.0, None, lane) for id, state in enumerate(states)}
+        final = FinalState(jobs, {"q": QueueStats()})
+        verdict = check(CallLog.of(script.sink), final, rules=["held"])
+        return not verdict.ok
+
+    one, two = Lanes(limit=1), Lanes(limit=2)
+    assert not broken(1, (1, 2, one))
+    assert broken(0, (1, 2, one))
+    assert broken(1, (1, 2, one), (3, 4, two))
+    assert not broken(1, (1, 2, one), (1.5, 4, two))
+    assert not broken(1, (1, None, one), (3, 4, two))
+    assert broken(1)
+    assert broken(1, (1, 2, one), lane=None)

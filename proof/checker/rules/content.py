@@ -23,6 +23,8 @@ def content_kept(ledger: Ledger, options: Options) -> Iterable[Broken]:
         if life.final is not None:
             seen.append((life.final, ()))
         for each, calls in seen:
+            if each.lane != asked.lane:
+                yield Broken(life.id, f"its lane is {each.lane!r}, not {asked.lane!r}", (born.call, *calls))
             if (
                 each.size == asked.size
                 and each.check == asked.check

@@ -88,10 +88,11 @@ def _add_queues(sums: dict[str, _Sum], ledger: Ledger, options: Options) -> None
 
 
 def _compare(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
-    waiting = stats.ready + stats.delayed + stats.taken
-    found = sum(total.states[state] for state in ("ready", "delayed", "taken"))
+    waiting = stats.ready + stats.held + stats.delayed + stats.taken
+    found = sum(total.states[state] for state in ("ready", "held", "delayed", "taken"))
     if waiting != found:  # one by one they may differ: time moves jobs between the looks
-        yield Broken(None, f"{queue}: stats say ready + delayed + taken = {waiting}, but there are {found} such jobs")
+        text = f"stats say ready + held + delayed + taken = {waiting}, but there are {found} such jobs"
+        yield Broken(None, f"{queue}: {text}")
     if stats.dead != total.states["dead"]:
         yield Broken(None, f"{queue}: stats say {stats.dead} dead, but there are {total.states['dead']}")
     if stats.total != waiting + stats.dead:
@@ -107,13 +108,13 @@ def _compare(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
 
 
 def _conserved(queue: str, stats: QueueStats, total: _Sum) -> Iterator[Broken]:
-    """Every job that was enqueued is ready, delayed, taken, done, dead, cancelled or removed."""
-    here = stats.ready + stats.delayed + stats.taken + stats.dead + stats.done + stats.cancelled + total.sure["removed"]
+    """Every job that was enqueued is ready, held, delayed, taken, done, dead, cancelled or removed."""
+    here = stats.ready + stats.held + stats.delayed + stats.taken
+    here += stats.dead + stats.done + stats.cancelled + total.sure["removed"]
     room = total.maybe["removed"] if total.maybe["removed"] < 1 << 60 else inf
     created, maybe = total.sure["created"], total.maybe["created"]
     if here > created + maybe or here + room < created:
         asked = f"{created}" if not maybe else f"{created} to {created + maybe}"
-        text = (
-            f"{queue}: {asked} were enqueued, but ready + delayed + taken + done + dead + cancelled + removed = {here}"
-        )
+        states = "ready + held + delayed + taken + done + dead + cancelled + removed"
+        text = f"{queue}: {asked} were enqueued, but {states} = {here}"
         yield Broken(None, text + (f" to {here + room:g}" if room else ""))

@@ -87,7 +87,7 @@ def in_order(ledger: Ledger, options: Options) -> Iterable[Broken]:
     Only jobs count of which it is certain that they stood in the line during the whole take: enqueued before it
     started, without a delay, never reranked, replaced or taken before (their first lease has attempts 0), and first
     taken by a call that started after it ended. Jobs that came back or were delayed do not: one call moves a bounded
-    number of them.
+    number of them. Nor do jobs of a lane where a queue has rules for lanes: they may be held, or come by turns.
     """
     if not options.ordered:
         return
@@ -108,7 +108,7 @@ def _ready(life: Life, ledger: Ledger) -> _Ready | None:
     replaced = born.asked.key is not None and ledger.replacements(life)
     if life.placings or life.reranks or life.removals or replaced or ledger.reranked(life):
         return None  # these may change its place, and while they do, another take may pass it over
-    if life.id in ledger.damaged:
+    if life.id in ledger.damaged or (born.asked.lane is not None and life.queue in ledger.rules):
         return None
     if life.leases:
         first = life.leases[0]
@@ -147,7 +147,7 @@ def _sweep(queue: str, line: list[_Ready], ledger: Ledger, options: Options) -> 
         if limit == _ALL:
             enders = _enders(queue, ledger) if enders is None else enders
             if any(overlap(take, call) for call in enders):
-                limit = _last(take)
+                limit = _last(take, queue in ledger.rules)
                 passed = [job for job in passed if (job.rank, job.id) < limit]
         broken = [job for job in passed if take.ended >= first.setdefault(job.id, take.started) + patience]
         for job in broken:
@@ -162,14 +162,25 @@ def _limit(queue: str, take: Call, ledger: Ledger, options: Options) -> tuple[fl
     if len(take.end.taken) < take.start.count and take.start.max_cost is None and not options.gives_fewer:
         pauses = ledger.pauses.get(queue)
         # Else it may have been paused, or have met so many unreadable records that it gave up; or it was sent again
-        # when the lease of what it had been given was over (see hidden.py), and told of none of those.
-        if not ledger.damaged and (not pauses or pauses[0].started > take.ended) and not outlasted(take, options):
+        # when the lease of what it had been given was over (see hidden.py), and told of none of those. Or as many jobs
+        # ran as the queue may have.
+        full = any(
+            call.start.rules is not None and call.start.rules.total is not None for call in ledger.rules.get(queue, ())
+        )
+        if (
+            not ledger.damaged
+            and not full
+            and (not pauses or pauses[0].started > take.ended)
+            and not outlasted(take, options)
+        ):
             return _ALL  # it was given less than it asked for, so the line was empty after it
-    return _last(take)
+    return _last(take, queue in ledger.rules)
 
 
-def _last(take: Call) -> tuple[float, float]:
-    return max([(job.rank, float(job.id)) for job in take.end.taken], default=(-inf, 0.0))
+def _last(take: Call, ruled: bool) -> tuple[float, float]:
+    """Where the last job stood that it gave; where there are rules, of those without a lane, which go by rank."""
+    jobs = (job for job in take.end.taken if not ruled or job.lane is None)
+    return max([(job.rank, float(job.id)) for job in jobs], default=(-inf, 0.0))
 
 
 def _enders(queue: str, ledger: Ledger) -> list[Call]:
