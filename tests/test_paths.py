@@ -17,8 +17,8 @@ from accoda import App, Worker, WorkerOptions
 
 SOURCE = Path(__file__).parents[1] / "src" / "accoda"
 
-ENQUEUE_AT_MOST = 8
-RUN_AT_MOST = 9
+ENQUEUE_AT_MOST = 10
+RUN_AT_MOST = 10
 
 
 class Trace:

@@ -22,6 +22,7 @@ from examples.demo.deals import RandomRequests, add_deals
 from playwright.sync_api import Browser, sync_playwright
 from proof.service import ServiceRunner
 from tools.screenshot_flows import PICTURES, Shop, add_shop, start_flows
+from tools.screenshot_lanes import LANES, add_lanes, fill_lanes
 
 from accoda import App, Priority
 from accoda.clock import SystemClock
@@ -75,6 +76,7 @@ def make_app(url: str) -> tuple[App, RandomRequests, Shop]:
     async def clean_up() -> int:
         return 12
 
+    add_lanes(app)
     return app, RandomRequests(add_deals(app, random), SystemClock(), random), add_shop(app)
 
 
@@ -118,6 +120,7 @@ class Worlds(threading.Thread):
         await worker.init()
         working = asyncio.create_task(worker.run())
         await start_flows(app, shop)
+        await fill_lanes(app)
         await produce(app, requests, self._end)
         worker.shutdown()
         await working
@@ -156,7 +159,7 @@ def locked() -> Iterator[str]:
 def pages(browser: Browser, address: str) -> dict[str, str]:
     """Every page by a name. Those of one job, schedule or demand are found by following the first link to one."""
     page = browser.new_page()
-    found = {"overview": "/", "queue": "/queues/emails"} | {name: f"/{name}" for name in SECTIONS}
+    found = {"overview": "/", "queue": "/queues/emails", "lanes": LANES} | {name: f"/{name}" for name in SECTIONS}
 
     def first(name: str, start: str, prefix: str, within: str = "main") -> None:
         page.goto(address + start)
@@ -166,6 +169,7 @@ def pages(browser: Browser, address: str) -> dict[str, str]:
 
     first("job-dead", "/jobs?state=dead", "/jobs/")
     first("job-waiting", "/jobs?queue=imports", "/jobs/")
+    first("job-held", "/jobs?queue=mailings&state=held&lane=customer-9", "/jobs/")
     first("job-done", "/jobs?queue=emails&state=done", "/jobs/")
     first("schedule", "/schedules", "/schedules/")
     first("demand", "/demands", "/demands/")

@@ -78,6 +78,9 @@ if TYPE_CHECKING:
         Head,
         Job,
         JobInfo,
+        LaneInfo,
+        Lanes,
+        LanesInfo,
         Lease,
         Look,
         NewJob,
@@ -166,6 +169,9 @@ __all__ = [
     "JobInfo",
     "JobNotFound",
     "KeyReused",
+    "LaneInfo",
+    "Lanes",
+    "LanesInfo",
     "Lease",
     "LeaseLost",
     "Look",
@@ -263,9 +269,9 @@ _WHERE = {
         "accoda.flows.model": "FlowInfo FlowState FlowSummary NodeInfo NodeState When",
         "accoda.limits": "set_limits",
         "accoda.model": (
-            "Bury ById ByKey Cancel Change Cursor Document Done Enqueued Head Job JobInfo Lease Look NewJob NotCrashed "
-            "Order Outcome QueueStats Refused Remove Report Rerank Retry Revive StartNow State Stats SyncEnqueued "
-            "Target"
+            "Bury ById ByKey Cancel Change Cursor Document Done Enqueued Head Job JobInfo LaneInfo Lanes LanesInfo "
+            "Lease Look NewJob NotCrashed Order Outcome QueueStats Refused Remove Report Rerank Retry Revive StartNow "
+            "State Stats SyncEnqueued Target"
         ),
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",

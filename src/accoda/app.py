@@ -37,6 +37,7 @@ from accoda.flows.flows import Flows
 from accoda.flows.model import KEEP_FOR, FlowInfo
 from accoda.flows.sync import SyncBatch, SyncFlows
 from accoda.handler_options import HandlerOptions
+from accoda.lanes.app_lanes import AppLanes, SyncLanes
 from accoda.model import ById, Cancel, Enqueued, JobInfo, NewJob, SyncEnqueued, check_count, check_queue
 from accoda.runtime.batch import Batch, Running, current
 from accoda.runtime.handler import Handler, QueueHandlers
@@ -383,6 +384,11 @@ class App:
         """The flows in the store: `await app.flows.get(id)`, `.list(state="failed")`, `.cancel(id)`, `.retry(id)`."""
         return Flows(lambda: self.storage)
 
+    @cached_property
+    def lanes(self) -> AppLanes:
+        """The lanes of a queue: `await app.lanes.get("reports")`, `.change("reports", limit=3)`, `.reset(…)`."""
+        return AppLanes(lambda: self.storage)
+
     async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo:
         """What `Flow.start` does."""
         with self._patience():
@@ -543,6 +549,11 @@ class SyncFace(LoopThread[App]):
     def flows(self) -> SyncFlows:
         """`app.flows`, without `await`."""
         return SyncFlows(self.target.flows, self.run)
+
+    @cached_property
+    def lanes(self) -> SyncLanes:
+        """`app.lanes`, without `await`."""
+        return SyncLanes(self.target.lanes, self.run)
 
     def start(self, flow: Flow | Chain | Group) -> FlowInfo:
         """Start a flow: `app.sync.start(flow)` is `await flow.start()`."""

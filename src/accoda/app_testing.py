@@ -113,8 +113,8 @@ class Trial:
         return [run.payload for run in self.runs(queue, ended)]
 
     def waiting(self, queue: str) -> list[Any]:
-        """The payloads that wait in a queue, ready or delayed, as the handler will see them."""
-        return [self._payload(job) for job in self._jobs(queue, "ready", "delayed")]
+        """The payloads that wait in a queue, ready, delayed or held, as the handler will see them."""
+        return [self._payload(job) for job in self._jobs(queue, "ready", "delayed", "held")]
 
     def assert_enqueued(self, queue: str, payload: Any = ..., *, count: int | None = None) -> None:
         """That such a job waits (exactly `count` of them, if given); the message lists what waits instead."""
@@ -153,7 +153,7 @@ class Trial:
                 ended: Ended = "buried" if isinstance(failure, BuryJob) else "failed" if failure else "done"
                 self._runs.append(JobRun(batch.queue, job.id, job.attempts, job.payload, ended, failure))
 
-    def _jobs(self, queue: str, *states: Literal["ready", "delayed", "dead"]) -> list[JobInfo]:
+    def _jobs(self, queue: str, *states: Literal["ready", "delayed", "held", "dead"]) -> list[JobInfo]:
         """Without `await`, wherever the test runs: a question that had to be awaited would pass if it was not."""
 
         async def look() -> list[JobInfo]:

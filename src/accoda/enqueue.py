@@ -28,7 +28,7 @@ class EnqueueOptions(TypedDict, total=False):
     the handler's own `keep_for` holds. `type` names the handler inside the queue; a job without one has the queue's
     only handler. `headers` are texts that travel with the job, such as a tenant or a trace. `name` is for people,
     `max_attempts` wins over the handler's own limit, and `webhook` (a URL, or a `Hook` that says after which ends) is
-    called when the job is done or dead.
+    called when the job is done or dead. `lane` says whom the job belongs to, such as a customer or a host: see `Lanes`.
     """
 
     priority: Priority | str
@@ -44,6 +44,7 @@ class EnqueueOptions(TypedDict, total=False):
     name: str | None
     max_attempts: int | None
     webhook: str | Hook | None
+    lane: str | None
 
 
 class FollowUpOptions(EnqueueOptions, total=False):
@@ -101,6 +102,7 @@ class _Common(Struct, frozen=True):
     on_duplicate: OnDuplicate
     waiter: bytes | None
     keep_for: float
+    lane: str | None
     metadata: JobMetadata
 
 
@@ -139,6 +141,7 @@ def _new_job(spec: QueueSpec, payload: object, common: _Common) -> NewJob:
         on_duplicate=common.on_duplicate,
         waiter=common.waiter,
         keep_for=common.keep_for,
+        lane=common.lane,
     )
 
 
@@ -163,6 +166,7 @@ def _common(spec: QueueSpec, now: Callable[[], int], options: EnqueueOptions) ->
         options.get("on_duplicate", "keep"),
         options.get("waiter"),
         spec.keep_for if keep_for is None else seconds("keep_for", keep_for),
+        options.get("lane"),
         _metadata(spec, options),
     )
 

@@ -14,7 +14,7 @@ from accoda.enqueue import Cost
 from accoda.envelope import check_type
 from accoda.errors import InvalidInput
 from accoda.limits import COST
-from accoda.model import check_queue
+from accoda.model import Lanes, check_queue
 from accoda.priority import policy
 from accoda.retry import Exponential, RetryRule, rule
 from accoda.times import seconds
@@ -35,6 +35,7 @@ QUEUE_WIDE = (
     "urgent",
     "log_for",
     "number",
+    "lanes",
 )
 """The options that hold for a whole queue, whichever of its handlers says them. The others are each handler's own."""
 
@@ -53,7 +54,7 @@ class HandlerOptions(TypedDict, total=False):
     `type`: it handles only the jobs of this type. `concurrency`: how many jobs of the queue a worker process runs at
     once. `renew=False`: the leases of its jobs are never extended. `settle="explicit"`: what a handler of batches said
     nothing of is left to its lease. `on_dead`: a handler, or the name of a queue, that gets a job when one of these
-    jobs is buried.
+    jobs is buried. `lanes`: the limits and the fairness of the queue's lanes; `lanes=2` is short for `Lanes(limit=2)`.
     """
 
     type: str | None
@@ -77,6 +78,7 @@ class HandlerOptions(TypedDict, total=False):
     urgent: float | None
     log_for: float | timedelta
     number: int | None
+    lanes: Lanes | int | None
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -104,6 +106,7 @@ class Options(Struct, frozen=True, kw_only=True):
     urgent: float | None = None
     log_for: float = LOG_FOR
     number: int | None = None
+    lanes: Lanes | None = None
     said: frozenset[str] = frozenset()
 
 
@@ -116,7 +119,18 @@ def check_options(function: Callable[..., Any], given: HandlerOptions) -> Option
     said: dict[str, Any] = {name: _CHECKS[name](name, value) for name, value in given.items() if name in _CHECKS}
     if "budget" in said:
         said["budgets"] = said.pop("budget")
+    check_fair(said.get("policy"), said.get("lanes"))
     return Options(run_in=_where(function, given.get("run_in")), said=frozenset(said), **said)
+
+
+def check_fair(policy: str | None, lanes: Lanes | None) -> None:
+    """Refuse fair lanes in an aging queue: lanes take turns within a priority level, and an aging rank has none."""
+    if policy == "aging" and lanes is not None and lanes.fair:
+        raise InvalidInput(
+            "lanes",
+            "cannot be fair with policy='aging', where every job has a rank of its own, so that nothing could take "
+            "turns; use policy='strict', or lanes without fair=True",
+        )
 
 
 def _type(field: str, given: object) -> object:
@@ -188,6 +202,14 @@ def _number(field: str, given: object) -> float | None:
     raise InvalidInput(field, f"must be a rank, which is a number, not {given!r:.60}")
 
 
+def _lanes(field: str, given: object) -> Lanes | None:
+    if type(given) is int:
+        return Lanes(limit=given)
+    if given is None or isinstance(given, Lanes):
+        return given
+    raise InvalidInput(field, f"must be Lanes(limit=2), say, or a limit for each lane, not {given!r:.60}")
+
+
 def _cost(field: str, given: object) -> Cost:
     if callable(given) or (isinstance(given, str) and given.isidentifier()):
         return given
@@ -217,6 +239,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "urgent": _number,
     "log_for": seconds,
     "number": lambda _, given: given,
+    "lanes": _lanes,
 }
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import click
 from cli_flows import build_flows
+from cli_lanes import build_lanes
 from cli_runs import Run, serve, worker
 from cli_world import World, build, visit
 
@@ -157,6 +158,23 @@ EXAMPLES: dict[str, list[str]] = {
         "queues emails purge --state dead --yes",
         "queues emials pause",
     ],
+    "lanes": [
+        "lanes mailings",
+        "jobs --queue mailings --lane customer-7 --state held --limit 2",
+        "why 20",
+        "job 20",
+        "lanes mailings --lane customer-7 --limit 4",
+        "lanes mailings --lane customer-3 --limit 0",
+        "lanes mailings --total 10 --no-fair --limit-rows 0",
+        "lanes mailings --reset --lane customer-7 --yes --json --limit-rows 1",
+        "queues mailings",
+        "queues",
+        "top --once",
+        "lanes mailngs",
+        "lanes mailings --limit many",
+        "lanes mailings --weight 2",
+        "lanes mailings --reset",
+    ],
     "budgets": ["budgets", "budgets keepa", "budgets keepa log"],
     "demands": [
         "demands prices request Informatica automation-7 --tier pro --app shop:app",
@@ -246,6 +264,8 @@ def folder_of(name: str, prepared: Path, scratch: Path) -> Path:
     if name in ("flow", "flows"):
         folder = scratch / "with-flows"
         return folder if folder.exists() else build_flows(prepared, folder)
+    if name == "lanes":
+        return build_lanes(prepared, scratch / "with-lanes")
     return prepared
 
 

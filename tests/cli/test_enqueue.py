@@ -24,6 +24,7 @@ def payload(world: World, id: int) -> Any:
 
 def test_everything_that_is_said_of_a_job_is_stored(world: World) -> None:
     options = ["--priority", "critical", "--delay", "5m", "--key", "k", "--cost", "3", "--keep-for", "1h"]
+    options += ["--lane", "customer 7"]
     told = world.run(
         "enqueue", "calls", '{"n": [1, 2]}', *options, "--max-retries=2", "--name=A call", "--header=a=b=c", "--json"
     )
@@ -32,7 +33,9 @@ def test_everything_that_is_said_of_a_job_is_stored(world: World) -> None:
     assert (job["payload"], job["priority"], job["key"], job["cost"]) == ({"n": [1, 2]}, "CRITICAL", "k", 3)
     assert (job["keepFor"], job["maxRetries"], job["name"]) == (3600, 2, "A call")
     stored = world.store(lambda app: app.find(id))
-    assert stored.start_time == NOW + 300_000 and unwrap(stored.data)[0].headers == {"a": "b=c"}
+    assert stored.start_time == NOW + 300_000 and stored.lane == "customer 7"
+    assert unwrap(stored.data)[0].headers == {"a": "b=c"}
+    assert "lane: must be 1 to 128 printable" in world.run("enqueue", "calls", "1", "--lane", "two\nlines").stderr
     assert "header: must look like tenant=acme, not 'tenant'" in world.run("enqueue", "calls", "--header=tenant").stderr
 
 

@@ -62,6 +62,7 @@ COMMANDS: dict[str, list[str]] = {
     "queues pause": ["queues emails pause --note H", "queues emails pause --for H"],
     "queues resume": ["queues paused resume"],
     "queues purge": ["queues emails purge --state dead"],
+    "lanes": ["lanes emails", "lanes H", "lanes emails --lane H --limit 1"],
     "budgets list": ["budgets", "budgets --json"],
     "budgets show": ["budgets keepa", "budgets H"],
     "budgets log": ["budgets keepa log", "budgets H log", "budgets keepa log --json"],

@@ -24,6 +24,7 @@ schemathesis.openapi.format(
     ),
 )
 schemathesis.openapi.format("idempotency-key", st.uuids().map(str))
+schemathesis.openapi.format("lane", st.text(min_size=1, max_size=128).filter(str.isprintable))
 # Moments before 1970 are refused, which no pattern says well.
 schemathesis.openapi.format(
     "date-time",

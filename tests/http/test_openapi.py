@@ -143,7 +143,7 @@ def service() -> Iterator[ServiceRunner]:
 
 async def bury(app: App, queue: str) -> None:
     store = app.storage
-    assert not await store.settle([Bury(job.lease, "broken") for job in await store.take(queue, 10)])
+    assert not await store.settle([Bury(job.lease, "broken") for job in await store.take(queue, 100)])
 
 
 async def call(app: App) -> int:

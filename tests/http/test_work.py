@@ -89,13 +89,14 @@ async def serve(url: str) -> AsyncIterator[ServedQueues]:
 
 
 async def test_a_job_is_taken_with_all_that_a_worker_needs_and_settled(served: ServedQueues) -> None:
-    [id] = await served.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3, type="welcome")
+    [id] = await served.enqueue({"to": "anna"}, name="Welcome", key="anna", cost=3, type="welcome", lane="anna's")
     [job] = await served.take(count=5, lease=30, worker="mailer-1")
     token = job.pop("lease")
     assert job == {
         "id": id,
         "queue": "emails",
         "type": "welcome",
+        "lane": "anna's",
         "name": "Welcome",
         "payload": {"to": "anna"},
         "attempts": 0,

@@ -147,11 +147,11 @@ def test_the_worker_runs_until_its_last_processor_is_gone(metrics: Metrics) -> N
 
 
 def test_depths_are_those_of_the_store(metrics: Metrics) -> None:
-    stats = QueueStats(total=15, ready=1, delayed=2, taken=4, dead=8, oldest_age=2.5, paused=True, expired=6)
+    stats = QueueStats(total=31, ready=1, delayed=2, taken=4, dead=8, held=16, oldest_age=2.5, paused=True, expired=6)
     metrics.depths(Stats({"emails": stats}), {"emails": 1})
     both = {"queue": "emails", "queue_num": "1"}
-    states = {s: value(metrics, "queue_jobs", **both, state=s) for s in ("ready", "delayed", "taken", "dead")}
-    assert states == {"ready": 1, "delayed": 2, "taken": 4, "dead": 8}
+    states = {s: value(metrics, "queue_jobs", **both, state=s) for s in ("ready", "delayed", "held", "taken", "dead")}
+    assert states == {"ready": 1, "delayed": 2, "held": 16, "taken": 4, "dead": 8}
     assert value(metrics, "queue_oldest_ready_job_age_seconds", **both) == 2.5
     assert value(metrics, "queue_paused", **both) == 1
     assert value(metrics, "queue_expired_leases", **both) == 6

@@ -33,6 +33,7 @@ SECTIONS: dict[str, dict[str, str]] = {
     },
     "Queues": {
         "queues": "List queues; pause, resume or purge one.",
+        "lanes": "Limits and turns of customers; who waits.",
         "budgets": "What the budgets have left; the log of one.",
         "demands": "Results that many want: who waits, join, leave.",
         "schedules": "Jobs that come by cron or at intervals.",

@@ -130,6 +130,7 @@ STATES = {
     "ready": "green",
     "running": "cyan",
     "delayed": "yellow",
+    "held": "bright_yellow",
     "dead": "red",
     "done": "blue",
     "cancelled": "magenta",

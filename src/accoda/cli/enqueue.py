@@ -54,6 +54,7 @@ KEPT = 300.0
 )
 @click.option("--cost", type=click.IntRange(0, 2**53), metavar="N", help="What it takes of its budget.")
 @click.option("--keep-for", metavar="LENGTH", help="Keep its result so long.")
+@click.option("--lane", metavar="TEXT", help="Whom it belongs to, such as a customer.")
 @click.option("--name", metavar="TEXT", help="What people call it.")
 @click.option("--header", "headers", multiple=True, metavar="NAME=TEXT", help="Send this along; may be repeated.")
 @click.option("--max-retries", type=click.IntRange(0, 1_000_000), metavar="N", help="Bury it after so many.")
@@ -236,7 +237,7 @@ def _parts(error: InvalidInput) -> tuple[int | None, str, str]:
     return place, _TYPED.get(field, field), text
 
 
-_SAME = ("type", "priority", "key", "on_duplicate", "cost", "name", "max_retries")
+_SAME = ("type", "priority", "key", "on_duplicate", "cost", "lane", "name", "max_retries")
 _TYPED = {
     "headers": "header",
     "keepFor": "keep-for",

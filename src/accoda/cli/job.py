@@ -138,6 +138,7 @@ def show_job(job: JobView, runs: Sequence[RunView] = (), waiting: Sequence[Waite
         [
             ("queue", job.queue),
             ("type", job.type),
+            ("lane", job.lane),
             ("state", state_word(job.state)),
             ("progress", progress_of(job)),
             ("priority", job.priority or f"rank {job.rank:g}"),
@@ -211,7 +212,7 @@ def _why(job: JobView) -> str | None:
         return f"by {job.worker}" if job.worker else None
     if job.state == "done":
         return in_json(job.result) if job.result is not None else None
-    return job.reason if job.state in ("dead", "delayed", "ready") else None
+    return job.reason if job.state in ("dead", "delayed", "held", "ready") else None
 
 
 def _say(store: StoreOptions, id: int, answer: JobView | None, done: str) -> None:

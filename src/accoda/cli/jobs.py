@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from accoda.app import App
     from accoda.operations.views import JobView, Page
 
-STATES = ("ready", "delayed", "taken", "dead", "done", "cancelled")
+STATES = ("ready", "delayed", "held", "taken", "dead", "done", "cancelled")
 RUNNING = "running"
 LEVELS = ("CRITICAL", "HIGH", "NORMAL", "LOW")
-FILTERS = ("queue", "type", "state", "priority", "key", "error", "fingerprint", "field", "name")
+FILTERS = ("queue", "type", "lane", "state", "priority", "key", "error", "fingerprint", "field", "name")
 level = click.Choice(LEVELS, case_sensitive=False)
 
 queue_option = click.option(
@@ -32,9 +32,11 @@ type_option = click.option("-t", "--type", metavar="TYPE", help="Of this type al
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 1000), metavar="N", default=50, show_default=True, help="At most so many."
 )
-MOMENTS = {"ready": "enqueued", "delayed": "starts", "taken": "started"} | dict.fromkeys(STATES[3:], "ended")
+MOMENTS = {"ready": "enqueued", "delayed": "starts", "held": "enqueued", "taken": "started"} | dict.fromkeys(
+    STATES[4:], "ended"
+)
 """What the moment of a job in a state is, see `since`."""
-_WORDS = "ready, delayed, running, dead, done or cancelled."
+_WORDS = "ready, delayed, held, running, dead, done or cancelled."
 
 
 class StateChoice(click.Choice[str]):
@@ -56,6 +58,7 @@ system_option = click.option("--all", "system", is_flag=True, help="Those of sys
 @click.command()
 @queue_option
 @type_option
+@click.option("--lane", metavar="LANE", help="Of this lane alone.")
 @state_option()
 @click.option("-p", "--priority", type=level, metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
 @click.option("--key", metavar="KEY", help="The one of this key.")
@@ -69,10 +72,11 @@ system_option = click.option("--all", "system", is_flag=True, help="Those of sys
 def jobs(store: StoreOptions, **given: Any) -> None:
     """List jobs, a page at a time.
 
-    Ready jobs as they will run, delayed ones by their start, running ones by
-    the end of their lease, those that have ended latest first. Jobs of
-    several queues in one state are merged by that moment; ready ones, and
-    jobs in several states, are listed queue by queue.
+    Ready jobs as they will run, held ones by rank, delayed ones by their
+    start, running ones by the end of their lease, those that have ended
+    latest first. Jobs of several queues in one state are merged by that
+    moment; ready and held ones, and jobs in several states, are listed queue
+    by queue.
 
     A job that was given a key of your own: accoda jobs -q QUEUE --key KEY
     """
@@ -107,6 +111,7 @@ def show_jobs(found: list[JobView], state: str | None = None) -> None:
         (Column("id", right=True), lambda job: job.id),
         (Column("queue", cut=True), lambda job: job.queue),
         *((column, lambda job: job.type or "") for column in typed_column(found)),
+        *([(Column("lane", cut=True), lambda job: job.lane or "")] if any(job.lane for job in found) else []),
     ]
     if state is None:
         cells.append(("state", lambda job: state_word(job.state)))
@@ -160,7 +165,7 @@ def what(job: JobView) -> str:
     """What a person recognises the job by: why it is dead, or runs alone; its name, or its payload."""
     if job.state == "dead" and job.reason:
         return cause(job.reason)
-    if job.crash_text and job.state in ("ready", "delayed"):
+    if job.crash_text and job.state in ("ready", "delayed", "held"):
         return job.crash_text[max(0, job.crash_text.find("quarantined")) :]
     return job.name or in_json(job.payload)
 

@@ -140,6 +140,7 @@ def _card(queue: QueueView) -> None:
             ("number", queue.number),
             ("health", _health(queue, now())),
             ("waiting", f"{queue.ready:,} ready, {queue.delayed:,} delayed"),
+            ("held", f"{queue.held:,} until their lanes have places" if queue.held else None),
             ("oldest", length(queue.oldest_age) if queue.ready else None),
             ("running", f"{queue.taken:,}"),
             ("dead", f"{queue.dead:,}"),
@@ -157,7 +158,8 @@ def _draw(found: Sequence[QueueView]) -> None:
         echo("There are no queues yet: a queue is there from its first job on.", err=True)
         return
     at = now()
-    counts = ("ready", "delayed", "taken", "dead", "done")
+    held = ("held",) if any(queue.held for queue in found) else ()
+    counts = ("ready", "delayed", *held, "taken", "dead", "done")
     titles = [Column(state_word(name), right=True) for name in (*counts, "oldest")]
     rows = [
         (

@@ -68,6 +68,7 @@ def show(store: StoreOptions, name: str) -> None:
 @click.option("--every", metavar="LENGTH", help="Such as 90s, 5m, 1h30m or 1d.")
 @click.option("-q", "--queue", metavar="QUEUE", shell_complete=complete_queues, help="Where its jobs go. Else NAME.")
 @click.option("--type", metavar="TYPE", help="The type of its jobs.")
+@click.option("--lane", metavar="LANE", help="The lane of its jobs.")
 @click.option("--payload", metavar="JSON", help="What its jobs carry.")
 @click.option("-p", "--priority", metavar="LEVEL", help="CRITICAL, HIGH, NORMAL or LOW.")
 @click.option("--catch-up", metavar="HOW", help="Missed ticks: skip, once (default) or all.")

@@ -22,7 +22,7 @@ else:
     flows = lazily("accoda.operations.flows")
     operations = lazily("accoda.operations.why")
 
-WAITING = ("ready", "delayed", "running")
+WAITING = ("ready", "delayed", "held", "running")
 """States of a node whose job can be asked about."""
 MARKS = {"open": ("✓", "green"), "shut": ("✗", "red"), "note": ("·", None)}
 

@@ -156,7 +156,7 @@ def _field(was: Field, now: Field) -> Iterator[tuple[Verdict, str]]:
 
 
 _WIDER = {("int", "float"), ("int64", "float")}
-_STATES: tuple[State, ...] = ("ready", "delayed", "taken", "dead")
+_STATES: tuple[State, ...] = ("ready", "held", "delayed", "taken", "dead")
 
 
 async def count_broken(changes: list[Change], old: Contract, new: Contract, store: Store) -> list[Change]:

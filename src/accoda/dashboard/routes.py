@@ -17,7 +17,20 @@ from accoda.http.security.identity import Identity
 if TYPE_CHECKING:
     from accoda.app import App
 
-MODULES = ("overview", "queue", "jobs", "job", "bulk", "dead", "workers", "schedules", "flows", "budgets", "demands")
+MODULES = (
+    "overview",
+    "queue",
+    "lanes",
+    "jobs",
+    "job",
+    "bulk",
+    "dead",
+    "workers",
+    "schedules",
+    "flows",
+    "budgets",
+    "demands",
+)
 
 
 class PageCall(Struct, frozen=True, kw_only=True):

@@ -183,15 +183,25 @@ class Demand(Generic[V]):
 
     # -- requests
 
-    async def request(self, key: str, waiter: Waiter[Any], *, fresh_after: datetime | int | None = None) -> Answer:
+    async def request(
+        self,
+        key: str,
+        waiter: Waiter[Any],
+        *,
+        fresh_after: datetime | int | None = None,
+        lane: str | None = None,
+    ) -> Answer:
         """Let a waiter have the result of a key.
 
         "cached": there is a fresh one, and its delivery is enqueued; "stale": the one that is there is delivered, and a
         new one is fetched; "attached", "created": it is delivered when it is fetched. With `fresh_after`, only a result
         whose fetch began at that moment or later is used.
+
+        `lane` is that of the fetch that the request makes, such as the host that is asked. A fetch that is there
+        already keeps its own.
         """
         moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
-        entry = entry_of(waiter, self.weights, moment)
+        entry = entry_of(waiter, self.weights, moment, lane=lane)
         name = stored_key(key)
         store = await self.host.connections.get()
         look = await self._ranking.look_up_cached(store, name)
@@ -245,6 +255,7 @@ class Demand(Generic[V]):
         tier: str | None = None,
         due: datetime | int | None = None,
         fresh_after: datetime | int | None = None,
+        lane: str | None = None,
     ) -> V:
         """The result of a key: the cached one while it is fresh, or one that is fetched now, for all callers at once.
 
@@ -253,7 +264,7 @@ class Demand(Generic[V]):
         tiers = self.weights.tiers
         waiter: Waiter[None] = Waiter(f"get-{secrets.token_hex(8)}", tier or min(tiers, key=lambda t: tiers[t]), due)
         moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
-        entry = entry_of(waiter, self.weights, moment, ASKS)
+        entry = entry_of(waiter, self.weights, moment, ASKS, lane)
         name = stored_key(key)
         store = await self.host.connections.get()
         look = await self._ranking.look_up_cached(store, name)
@@ -356,7 +367,7 @@ class Demand(Generic[V]):
         if _is_younger(cached, self.fresh_for, at):
             delivery = (await store.enqueue(jobs))[0]
             return Answer("cached", delivery.id, fetched_at=cached.fetched_at)
-        ask = Entry(ASKS, entry.id, entry.tier, entry.due)
+        ask = Entry(ASKS, entry.id, entry.tier, entry.due, lane=entry.lane)
         jobs.append(self._fetch_job(key, ask, self._rank([ask], at)))
         delivery, refresh = await store.enqueue(jobs)
         await self._ranking.joined(store, stored_key(key), ask, refresh, at)
@@ -378,6 +389,7 @@ class Demand(Generic[V]):
             key=stored_key(key),
             on_duplicate="attach",
             waiter=write_entry(entry),
+            lane=entry.lane,
         )
 
     def _rank(self, entries: Iterable[Entry], at: int) -> float:

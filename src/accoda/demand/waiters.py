@@ -18,7 +18,7 @@ from msgspec import Struct
 from accoda.demand.score import Crowd, Weights
 from accoda.errors import InvalidInput
 from accoda.limits import KEY
-from accoda.model import clean
+from accoda.model import check_lane, clean
 from accoda.payload import encode
 from accoda.times import milliseconds
 
@@ -46,7 +46,8 @@ class Waiter(Struct, Generic[D], frozen=True, kw_only=False):
 
 class Entry(Struct, frozen=True, array_like=True, gc=False):
     """An entry of the log. `due` and `fresh_after` are moments; `data` is msgpack. `leaves` is the id of the job that a
-    waiter leaves: where that has ended, the entry comes too late and means nothing, in whichever job it is by then."""
+    waiter leaves: where that has ended, the entry comes too late and means nothing, in whichever job it is by then.
+    `lane` is that of the fetch, if there is none that the waiter could join."""
 
     kind: Literal[0, 1, 2]
     id: str
@@ -55,16 +56,25 @@ class Entry(Struct, frozen=True, array_like=True, gc=False):
     fresh_after: int | None = None
     data: bytes = b"\xc0"
     leaves: int | None = None
+    lane: str | None = None
 
 
-def entry_of(waiter: Waiter[Any], weights: Weights, fresh_after: int | None = None, kind: Literal[0, 1] = 0) -> Entry:
+def entry_of(
+    waiter: Waiter[Any],
+    weights: Weights,
+    fresh_after: int | None = None,
+    kind: Literal[0, 1] = JOINS,
+    lane: str | None = None,
+) -> Entry:
     """The entry of a waiter; the error names what is wrong with it."""
     if not isinstance(waiter, Waiter):
         raise InvalidInput("waiter", f"must be a Waiter(id, tier, due, data), not {waiter!r:.60}")
     check_id(waiter.id)
     weights.check_tier(waiter.tier)
     due = None if waiter.due is None else milliseconds("due", waiter.due)
-    return Entry(kind, waiter.id, waiter.tier, due, fresh_after, encode(waiter.data))
+    if lane is not None:
+        check_lane(lane)
+    return Entry(kind, waiter.id, waiter.tier, due, fresh_after, encode(waiter.data), lane=lane)
 
 
 def check_id(id: object) -> None:

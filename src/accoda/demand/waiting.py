@@ -20,7 +20,7 @@ from accoda.storage.protocol import Store
 
 ONE_LOOK = 1000
 COUNT_EVERY = 5.0
-WAITING: tuple[State, ...] = ("ready", "delayed")
+WAITING: tuple[State, ...] = ("ready", "delayed", "held")
 
 Marks = tuple[int, ...]
 """Counters that do not all stay the same if a job or a waiter comes, goes or comes back. See `marks`."""
@@ -63,7 +63,7 @@ class Tally:
 async def read_waiting(store: Store, queue: str) -> QueueMetrics:
     """What waits in a demand's queue now."""
     stats = await _stats(store, queue)
-    depth = stats.ready + stats.delayed
+    depth = stats.ready + stats.delayed + stats.held
     if depth <= ONE_LOOK:
         return await _count(store, queue)
     last, now = await read_count(store, queue), await _marks(store, queue, stats)
@@ -89,7 +89,7 @@ async def _marks(store: Store, queue: str, stats: QueueStats) -> Marks:
     counts = await read_counts(store, queue)
     joins = counts.created + counts.attached + counts.stale
     ended = (stats.done, stats.retried, stats.buried, stats.expired, stats.cancelled)
-    return (stats.ready, stats.taken, stats.delayed, stats.dead, *ended, joins, counts.left)
+    return (stats.ready, stats.taken, stats.delayed, stats.held, stats.dead, *ended, joins, counts.left)
 
 
 async def read_count(store: Store, queue: str) -> Count:

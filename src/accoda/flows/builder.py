@@ -47,6 +47,7 @@ class NodeOptions(TypedDict, total=False):
     headers: Mapping[str, str] | None
     max_attempts: int | None
     webhook: str | Hook | None
+    lane: str | None
 
 
 MakeJob = Callable[[str, object, EnqueueOptions], NewJob]
@@ -143,7 +144,8 @@ class Nodes:
         job = self._job(name, queue, payload, {**options, "type": type or options.get("type"), "name": name})
         self._edges += len(before)
         timing = (float(job.rank), job.delay, job.start_at, job.cost, float(job.keep_for))
-        return self._append(NodeSpec(name, queue, job.data, before, when, *timing, takes_results, detached, kind))
+        more = (takes_results, detached, kind, job.lane)
+        return self._append(NodeSpec(name, queue, job.data, before, when, *timing, *more))
 
     def map(
         self,

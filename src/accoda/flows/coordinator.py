@@ -273,6 +273,7 @@ def node_job(flow: FlowLog, node: NodeRecord) -> NewJob:
         key=key_of(flow.id, spec.name),
         keep_for=spec.keep_for,
         reports_to=flow.id,
+        lane=spec.lane,
     )
 
 

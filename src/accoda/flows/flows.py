@@ -31,7 +31,7 @@ FIRST_LOOK, LAST_LOOK = 0.005, 0.25
 """Seconds between two looks at a flow that is waited for: soon at first, then less and less often."""
 LIVE_SHOWN = 1000
 """Nodes of a flow up to which their jobs are looked at one by one; of more, those that run are only `started`."""
-_STATES: dict[str, NodeState] = {"ready": "ready", "delayed": "delayed", "taken": "running"}
+_STATES: dict[str, NodeState] = {"ready": "ready", "delayed": "delayed", "held": "held", "taken": "running"}
 
 
 class Flows:

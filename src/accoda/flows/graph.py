@@ -42,6 +42,7 @@ class NodeSpec(Struct, frozen=True, array_like=True):
     takes_results: bool = False
     detached: bool = False
     kind: NodeKind = "job"
+    lane: str | None = None
 
 
 class NodeRecord:

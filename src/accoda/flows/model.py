@@ -13,9 +13,10 @@ from accoda.errors import InvalidInput
 When = Literal["all_done", "all_ended", "any_done", "any_dead"]
 """What a node needs of the nodes that it comes after."""
 NodeState = Literal[
-    "waiting", "started", "ready", "delayed", "running", "done", "dead", "cancelled", "removed", "skipped"
+    "waiting", "started", "ready", "delayed", "held", "running", "done", "dead", "cancelled", "removed", "skipped"
 ]
-"""`waiting`: for the nodes before it. `started`: its job is stored; `ready`, `delayed` and `running` say more of it.
+"""`waiting`: for the nodes before it. `started`: its job is stored; `ready`, `delayed`, `held` (its lane is full) and
+`running` say more of it.
 `removed`: its job was removed or purged. `skipped`: what it needs can no longer happen."""
 FlowState = Literal["running", "done", "failed", "cancelled", "expired"]
 

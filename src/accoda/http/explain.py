@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from accoda.http.problems import ProblemError
 
-_AT = re.compile(r"^(?P<what>.*?)(?: - at `(?P<key>key in )?\$(?P<path>.*)`)?$", re.DOTALL)
+_AT = re.compile(r"^(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>.*)`)?$", re.DOTALL)
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(.*)`", re.DOTALL)
 _STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[(\d+|\.\.\.)\]")
@@ -40,7 +40,8 @@ def explain(error: msgspec.ValidationError, type: Any) -> ProblemError:
         field = _join(path, missing[1])
         return ProblemError("invalid", f"{field}: is missing", field=field)
     field = path.removeprefix(".") or "body"
-    return ProblemError("invalid", f"{field}: {_wrong(what, info)}", field=field)
+    wrong = f"a name in it: {_wrong(what, None)}" if found and found["key"] else _wrong(what, info)
+    return ProblemError("invalid", f"{field}: {wrong}", field=field)
 
 
 def settled(raw: Any, type: Any) -> Any:
@@ -69,16 +70,17 @@ def located(text: str) -> str:
 
 
 def _make_whole(raw: Any, path: str) -> bool:
-    steps = [name or int(index) for name, index in _STEP.findall(path) if index != "..."]
-    if not steps:
+    steps = [name or index for name, index in _STEP.findall(path)]
+    if not steps or "..." in steps[:-1]:
         return False
     for step in steps[:-1]:
-        raw = raw[step]
-    value = raw[steps[-1]]
-    if not isinstance(value, float) or not value.is_integer():
-        return False
-    raw[steps[-1]] = int(value)
-    return True
+        raw = raw[int(step) if isinstance(raw, list) else step]
+    # Of the values of a map, msgspec does not say which one it is.
+    places = list(raw) if steps[-1] == "..." else [int(steps[-1]) if isinstance(raw, list) else steps[-1]]
+    whole = [place for place in places if isinstance(raw[place], float) and raw[place].is_integer()]
+    for place in whole:
+        raw[place] = int(raw[place])
+    return bool(whole)
 
 
 def _unknown(path: str, name: str, info: inspect.Type | None) -> ProblemError:

@@ -12,6 +12,7 @@ MODULES = (
     "accoda.http.resources.why",
     "accoda.http.resources.bulk",
     "accoda.http.resources.queues",
+    "accoda.http.resources.lanes",
     "accoda.http.resources.dead",
     "accoda.http.resources.flows",
     "accoda.http.resources.schedules",

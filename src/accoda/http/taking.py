@@ -83,6 +83,7 @@ class TakenJob(Struct, rename="camel", frozen=True, kw_only=True, gc=False):
     id: int
     queue: str
     type: str | None = None
+    lane: str | None = None
     name: str | None = None
     payload: Any = None
     attempts: int = 0
@@ -158,6 +159,7 @@ def _taken(job: Job, extras: JobMetadata, payload: Any, until: str) -> TakenJob:
         id=job.id,
         queue=job.queue,
         type=extras.type,
+        lane=job.lane,
         name=extras.name,
         payload=payload,
         attempts=job.attempts,

@@ -1,6 +1,6 @@
 """What people see and do: the command line, the HTTP API and the dashboard call this, and never a storage directly.
 
-    jobs · flows · queues · bulk · failure_groups · workers · schedules · webhooks · budgets · demands ·
+    jobs · flows · queues · lanes · bulk · failure_groups · workers · schedules · webhooks · budgets · demands ·
     overview · why · history · doctor
 
 Every function takes a `Host` first (its store, its handlers, its budgets) and gives records for people: names in

@@ -36,7 +36,7 @@ def crash_text(job: JobInfo, next_run: str) -> str:
         return ""
     times = "once" if job.crashes == 1 else f"{job.crashes:,} times"
     text = f"its lease ended {times} without an outcome (the worker may have died)"
-    if job.state not in ("ready", "delayed"):
+    if job.state not in ("ready", "delayed", "held"):
         return text
     return f"{text}; {quarantine_text(job, next_run)}" if job.crashes >= QUARANTINED else text
 

@@ -17,7 +17,7 @@ from accoda.storage.protocol import Storage
 
 COMPANIONS = (".cache", SPENT)
 """What the names of books that belong to a queue end with. A demand's `.deliver` holds work."""
-_WORK = ("ready", "taken", "dead", "done", "retried", "buried", "expired")
+_WORK = ("ready", "held", "taken", "dead", "done", "retried", "buried", "expired")
 
 
 async def bookkeeping(store: Storage, stats: Mapping[str, QueueStats], demands: Collection[str] = ()) -> frozenset[str]:

@@ -47,9 +47,9 @@ Action = Literal["retry", "cancel", "delete", "priority"]
 
 ACTION_STATES: dict[Action, tuple[State, ...]] = {
     "retry": ("delayed", "dead"),
-    "cancel": ("ready", "delayed", "taken"),
+    "cancel": ("ready", "delayed", "held", "taken"),
     "delete": STATES,
-    "priority": ("ready", "delayed"),
+    "priority": ("ready", "delayed", "held"),
 }
 """The states in which a job can be changed like that."""
 KEPT: tuple[State, ...] = ("done", "cancelled")

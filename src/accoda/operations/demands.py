@@ -147,9 +147,9 @@ async def get(host: Host, queue: str) -> DemandView:
 
 
 async def fetches(host: Host, queue: str, most: int = MOST) -> builtins.list[FetchView]:
-    """Fetches that run, then those that are ready, the most urgent first, then those that are delayed."""
+    """Fetches that run, then those that are ready, the most urgent first, then those that are held and delayed."""
     store = await host.connections.get()
-    states: tuple[State, ...] = ("taken", "ready", "delayed")
+    states: tuple[State, ...] = ("taken", "ready", "held", "delayed")
     return [FetchView.of(job) for state in states for job in await store.browse(queue, state, limit=most)][:most]
 
 

@@ -13,9 +13,10 @@ from accoda.envelope import HIDDEN, check_type, unwrap
 from accoda.errors import InvalidInput
 from accoda.fingerprint import fingerprint
 from accoda.limits import KEY, MOMENT
-from accoda.model import JobInfo, State, check_queue, check_state, clean
+from accoda.model import JobInfo, State, check_lane, check_queue, check_state, clean
 from accoda.operations import moments
 from accoda.operations.host import Host
+from accoda.operations.lanes import LaneName
 from accoda.operations.levels import LEVELS, Level, level_of
 from accoda.operations.new_jobs import JobType
 from accoda.operations.redaction import reason_of, redacted
@@ -34,14 +35,15 @@ Text = Annotated[str, Meta(min_length=1, max_length=LONGEST)]
 class JobFilter(Struct, rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Which jobs: those that match everything given here.
 
-    `type` and `key` are matched as a whole. `error` is the `fingerprint` of a failure (12 hex digits) or a part of its
-    text, in any case. `field` is a field of the payload and its value, `customer.id=42`, through lists into each
-    element. `name` is a part of the job's name. Secret values never match. `after` and `before` are moments of the end
-    of a job that has ended. `system`: in system queues too.
+    `type`, `lane` and `key` are matched as a whole. `error` is the `fingerprint` of a failure (12 hex digits) or a
+    part of its text, in any case. `field` is a field of the payload and its value, `customer.id=42`, through lists
+    into each element. `name` is a part of the job's name. Secret values never match. `after` and `before` are moments
+    of the end of a job that has ended. `system`: in system queues too.
     """
 
     queue: Annotated[str, Meta(max_length=128)] | None = None
     type: JobType | None = None
+    lane: LaneName | None = None
     state: State | None = None
     priority: Level | None = None
     key: Annotated[str, Meta(min_length=1, max_length=KEY)] | None = None
@@ -60,6 +62,8 @@ def check_filter(filter: JobFilter) -> None:
         check_queue(filter.queue)
     if filter.type is not None:
         check_type(filter.type)
+    if filter.lane is not None:
+        check_lane(filter.lane)
     if filter.state is not None:
         check_state(filter.state)
     if filter.priority is not None and filter.priority not in LEVELS:
@@ -90,6 +94,8 @@ def matcher(host: Host, filter: JobFilter) -> Fits | None:
         checks.append(lambda job: level_of(host, job) == filter.priority)
     if (wanted_type := filter.type) is not None:
         checks.append(lambda job: unwrap(job.data)[0].type == wanted_type)
+    if filter.lane is not None:
+        checks.append(lambda job: job.lane == filter.lane)
     if (name := filter.name) is not None:
         checks.append(lambda job: name.casefold() in (unwrap(job.data)[0].name or "").casefold())
     if (wanted := filter.fingerprint) is not None:
@@ -106,7 +112,7 @@ def matcher(host: Host, filter: JobFilter) -> Fits | None:
 
 def _field_of(text: str) -> tuple[list[str], str]:
     path, equals, value = text.partition("=")
-    names = path.strip().split(".")
+    names = path.strip(" ").split(".")
     if not equals or not all(names):
         raise InvalidInput("field", f"must be a field and its value, such as customer.id=42, not {text!r:.60}")
     return names, value.strip()

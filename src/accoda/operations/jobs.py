@@ -46,7 +46,7 @@ from accoda.runtime.attempts import Attempt, Ended, read_attempts
 from accoda.runtime.results import FIRST_LOOK, LAST_LOOK, PROGRESS_KEPT, Progress, read_progress
 from accoda.storage.protocol import Store
 
-WAITING = ("ready", "delayed")
+WAITING = ("ready", "delayed", "held")
 EVERY = JobFilter()
 MOST = 1000
 """Jobs of one page."""
@@ -125,11 +125,12 @@ async def page(
     cursor: str | None = None,
     among: Collection[str] | None = None,
 ) -> Page[JobView]:
-    """Jobs that match, in the order of processing: ready ones as they will be handed out, delayed and taken ones by the
-    moment at which they come back (start time, end of the lease), dead, done and cancelled ones latest first.
+    """Jobs that match, in the order of processing: ready ones as they will be handed out, held ones by rank, delayed
+    and taken ones by the moment at which they come back (start time, end of the lease), dead, done and cancelled ones
+    latest first.
 
-    Over several queues, jobs of one state are merged by that moment; ready ones, and jobs of several states, go by the
-    queue's name, then by state, as do those of more than 100 queues.
+    Over several queues, jobs of one state are merged by that moment; ready and held ones, and jobs of several states,
+    go by the queue's name, then by state, as do those of more than 100 queues.
 
     A page may be shorter than `limit`, or empty, and still have a next one: at most 1,000 records are read for it.
     With `among`, only these queues are searched.
@@ -223,7 +224,7 @@ async def set_priority(host: Host, id: int, priority: Priority | str) -> JobView
         await store.change([Rerank(id, new_rank(host, job, level))])
         job = await find(store, id)  # if it was taken meanwhile, nothing was changed
     if job.state not in WAITING:
-        raise Conflict(f"job {id} is {job.state}: only a waiting job (ready or delayed) has a place in the line")
+        raise Conflict(f"job {id} is {job.state}: only a waiting job (ready, held or delayed) has a place in the line")
     return JobView.of(host, job, await read_progress(store, id))
 
 
@@ -291,6 +292,7 @@ def _where(requests: Sequence[NewJobRequest], batch: bool | None) -> str | None:
 
 _WHY_NOT_RETRIED = {
     "ready": "is ready: it runs as soon as a worker is free",
+    "held": "is held: its lane is full, and it comes into the line as soon as a place in the lane is free",
     "taken": "is taken: it runs now",
     "done": "is done: enqueue it anew to run it again",
     "cancelled": "is cancelled: enqueue it anew to run it",

@@ -1,7 +1,8 @@
 """Jobs in one state over several queues, merged by their moment: the latest dead letter first, of whichever queue.
 
-Ready jobs are not merged: ranks of different queues do not compare. The place of a job among all of them is its own
-cursor, and `browse` begins after a cursor whether or not the queue has such a job, so one cursor serves all queues.
+Ready and held jobs are not merged: ranks of different queues do not compare. The place of a job among all of them is
+its own cursor, and `browse` begins after a cursor whether or not the queue has such a job, so one cursor serves all
+queues.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class _Part(Struct):
 
 def is_merged(where: Where, starts: Sequence[SearchCursor]) -> bool:
     """Whether these places of a search are merged: jobs of one state that have a moment, of not too many queues."""
-    has_moment = len(where.states) == 1 and where.states[0] != "ready"
+    has_moment = len(where.states) == 1 and where.states[0] not in ("ready", "held")
     return has_moment and where.key is None and 1 < len(starts) <= CALLS
 
 

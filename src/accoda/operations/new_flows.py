@@ -18,6 +18,7 @@ from accoda.limits import COST
 from accoda.model import NewJob
 from accoda.operations import moments
 from accoda.operations.host import Host
+from accoda.operations.lanes import LaneName
 from accoda.operations.levels import Level
 from accoda.operations.new_jobs import HeaderName, HeaderText, JobType, Name, NewJobRequest, Seconds, prepare
 from accoda.operations.views import same
@@ -31,7 +32,7 @@ Condition = Literal["all_done", "all_ended", "any_done", "any_dead", "on_cancel"
 
 _SHARED = (
     "queue type payload priority scheduled_at delay cost keep_for max_retries webhook_url webhook_on headers "
-    "secret_fields"
+    "secret_fields lane"
 )
 
 
@@ -56,6 +57,7 @@ class NewNode(Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
     webhook_on: Annotated[tuple[Event, ...], Meta(min_length=1, max_length=2)] | None = None
     headers: Annotated[dict[HeaderName, HeaderText], Meta(max_length=HEADERS)] | None = None
     secret_fields: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(max_length=50)] = ()
+    lane: LaneName | None = None
 
     def job(self) -> NewJobRequest:
         """The request for its job."""

@@ -17,6 +17,7 @@ from accoda.names import is_system
 from accoda.operations import moments
 from accoda.operations.handlers import spec_of
 from accoda.operations.host import Host
+from accoda.operations.lanes import LaneName
 from accoda.operations.levels import Level
 from accoda.payload import converted
 from accoda.priority import Priority
@@ -74,6 +75,7 @@ class NewJobRequest(Struct, rename="camel", forbid_unknown_fields=True, kw_only=
     webhook_on: Annotated[tuple[Event, ...], Meta(min_length=1, max_length=2)] | None = None
     headers: Annotated[dict[HeaderName, HeaderText], Meta(max_length=HEADERS)] | None = None
     secret_fields: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=200)], ...], Meta(max_length=50)] = ()
+    lane: LaneName | None = None
 
 
 def prepare(host: Host, requests: Sequence[NewJobRequest], where: str | None = None) -> list[NewJob]:
@@ -118,7 +120,7 @@ def _fitted(spec: QueueSpec, payload: object) -> object:
 
 
 def _options(request: NewJobRequest) -> EnqueueOptions:
-    names = ("delay", "key", "on_duplicate", "cost", "keep_for", "name", "headers", "type")
+    names = ("delay", "key", "on_duplicate", "cost", "keep_for", "name", "headers", "type", "lane")
     said = {name: getattr(request, name) for name in names}
     options = {name: value for name, value in said.items() if value is not None}
     if request.priority is not None:

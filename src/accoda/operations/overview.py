@@ -20,11 +20,13 @@ LATELY = 4
 
 
 class Totals(Struct, rename="camel", frozen=True, kw_only=True):
-    """All queues together, except Accoda's own. `taken` jobs are running."""
+    """All queues together, except Accoda's own. `held` jobs wait for a place in their lane, `taken` jobs are
+    running."""
 
     queues: int = 0
     ready: int = 0
     delayed: int = 0
+    held: int = 0
     taken: int = 0
     dead: int = 0
     total: int = 0

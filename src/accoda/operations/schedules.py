@@ -55,6 +55,7 @@ class ScheduleView(Struct, rename="camel", frozen=True, kw_only=True):
     cost: int | None = None
     keep_for: float | None = None
     type: str | None = None
+    lane: str | None = None
     source: Source | None = None
     next_at: str | None = None
     last_at: str | None = None
@@ -91,7 +92,7 @@ class ScheduleView(Struct, rename="camel", frozen=True, kw_only=True):
 
 _SAME = (
     "queue cron tz every priority catch_up catch_up_limit overlap grace enabled job_name max_retries webhook_url "
-    "cost keep_for type source"
+    "cost keep_for type lane source"
 )
 
 

@@ -26,7 +26,7 @@ EXAMINED = 1000
 CALLS = 100
 """Calls of `browse` for one part: a store of thousands of queues is searched part by part."""
 AT_ONCE = 200
-ALIVE = ("ready", "delayed", "taken")
+ALIVE = ("ready", "delayed", "held", "taken")
 """The states in which a job holds its key."""
 _LONGEST_TOKEN = 400
 

@@ -91,7 +91,7 @@ class StepJobs(Generic[S]):
         for document in await store.documents(self.prefix):
             if (ended := read_json(document.value, self._type)) is not None:
                 found[document.name.removeprefix(self.prefix)] = ended
-        for state in ("ready", "delayed", "taken"):
+        for state in ("ready", "delayed", "held", "taken"):
             for job in await store.browse(self.queue, state, limit=1000):
                 if job.key is not None and (step := self.decode(job.data)) is not None:
                     found[job.key] = step

@@ -30,7 +30,8 @@ class Page(Struct, Generic[T], frozen=True):
 
 
 class JobView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A job, as people see it. `priority` is None where its rank does not tell a level; `tick` is a moment.
+    """A job, as people see it. `priority` is None where its rank does not tell a level; `tick` is a moment. `turn`
+    orders a ready job in place of its rank, where lanes take turns and the two differ.
 
     `attempt_text` is which attempt it is, for people: `attempt 2 of 3`. `tries` counts the failures it was retried
     after since it was enqueued, revived or replaced; `attempts` counts every return to the queue and is the fencing
@@ -41,10 +42,12 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
     id: int
     queue: str
     type: str | None = None
+    lane: str | None = None
     name: str | None = None
     state: State
     priority: Level | None = None
     rank: float = 0.0
+    turn: float | None = None
     payload: Any = None
     attempt_text: str = "attempt 1"
     attempts: int = 0
@@ -84,7 +87,7 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
         metadata = unwrap(info.data)[0]
         seen = redacted(host, info)
         return cls(
-            **same(info, "id queue state rank attempts tries cost key waiters crashes keep_for"),
+            **same(info, "id queue lane state rank turn attempts tries cost key waiters crashes keep_for"),
             type=metadata.type,
             name=metadata.name,
             priority=level_of(host, info),
@@ -112,16 +115,18 @@ class JobView(Struct, rename="camel", frozen=True, kw_only=True):
 
 
 class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
-    """A queue in numbers. `taken` jobs are running. `done`, `retried`, `buried`, `expired`, `cancelled` and `promoted`
-    (delayed jobs that became ready because their start time came) count since the store was made; `oldest_age` is in
-    seconds. `number` is the one that its contract or handler gives it, if this app or a running worker knows it.
-    `handled`: this app has a handler for it. `system`: it is one of Accoda's own."""
+    """A queue in numbers. `held` jobs wait for a place in their lane, `taken` jobs are running. `done`, `retried`,
+    `buried`, `expired`, `cancelled` and `promoted` (delayed jobs that became ready because their start time came)
+    count since the store was made; `oldest_age` is in seconds. `number` is the one that its contract or handler gives
+    it, if this app or a running worker knows it. `handled`: this app has a handler for it. `system`: it is one of
+    Accoda's own."""
 
     name: str
     number: int | None = None
     health: Health
     ready: int = 0
     delayed: int = 0
+    held: int = 0
     taken: int = 0
     dead: int = 0
     total: int = 0
@@ -141,7 +146,7 @@ class QueueView(Struct, rename="camel", frozen=True, kw_only=True):
     def of(cls, host: Host, name: str, stats: QueueStats, activity: Activity, system: bool) -> QueueView:
         options = options_of(host, name)
         return cls(
-            **same(stats, "ready delayed taken dead total done retried buried expired cancelled promoted"),
+            **same(stats, "ready delayed held taken dead total done retried buried expired cancelled promoted"),
             **same(stats, "oldest_age paused"),
             name=name,
             number=activity.number(name) if options is None or options.number is None else options.number,

@@ -93,6 +93,11 @@ class Running(Struct, Generic[T], eq=False):
         return type_of(self.job.data)
 
     @property
+    def lane(self) -> str | None:
+        """Whom the job belongs to, such as a customer; None: it has no lane."""
+        return self.job.lane
+
+    @property
     def headers(self) -> Mapping[str, str]:
         """The texts that its producer sent along. Read-only."""
         return MappingProxyType(unwrap(self.job.data)[0].headers)

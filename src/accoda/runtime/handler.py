@@ -12,7 +12,15 @@ from msgspec.structs import replace
 from accoda.enqueue import EnqueueOptions, QueueSpec
 from accoda.errors import InvalidInput
 from accoda.flows.builder import UNSAID, JobCall, NodeOptions
-from accoda.handler_options import QUEUE_WIDE, HandlerOptions, Options, check_options, hints_of, is_coroutine_function
+from accoda.handler_options import (
+    QUEUE_WIDE,
+    HandlerOptions,
+    Options,
+    check_fair,
+    check_options,
+    hints_of,
+    is_coroutine_function,
+)
 from accoda.model import Enqueued, NewJob, SyncEnqueued, check_queue
 from accoda.payload import Codec, codec_of
 from accoda.priority import policy
@@ -213,6 +221,8 @@ class QueueHandlers:
 
 
 def _check_agree(one: Handler[Any, Any, Any], other: Handler[Any, Any, Any]) -> None:
+    check_fair(one.options.policy, other.options.lanes)
+    check_fair(other.options.policy, one.options.lanes)
     for name in QUEUE_WIDE:
         mine, theirs = getattr(one.options, name), getattr(other.options, name)
         if mine != theirs and name in one.options.said and name in other.options.said:

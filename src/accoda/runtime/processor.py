@@ -287,8 +287,9 @@ class Processor:
     async def _exchange(self, service: QueueService, ended: list[Ended]) -> Sequence[Job]:
         """Settle what has ended and take for the free slots, both on their way at once.
 
-        Neither waits for the other: storages put them into one round trip, or one transaction. The order does not
-        matter, since they are about different jobs.
+        Neither waits for the other: storages put them into one round trip, or one transaction. They are about different
+        jobs, so either order is good: a take that came first and missed a job that the settlement let in, from a full
+        lane, sends the queue to sleep, and `wait` looks before it sleeps.
         """
         context, rotation = self.context, self.context.rotation
         count = 1 if service.one_by_one else self._room(service)

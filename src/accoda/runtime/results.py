@@ -45,7 +45,7 @@ async def wait_for_result(store: Store, id: int, timeout: float | None, type: An
             raise JobCancelled(id)
         if deadline is not None and time.monotonic() >= deadline:
             raise ResultTimeout(id, timeout or 0.0, job.state)
-        if job.state == "taken" or job.state == "ready":
+        if job.state in ("taken", "ready", "held"):
             _will_be_kept(job)
         await asyncio.sleep(pause if deadline is None else min(pause, max(0.0, deadline - time.monotonic())))
         pause = min(LAST_LOOK, pause * 1.5)

@@ -15,6 +15,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import partial
 
@@ -25,7 +26,8 @@ from accoda.demand.demand import Demand
 from accoda.envelope import type_of
 from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.flows.listing import count_flows
-from accoda.model import Stats
+from accoda.lanes.rules import declare_all
+from accoda.model import Head, Stats
 from accoda.runtime import heartbeat
 from accoda.runtime.drain import is_asked
 from accoda.runtime.events import tell
@@ -48,6 +50,7 @@ from accoda.runtime.upkeep import Upkeep
 from accoda.runtime.watchdog import stalled
 from accoda.runtime.worker_context import WorkerContext
 from accoda.settings import Settings
+from accoda.storage.common.reconnecting import Backoff
 
 __all__ = ["STOPPED", "Worker", "WorkerOptions"]
 
@@ -181,6 +184,8 @@ class Worker:
         upkeep = Upkeep()
         try:
             self._plan(upkeep)
+            if not await self._declare_lanes():
+                upkeep.add(self._declare_lanes_later())
             await self._manage()
             log.info("worker %s serves %s", self.id, ", ".join(self.queues))
             self._started = True  # from here on jobs are taken
@@ -195,6 +200,22 @@ class Worker:
             context.stopping = True
             await upkeep.close()
             await self._leave()
+
+    async def _declare_lanes(self) -> bool:
+        """Store what the handlers say of their lanes, before the first take; whether that worked."""
+        declared = {queue: service.options.lanes for queue, service in self._services.items()}
+        try:
+            await declare_all(self._ready_context().store, declared)
+            return True
+        except StorageError as error:
+            log.warning("cannot declare the rules for lanes, trying again soon: %s", error)
+            return False
+
+    async def _declare_lanes_later(self) -> None:
+        """The jobs of a store that cannot be written to are run all the same, by the rules that it has."""
+        trouble = Backoff(0.2, 5.0)
+        while not await self._declare_lanes():
+            await trouble.nap()
 
     async def _stop_cancelled(self) -> None:
         """Let what runs end; if `run` is cancelled again, give it back at once."""
@@ -308,7 +329,7 @@ class Worker:
         try:
             stats = await context.store.stats()
             self._tell_if_all_held()
-            self._look_for_a_stall(stats)
+            await self._look_for_a_stall(stats)
             if self._problem:
                 await self._reconnect()
             self._tell_promoted(stats)
@@ -363,19 +384,30 @@ class Worker:
             log.error("%s; give their calls timeouts of their own, or restart the worker", held)
         self._held_told = held
 
-    def _look_for_a_stall(self, stats: Stats) -> None:
+    async def _look_for_a_stall(self, stats: Stats) -> None:
         context = self._ready_context()
         free = sum(processor.idle for processor in self._processors)
         silent = time.monotonic() - context.rotation.last_take
         after = self.settings.worker("stall_after").value
         # A queue that waits for tokens is not stalled.
         waiting = self.queues if context.draining else context.rotation.blocked()
-        problem = stalled(stats, [queue for queue in self.queues if queue not in waiting], free, silent, after)
+        queues = [queue for queue in self.queues if queue not in waiting]
+        if stalled(stats, queues, free, silent, after):  # or other workers run as many jobs as `Lanes.total` allows
+            queues = await self._startable(queues, stats)
+        problem = stalled(stats, queues, free, silent, after)
         if problem:
             log.error("stalled: %s; connecting anew", problem)
         elif self._problem:
             log.info("works again")
         self._problem = problem
+
+    async def _startable(self, queues: Iterable[str], stats: Stats) -> list[str]:
+        """The queues from which a job could be taken now. Not all with ready jobs are: some are paused, or run as many
+        jobs as `Lanes.total` allows."""
+        store, known = self._ready_context().store, stats.queues
+        ready = [queue for queue in queues if queue in known and known[queue].ready and not known[queue].paused]
+        looks = await asyncio.gather(*(store.look(Head(queue)) for queue in ready))
+        return [queue for queue, look in zip(ready, looks, strict=True) if look.job is not None]
 
     async def _reconnect(self) -> None:
         context = self._ready_context()
@@ -418,10 +450,9 @@ class Worker:
         while True:
             await context.rotation.quiet.wait()
             context.rotation.quiet.clear()
-            queues = (await context.store.stats()).queues
+            stats = await context.store.stats()
             blocked = context.rotation.blocked()  # a head that waits for tokens is nothing to start now
-            ready = [q for q in self.queues if q in queues and queues[q].ready and not queues[q].paused]
-            ready = [queue for queue in ready if queue not in blocked]
+            ready = await self._startable([queue for queue in self.queues if queue not in blocked], stats)
             if not context.rotation.idle:
                 continue
             if not ready:

@@ -50,6 +50,7 @@ class ScheduledOptions(HandlerOptions, total=False):
     max_retries: int
     webhook_url: str
     webhook_on: tuple[Event, ...]
+    lane: str | None
 
 
 def declare(app: Host, when: dict[str, Any], options: ScheduledOptions) -> Callable[[Any], Any]:

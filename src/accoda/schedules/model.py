@@ -16,7 +16,7 @@ from msgspec.structs import force_setattr
 from accoda.envelope import Event, Hook, JobMetadata, check_metadata, check_type
 from accoda.errors import InvalidInput
 from accoda.limits import COST
-from accoda.model import check_name
+from accoda.model import check_lane, check_name
 from accoda.names import SYSTEM, is_system
 from accoda.payload import encode
 from accoda.priority import Priority
@@ -72,6 +72,7 @@ class Schedule(Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown
     cost: int | None = None
     keep_for: float | str | None = None
     type: str | None = None
+    lane: str | None = None
     source: Source = "api"
 
     def __post_init__(self) -> None:
@@ -217,6 +218,8 @@ def _check_job(schedule: Schedule) -> None:
         _check_number(schedule.cost, "cost", 0, COST)
     if schedule.type is not None:
         check_type(schedule.type)
+    if schedule.lane is not None:
+        check_lane(schedule.lane)
     try:
         check_metadata(JobMetadata(name=schedule.job_name))
     except InvalidInput as error:

@@ -96,6 +96,8 @@ def tick_job(record: Record, tick: int | None, now: int, make_job: MakeJob) -> N
         options["type"] = schedule.type
     if schedule.cost is not None:
         options["cost"] = schedule.cost
+    if schedule.lane is not None:
+        options["lane"] = schedule.lane
     if schedule.keep_for is not None:
         options["keep_for"] = float(schedule.keep_for)
     if schedule.overlap != "allow":

@@ -161,6 +161,9 @@ class World:
         flows = [{"id": "order", "runs": True}, {"id": "failed"}, {"id": "wide", "wide": 100}]
         self.wait_for("done", *self.enqueue_many("flows", flows))
         wait_until(lambda: bool(self._of_flow("failed")), lambda: "the order did not fail")
+        self.api("PATCH", "/api/v1/queues/tenants/lanes", {"limit": 1, "limits": {"zoe": 0}, "fair": True})
+        for lane in ("anna", "zoe", "a long name of a tenant, with ümlauts & <signs>", "anna"):
+            seen["held"] = self.enqueue("tenants", {"for": lane}, lane=lane)
         seen["in_flow"] = self._of_flow("failed")[0]["id"]
         self.enqueue("crowd", ["books", "games", "shoes"])
         self.api("POST", "/api/v1/schedules/clean-up/trigger")

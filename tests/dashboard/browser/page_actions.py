@@ -266,6 +266,25 @@ class Queues:
         expect(visit.main.get_by_role("button", name="Pause …")).to_be_visible(timeout=PATIENCE)
         world.wait_for("done", id)
 
+    @covers("/do/queues/{queue}/lanes")
+    def test_a_lane_gets_more_places_is_paused_and_reset(self, visit: Visit, world: World) -> None:
+        world.api("PATCH", "/api/v1/queues/shops/lanes", {"limit": 1})
+        first, second = world.enqueue_many("shops", [1, 2], lane="anna's shop")
+        visit.go("/queues/shops")
+        visit.main.get_by_role("link", name="Lanes").click()
+        visit.main.get_by_role("link", name="Change the limit of anna's shop").click()
+        visit.page.get_by_label("Jobs in line or running at once; 0 pauses it").fill("2")
+        visit.press("Set limit")
+        visit.is_told("Lane anna's shop may have 2 in line or running at once.")
+        world.wait_for("ready", first, second)
+        visit.page.get_by_label("Jobs in line or running at once; 0 pauses it").fill("0")
+        visit.press("Set limit")
+        visit.is_told("Lane anna's shop is paused")
+        expect(visit.main.locator("td[data-label=Limit] .state")).to_have_text("paused", timeout=PATIENCE)
+        visit.press("Reset")
+        visit.is_told("What was changed for lane anna's shop is forgotten.")
+        world.wait_for("held", second)
+
     @covers("/do/queues/{queue}/pause-now", "/do/queues/{queue}/resume")
     def test_a_queue_is_paused_and_resumed_from_the_overview(self, visit: Visit, world: World) -> None:
         world.enqueue("held")

@@ -73,7 +73,7 @@ def _headline(store: StoreNow) -> Text:
 def _totals(store: StoreNow) -> Text:
     totals = store.overview.totals
     line = Text(no_wrap=True, overflow="ellipsis")
-    for name in ("ready", "taken", "delayed", "dead"):
+    for name in _counts(store):
         count = getattr(totals, name)
         line.append(f"{state_word(name)} ", "dim")
         line.append(f"{count:,}   ", f"bold {STATES[state_word(name)]}" if count else "dim")
@@ -91,14 +91,14 @@ def _queues(board: Board, width: int, rows: int, *, cursor: bool = True) -> Rend
     wide = width >= 100
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(ratio=1, no_wrap=True, overflow="ellipsis", min_width=8)
-    titles = ["ready", "running", "delayed", "dead", "oldest", "done/s"]
+    assert board.store is not None
+    titles = [*map(state_word, _counts(board.store)), "oldest", "done/s"]
     for _ in titles:
         table.add_column(justify="right", no_wrap=True)
     if wide:
         table.add_column(no_wrap=True, width=24)
     table.add_column(no_wrap=True)
     table.add_row("queue", *titles, *([_dim("last 6 minutes")] if wide else []), "health", style="bold")
-    assert board.store is not None
     for number, queue in enumerate(queues[first : first + rows], first):
         row = _row(queue, board.store, wide)
         table.add_row(*row, style="reverse" if cursor and number == at else None)
@@ -111,13 +111,18 @@ def _row(queue: QueueView, store: StoreNow, wide: bool) -> list[RenderableType]:
     rate = (store.overview.rates or {}).get(queue.name)
     counts: list[RenderableType] = [
         Text(f"{getattr(queue, name):,}", STATES[state_word(name)] if getattr(queue, name) else "dim")
-        for name in ("ready", "taken", "delayed", "dead")
+        for name in _counts(store)
     ]
     spark: list[RenderableType] = [Text(sparkline(store.sparks.get(queue.name, ()), 24), "cyan")] if wide else []
     oldest = rough(queue.oldest_age) if queue.ready else ""
     word = queue.health.word
     done = "" if rate is None else f"{rate.done:.3g}"
     return [queue.name, *counts, oldest, done, *spark, Text(word, COLOURS.get(word, "yellow"))]
+
+
+def _counts(store: StoreNow) -> list[str]:
+    """The states that have a column: held jobs only where there are any."""
+    return ["ready", "taken", "delayed", *(["held"] if store.overview.totals.held else []), "dead"]
 
 
 def _workers(workers: Sequence[WorkerView], rows: int) -> RenderableType:

@@ -99,9 +99,9 @@ def _can(app: App, view: JobView) -> set[str]:
         can.add("retry")
     if view.state == "delayed":
         can.add("start")
-    if view.state in ("ready", "delayed", "taken"):
+    if view.state in ("ready", "delayed", "held", "taken"):
         can.add("cancel")
-    if view.state in ("ready", "delayed") and view.queue not in app.demands and not is_system(view.queue):
+    if view.state in ("ready", "delayed", "held") and view.queue not in app.demands and not is_system(view.queue):
         can.add("priority")
     return can
 

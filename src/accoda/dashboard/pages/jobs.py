@@ -22,6 +22,7 @@ MOST_NAMES = 500
 """Queues and types that are suggested."""
 ORDERS: dict[State, str] = {
     "ready": "in the order in which they will run",
+    "held": "by rank, until their lanes have places",
     "delayed": "the next to start first",
     "taken": "by the end of their lease",
 }
@@ -48,6 +49,7 @@ async def jobs(call: PageCall) -> dict[str, Any]:
         "jobs": page.items,
         "brief": {job.id: brief(job) for job in page.items},
         "typed": any(job.type for job in page.items),
+        "laned": any(job.lane for job in page.items),
         "ranked": wanted.state == "ready" and any(job.has_own_rank for job in page.items),
         "running": wanted.state == "taken",
         "order": order_text(wanted),
@@ -67,7 +69,7 @@ def order_text(wanted: JobFilter) -> str:
     """How jobs in one state are ordered, as the title of their list."""
     if wanted.state is None:
         return ""
-    each = ", queue by queue" if wanted.state == "ready" and wanted.queue is None else ""
+    each = ", queue by queue" if wanted.state in ("ready", "held") and wanted.queue is None else ""
     return f"{state_word(wanted.state).capitalize()} jobs, {ORDERS.get(wanted.state, 'latest first')}{each}"
 
 

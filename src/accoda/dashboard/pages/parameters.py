@@ -12,7 +12,7 @@ from accoda.errors import InvalidInput, JobNotFound
 from accoda.operations.job_filter import JobFilter
 from accoda.operations.levels import LEVELS, Level
 
-FIELDS = ("queue", "type", "state", "priority", "key", "error", "fingerprint", "field", "name")
+FIELDS = ("queue", "type", "lane", "state", "priority", "key", "error", "fingerprint", "field", "name")
 """The fields of a filter in the address."""
 LONGEST = 64 << 10
 """Characters of a payload or a result that are shown."""

@@ -10,7 +10,7 @@ from accoda.dashboard.words import count
 from accoda.errors import InvalidInput, NotFound
 from accoda.model import STATES
 from accoda.names import is_system
-from accoda.operations import demands, queues, workers
+from accoda.operations import demands, lanes, queues, workers
 from accoda.operations.history import reading as history
 from accoda.operations.queues import WaitingSummary
 from accoda.operations.words import length
@@ -18,7 +18,7 @@ from accoda.operations.workers import WorkerView
 
 LENGTHS = {"": None, "15m": 900.0, "1h": 3600.0, "8h": 8 * 3600.0, "24h": 24 * 3600.0}
 """For how long a queue may be paused from here."""
-PURGED = ("ready", "delayed", "dead", "done", "cancelled")
+PURGED = ("ready", "delayed", "held", "dead", "done", "cancelled")
 
 
 @page("/queues/{queue}", "queue.html", section="overview")
@@ -44,6 +44,7 @@ async def view(call: PageCall) -> dict[str, Any]:
         "depths": charts.depth_chart(series),
         "summary": charts.summary(recorded, span),
         "waiting": waiting,
+        "laned": bool(queue.held) or any(job.lane for job in waiting.next) or await lanes.has_rules(app, name),
         "bands": await _bands(call, name, waiting),
         "workers": alive,
         "running": _running(alive, name),

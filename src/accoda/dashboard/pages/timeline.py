@@ -80,6 +80,8 @@ def _present(job: JobView, known: Sequence[RunView]) -> list[Step]:
             return [Step(kind="waits", title=title, at=job.scheduled_at)]
         case "ready":
             return [Step(kind="waits", title="Became ready", at=job.scheduled_at)]
+        case "held":
+            return [Step(kind="waits", title="Held until its lane has a place, due", at=job.scheduled_at)]
         case "taken":
             title = f"{sentence(job.attempt_text)} running for"
             return [Step(kind="taken", title=title, at=job.taken_at, worker=job.worker)]

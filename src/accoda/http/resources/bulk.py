@@ -60,7 +60,7 @@ STOPPED = BulkView(
 
 _TEXT = {"type": ["string", "null"], "pattern": TEXT_PATTERN}
 
-_SAID = ("queue", "type", "state", "priority", "key", "error", "fingerprint", "field", "name")
+_SAID = ("queue", "type", "lane", "state", "priority", "key", "error", "fingerprint", "field", "name")
 
 
 def _wrong_state(action: Action) -> dict[str, object]:

@@ -30,6 +30,7 @@ from accoda.model import ENDED, Enqueued, State, What
 from accoda.operations import jobs
 from accoda.operations.default_queue import with_queues
 from accoda.operations.job_filter import FIELD, LONGEST, JobFilter
+from accoda.operations.lanes import LaneName
 from accoda.operations.levels import Level
 from accoda.operations.new_jobs import JobType, NewJobRequest
 from accoda.operations.served import warning_of
@@ -61,6 +62,7 @@ class JobsQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
     queue: QueueName | UnsetType = UNSET
     type: JobType | UnsetType = UNSET
+    lane: LaneName | UnsetType = UNSET
     state: Annotated[State, Meta(description="only those in this state")] | UnsetType = UNSET
     priority: Annotated[Level, Meta(description="only those of this level")] | UnsetType = UNSET
     fingerprint: Fingerprint | UnsetType = UNSET
@@ -306,11 +308,11 @@ async def page_of(call: Call[Any, Any, Any], wanted: JobFilter, limit: int, curs
     GROUP,
     "List jobs",
     queues="own",
-    description="In the order of processing: ready jobs as they will be handed out, delayed and running ones by the "
-    "moment at which they come back, those that have ended latest first. Over several queues, jobs in one state are "
-    "merged by that moment; ready ones, and jobs in several states, go by queue, then by state. A page may have fewer "
-    "items than `limit`, or none, and still have a `next`: no request looks at more than 1,000 jobs. The last page has "
-    "`next` null.",
+    description="In the order of processing: ready jobs as they will be handed out, held ones by rank, delayed and "
+    "running ones by the moment at which they come back, those that have ended latest first. Over several queues, jobs "
+    "in one state are merged by that moment; ready and held ones, and jobs in several states, go by queue, then by "
+    "state. A page may have fewer items than `limit`, or none, and still have a `next`: no request looks at more than "
+    "1,000 jobs. The last page has `next` null.",
     query_example={"queue": "emails", "state": "ready", "limit": 50},
     replies={
         200: Reply(
@@ -326,6 +328,7 @@ async def list_jobs(call: Call[None, JobsQuery, Nothing]) -> Page[JobView]:
     wanted = JobFilter(
         queue=given(query.queue),
         type=given(query.type),
+        lane=given(query.lane),
         state=given(query.state),
         priority=given(query.priority),
         key=given(query.key),
@@ -412,7 +415,7 @@ async def cancel_job(call: Call[None, Nothing, JobPath]) -> None:
     scope="admin",
     queues="job",
     description="A dead job is ready again. One that waits for its start time or for its next try is ready now. "
-    "One that is ready, runs, is done or cancelled is a conflict.",
+    "One that is ready, held, runs, is done or cancelled is a conflict.",
     path_example=ONE,
     replies={200: Reply(description="The job, ready again.", type=JobView, example=RETRIED)},
     errors=("not-found", "conflict"),

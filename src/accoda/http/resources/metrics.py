@@ -88,7 +88,7 @@ def _depths(queues: Mapping[str, QueueStats], numbers: Mapping[str, int | None])
     for name, stats in sorted(queues.items()):
         number = numbers.get(name)
         labels = (name, "" if number is None else str(number))
-        for state in ("ready", "delayed", "taken", "dead"):
+        for state in ("ready", "delayed", "held", "taken", "dead"):
             yield "queue_jobs", (*labels, state), getattr(stats, state)
         yield "queue_oldest_ready_job_age_seconds", labels, stats.oldest_age if stats.ready else 0.0
         yield "queue_paused", labels, 1 if stats.paused else 0

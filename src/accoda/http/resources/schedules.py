@@ -25,6 +25,7 @@ from accoda.http.resources.common import (
 )
 from accoda.limits import COST
 from accoda.model import Enqueued
+from accoda.operations.lanes import LaneName
 from accoda.operations.schedules import ScheduleView
 from accoda.schedules.model import CATCH_UP_LIMIT, CatchUp, Level, Overlap, read_schedule
 from accoda.schedules.record import plain as as_stored
@@ -90,6 +91,7 @@ class Said(Struct, Generic[N], rename="camel", forbid_unknown_fields=True, froze
     cost: Tokens | UnsetType | N = UNSET
     keep_for: Seconds | UnsetType | N = UNSET
     type: Text | UnsetType | N = UNSET
+    lane: LaneName | UnsetType | N = UNSET
 
 
 class ScheduleSpec(Said[UnsetType], rename="camel", forbid_unknown_fields=True, frozen=True, kw_only=True):

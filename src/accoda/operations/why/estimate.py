@@ -57,6 +57,8 @@ def start_of(snapshot: Snapshot) -> Estimate | None:
     """Seconds from now; None: it runs, has ended, or cannot start before something is done."""
     s = snapshot
     if s.job.state not in ("ready", "delayed") or (s.stats.paused and s.stats.paused_until is None):
+        return None  # when a place in its lane will be free, nobody knows: it is told of no held job
+    if s.would_be_held or (s.lanes is not None and s.lanes.rules.total == 0):
         return None
     opens = max(0.0, (s.job.start_time - s.now) / 1000) if s.job.state == "delayed" else 0.0
     if s.stats.paused and s.stats.paused_until is not None:
@@ -94,7 +96,19 @@ def pace_of(s: Snapshot, fleet: Fleet) -> Pace | None:
     spread = 0.3 if measured else 0.7
     if seen is not None and seen.jobs_a_second > 0:
         interval, spread = _with_seen(s, interval, batch, spread)
-    return Pace(batch, interval, SOON if fleet.room.free else _first(s, fleet, interval), spread)
+    first = SOON if fleet.room.free else _first(s, fleet, interval)
+    ends = _ends_every(s, seconds * _together(fleet)) * batch
+    return Pace(batch, max(interval, ends), max(first, ends / 2), spread)
+
+
+def _ends_every(s: Snapshot, seconds: float) -> float:
+    """Seconds from the end of one job to that of the next, where the queue runs as many at once as its `total` says:
+    free slots do not help then. 0: it may run more. A job runs for `seconds`, unless that was measured."""
+    most = None if s.lanes is None else s.lanes.rules.total
+    if not most or s.stats.taken < most:
+        return 0.0
+    ran = s.rate.ran if s.rate is not None and s.rate.ran > 0 else seconds
+    return ran * BETWEEN / most
 
 
 def _with_seen(s: Snapshot, interval: float, batch: int, spread: float) -> tuple[float, float]:
@@ -126,11 +140,16 @@ def _seconds(s: Snapshot, fleet: Fleet, batch: int) -> tuple[float, bool]:
     measured = job_seconds(s.workers, s.job.queue)
     if measured is not None:
         return measured * batch, True
-    together = 1.0 if fleet.whole else max(1.0, fleet.room.most / sum(beat.max_processors for beat in fleet.serving))
+    together = _together(fleet)
     if s.rate is not None and s.rate.ran > 0:
         return s.rate.ran / together, True
     plan = None if s.assignment is None else s.assignment.plans.get(s.job.queue)
     return (plan.service * batch, False) if plan is not None and plan.service > 0 else (UNKNOWN / together, False)
+
+
+def _together(fleet: Fleet) -> float:
+    """Jobs that a processor runs at once."""
+    return 1.0 if fleet.whole else max(1.0, fleet.room.most / sum(beat.max_processors for beat in fleet.serving))
 
 
 def _first(s: Snapshot, fleet: Fleet, interval: float) -> float:

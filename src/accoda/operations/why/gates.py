@@ -10,6 +10,7 @@ from accoda.model import AHEAD_AT_MOST, ENDED
 from accoda.names import is_system
 from accoda.operations.attempt_text import attempt_text, crash_text, quarantine_text
 from accoda.operations.why.fleet import Busy, Fleet, fleet_of
+from accoda.operations.why.lane_gates import lane, total
 from accoda.operations.why.records import Fact, Gate
 from accoda.operations.why.shortage import Shortage, head_of, shortage
 from accoda.operations.why.snapshot import Snapshot
@@ -286,10 +287,11 @@ def cancelled(s: Snapshot) -> Gate:
     return Gate("cancelled", "note", text, {"ended_at": at, "kept_until": until})
 
 
-_WAITING: tuple[MakeGate, ...] = (delayed, paused, key, budget, workers, line, tries)
+_WAITING: tuple[MakeGate, ...] = (delayed, paused, lane, total, key, budget, workers, line, tries)
 _GATES: dict[str, tuple[MakeGate, ...]] = {
     "ready": _WAITING,
     "delayed": _WAITING,
+    "held": (delayed, paused, lane, total, key, workers, tries),
     "taken": (key, taken, tries),
     "dead": (key, tries, dead),
     "done": (tries, done),

@@ -10,7 +10,19 @@ from accoda.model import State
 
 Verdict = Literal["open", "shut", "note"]
 Name = Literal[  # in order
-    "delayed", "paused", "key", "budget", "workers", "line", "taken", "tries", "dead", "done", "cancelled"
+    "delayed",
+    "paused",
+    "lane",
+    "total",
+    "key",
+    "budget",
+    "workers",
+    "line",
+    "taken",
+    "tries",
+    "dead",
+    "done",
+    "cancelled",
 ]
 Fact = int | float | str
 
@@ -47,9 +59,9 @@ class Start(Struct, rename="camel", frozen=True, kw_only=True):
 
 class Explanation(Struct, rename="camel", frozen=True, kw_only=True):
     """The answer `at` a moment: one sentence (`line`), the gates in their order, its `position` (1: the next; null: it
-    is not in line), its `start` (null: it runs, has ended, or cannot start as things are), and what would make it
-    start `sooner`. `ahead_is_more`: more than 10,000 jobs are ahead, so `position` and `start` are the least. `flow`
-    and `node` say where it is in its flow, if it is in one."""
+    is not in line), its `start` (null: it runs, is held, has ended, or cannot start as things are), and what would
+    make it start `sooner`. `ahead_is_more`: more than 10,000 jobs are ahead, so `position` and `start` are the least.
+    `flow` and `node` say where it is in its flow, if it is in one."""
 
     id: int
     queue: str

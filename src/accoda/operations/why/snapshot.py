@@ -2,9 +2,10 @@
 
     look ──► a job that ended or runs: who holds its key, or which worker runs it
         └──► a waiting job: the counters, the workers, the manager's assignment, the head of the line, its budgets, the
-             note of a pause, how fast its queue was served lately
+             note of a pause, how fast its queue was served lately; of a job of a lane, how its lane stands
 
-Each call is O(log n) or reads one document. Together they are not one moment, and need not be: people read the answer.
+Each call is O(log n) or reads one document, except that the jobs of lanes are counted for a job of a lane. Together
+they are not one moment, and need not be: people read the answer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from accoda.operations.history.reading import ServiceRate, read_rate
 from accoda.operations.host import Host
 from accoda.operations.jobs import check_id
 from accoda.operations.queues import PauseNote, pause_note
+from accoda.operations.why.lane_stand import LaneStand, read_lanes
 from accoda.payload import read_json
 from accoda.runtime.heartbeat import Heartbeat, read_heartbeats
 from accoda.runtime.manager.manager import ASSIGNMENT
@@ -50,9 +52,9 @@ class Declared(Struct, frozen=True):
 class Snapshot(Struct, frozen=True, kw_only=True):
     """Everything that an explanation follows from.
 
-    `head` is the first of the line, unless the queue is paused; `holder` holds the key of a job that has ended.
-    `reason` is why the job was last retried, given back or buried; `why` redacts it. `is_record`: it is never run, as
-    a record in one of Accoda's books: a cached result, a flow, or a line of a log.
+    `head` is the first of the line, unless the queue is paused or runs as many jobs as it may; `holder` holds the key
+    of a job that has ended. `reason` is why the job was last retried, given back or buried; `why` redacts it.
+    `is_record`: it is never run, as a record in one of Accoda's books: a cached result, a flow, or a line of a log.
     """
 
     look: Look
@@ -64,6 +66,7 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     head: JobInfo | None = None
     budgets: tuple[QueueBudget, ...] = ()
     pause: PauseNote | None = None
+    lanes: LaneStand | None = None
     holder: JobInfo | None = None
     rate: ServiceRate | None = None
     is_record: bool = False
@@ -91,6 +94,15 @@ class Snapshot(Struct, frozen=True, kw_only=True):
         return self.ahead > AHEAD_AT_MOST
 
     @property
+    def would_be_held(self) -> bool:
+        """Whether a delayed job has no place in its lane now, as far as is known."""
+        lane, stand = self.job.lane, self.lanes
+        limit = None if stand is None or lane is None else stand.rules.limit_of(lane)
+        if self.job.state != "delayed" or stand is None or limit is None:
+            return False
+        return stand.counts is None or stand.counts.ready + stand.counts.taken >= limit
+
+    @property
     def stats(self) -> QueueStats:
         """The counters of the job's queue."""
         return self.queues.get(self.job.queue, QueueStats())
@@ -113,6 +125,7 @@ async def gather(host: Host, id: int) -> Snapshot:
         return Snapshot(look=look, reason=reason, declared=declared, workers=workers)
     queues = (await store.stats()).queues
     stats = queues.get(job.queue, QueueStats())
+    head = None if stats.paused else (await store.look(Head(job.queue))).job
     return Snapshot(
         look=look,
         reason=reason,
@@ -120,9 +133,10 @@ async def gather(host: Host, id: int) -> Snapshot:
         queues=queues,
         workers=workers,
         assignment=await _assignment(store),
-        head=None if stats.paused else (await store.look(Head(job.queue))).job,
+        head=head,
         budgets=await _budgets(host, store, job.queue, look.at),
         pause=await pause_note(store, job.queue, stats),
+        lanes=await read_lanes(store, job, stats, head),
         rate=await read_rate(store, job.queue),
         is_record=job.queue == LOG
         or (job.queue.endswith(COMPANIONS) and job.queue in await bookkeeping(store, queues, host.demands)),

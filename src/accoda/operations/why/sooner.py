@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import floor
+from shlex import quote
 
+from accoda.model import JobInfo
 from accoda.names import is_system
 from accoda.operations.levels import better_ranks
 from accoda.operations.why.fleet import Fleet, fleet_of
@@ -29,6 +32,18 @@ def _delayed(s: Snapshot, gate: Gate) -> list[str]:
 
 def _paused(s: Snapshot, gate: Gate) -> list[str]:
     return [f"resume the queue: accoda queues {s.job.queue} resume"]
+
+
+def _lane(s: Snapshot, gate: Gate) -> list[str]:
+    limit = gate.facts.get("limit")
+    if limit is None:
+        return []
+    command = f"accoda lanes {s.job.queue} --lane {quote(str(gate.facts['lane']))} --limit {int(limit) + 1}"
+    return [f"give its lane a place: {command}" if limit == 0 else f"give its lane one place more: {command}"]
+
+
+def _total(s: Snapshot, gate: Gate) -> list[str]:
+    return [f"let the queue run more jobs at once: accoda lanes {s.job.queue} --total {int(gate.facts['total']) + 1}"]
 
 
 def _key(s: Snapshot, gate: Gate) -> list[str]:
@@ -87,11 +102,19 @@ def _raised(s: Snapshot) -> str | None:
     ranks = better_ranks(job)
     passed = many_ahead(s, "job", "jobs")
     for level, rank in ranks:
-        if head is not None and (rank, job.id) < (head.rank, head.id):
+        if head is not None and _comes_first(job, rank, head):
             return f"raise its priority: accoda job {job.id} priority {level} (it would be next, before {passed})"
     if not ranks:
         return None
     return f"raise its priority: accoda job {job.id} priority {ranks[-1][0]} (it would pass up to {passed})"
+
+
+def _comes_first(job: JobInfo, rank: float, head: JobInfo) -> bool:
+    """Whether the job would be before the head with this rank. Where the head has a turn, a job of a lane comes in
+    behind jobs of its level, so that it has to be of a better one."""
+    if head.turn is not None and job.lane is not None:
+        return floor(rank) < floor(head.turn)
+    return (rank, job.id) < (head.rank if head.turn is None else head.turn, head.id)
 
 
 def _taken(s: Snapshot, gate: Gate) -> list[str]:
@@ -108,6 +131,8 @@ def _dead(s: Snapshot, gate: Gate) -> list[str]:
 _ADVICE: dict[str, Callable[[Snapshot, Gate], list[str]]] = {
     "delayed": _delayed,
     "paused": _paused,
+    "lane": _lane,
+    "total": _total,
     "key": _key,
     "budget": _budget,
     "workers": _workers,

@@ -202,6 +202,7 @@ class _Queue:
         """Once in a heartbeat: bound here, so that no depth is on the page before it is known."""
         self._bound("queue_jobs", "ready").set(stats.ready)
         self._bound("queue_jobs", "delayed").set(stats.delayed)
+        self._bound("queue_jobs", "held").set(stats.held)
         self._bound("queue_jobs", "taken").set(stats.taken)
         self._bound("queue_jobs", "dead").set(stats.dead)
         self._bound("queue_oldest_ready_job_age_seconds").set(stats.oldest_age if stats.ready else 0.0)
