@@ -1,7 +1,4 @@
-"""Storages that go wrong with the limits of lanes: how many are in the line, who comes in, and when.
-
-Where `by_machine` is False here, and in `turns.py`, the machine meets what it takes too seldom.
-"""
+"""Storages that go wrong with the limits of lanes: how many are in the line, who comes in, and when."""
 
 from __future__ import annotations
 
@@ -13,7 +10,7 @@ from msgspec.structs import replace
 from accoda.model import Cancel, Change, Job, JobInfo, Lanes, LanesInfo, NewJob, QueueStats, Rerank, Retry, StartNow
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.memory.queue import Lane, MemoryQueue, Record
-from proof.mutants.mutant import BrokenQueue, mutant
+from proof.mutants.mutant import BrokenQueue, lane_mutant
 
 HOLD = "TestLaneLimit::test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"
 SINGLE = "TestLaneLimit::test_limits_of_single_lanes_win"
@@ -59,29 +56,29 @@ def _all_limits(rules: Lanes, change: Callable[[int | None], int | None]) -> Lan
     return replace(rules, limit=change(rules.limit), limits=limits)
 
 
-@mutant("a limit lets one more in", HOLD)
+@lane_mutant("a limit lets one more in", HOLD, by_machine=True)
 class LimitOffByOne(BrokenQueue):
     Queue = by_rules(lambda rules: _all_limits(rules, _one_more))
 
 
-@mutant("a limit of zero is none", "TestLaneLimit::test_held_jobs_are_counted")
+@lane_mutant("a limit of zero is none", "TestLaneLimit::test_held_jobs_are_counted")
 class LimitZeroIsNone(BrokenQueue):
     Queue = by_rules(lambda rules: _all_limits(rules, _none_for_zero))
 
 
-@mutant("limits of single lanes are ignored", SINGLE)
+@lane_mutant("limits of single lanes are ignored", SINGLE)
 class SingleLimitsIgnored(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, limits={}))
 
 
-@mutant("a single limit of None leaves the limit of all", SINGLE)
+@lane_mutant("a single limit of None leaves the limit of all", SINGLE)
 class LimitNotLifted(BrokenQueue):
     Queue = by_rules(
         lambda rules: replace(rules, limits={lane: n for lane, n in rules.limits.items() if n is not None})
     )
 
 
-@mutant("the limit is one for each call, not for all that run", "TestLaneLimit::test_a_limit_holds_over_batches")
+@lane_mutant("the limit is one for each call, not for all that run", "TestLaneLimit::test_a_limit_holds_over_batches")
 class LimitOfABatch(BrokenQueue):
     class Queue(MemoryQueue):
         def balance_lane(self, name: str, lane: Lane) -> None:
@@ -96,7 +93,7 @@ class LimitOfABatch(BrokenQueue):
             return picked
 
 
-@mutant("held jobs take places", BEST)
+@lane_mutant("held jobs take places", BEST, by_machine=True)
 class HeldCountAsTaken(BrokenQueue):
     class Queue(MemoryQueue):
         def balance_lane(self, name: str, lane: Lane) -> None:
@@ -106,7 +103,7 @@ class HeldCountAsTaken(BrokenQueue):
             lane.taken -= held
 
 
-@mutant("a take that finds nothing gives held jobs", HOLD)
+@lane_mutant("a take that finds nothing gives held jobs", HOLD)
 class HeldHandedOut(MemoryStorage):
     async def take(self, queue: str, count: int, **options: Any) -> list[Job]:
         jobs = await super().take(queue, count, **options)
@@ -123,7 +120,7 @@ class HeldHandedOut(MemoryStorage):
 # -- who has the places
 
 
-@mutant("a better job does not push another out of the line", SWAP)
+@lane_mutant("a better job does not push another out of the line", SWAP, by_machine=True)
 class NoSwap(BrokenQueue):
     class Queue(MemoryQueue):
         def balance_lane(self, name: str, lane: Lane) -> None:
@@ -132,7 +129,7 @@ class NoSwap(BrokenQueue):
                 super().balance_lane(name, lane)
 
 
-@mutant("the oldest held job comes in, whatever its rank", BEST)
+@lane_mutant("the oldest held job comes in, whatever its rank", BEST)
 class HeldByAge(BrokenQueue):
     class Oldest(Lane, gc=False):
         def next_held(self) -> Record | None:
@@ -143,7 +140,7 @@ class HeldByAge(BrokenQueue):
             return self.lanes.setdefault(record.lane or "", HeldByAge.Oldest())
 
 
-@mutant("a lower limit holds nothing back", LOWER)
+@lane_mutant("a lower limit holds nothing back", LOWER)
 class LowerLimitHoldsNothing(BrokenQueue):
     class Queue(MemoryQueue):
         def balance_lane(self, name: str, lane: Lane) -> None:
@@ -152,7 +149,7 @@ class LowerLimitHoldsNothing(BrokenQueue):
                 super().balance_lane(name, lane)
 
 
-@mutant("new rules balance nothing", "TestLaneLimit::test_a_higher_limit_lets_in_at_once")
+@lane_mutant("new rules balance nothing", "TestLaneLimit::test_a_higher_limit_lets_in_at_once")
 class RulesWithoutBalance(BrokenQueue):
     class Queue(MemoryQueue):
         def set_lanes(self, rules: Lanes | None) -> None:
@@ -160,7 +157,7 @@ class RulesWithoutBalance(BrokenQueue):
             self.touched.clear()
 
 
-@mutant("jobs that are due come in though their lane is full", "TestPlaceInALane::test_a_delayed_job_has_no_place")
+@lane_mutant("jobs that are due come in though their lane is full", "TestPlaceInALane::test_a_delayed_job_has_no_place")
 class DueJobsPassTheLimit(BrokenQueue):
     class Queue(MemoryQueue):
         def promote(self, record: Record) -> None:
@@ -172,10 +169,9 @@ class DueJobsPassTheLimit(BrokenQueue):
                 self.touched.discard(record.lane)
 
 
-@mutant(
+@lane_mutant(
     "a job that is revived comes in though its lane is full",
     "TestPlaceInALane::test_a_job_that_is_started_now_or_revived_may_be_held",
-    by_machine=False,
 )
 class RevivedPassTheLimit(BrokenQueue):
     class Queue(MemoryQueue):
@@ -196,7 +192,7 @@ def _give_nobody(record: Record) -> None:
     record.queue.touched.discard(record.lane or "")
 
 
-@mutant("the end of a lease frees no place", LEASE_END)
+@lane_mutant("the end of a lease frees no place", LEASE_END, by_machine=True)
 class PlaceLostAtALeaseEnd(BrokenQueue):
     class Queue(MemoryQueue):
         def end_lease(self, record: Record, now: int) -> None:
@@ -213,17 +209,17 @@ class EndsWithoutAPlace(MemoryStorage):
             _give_nobody(record)
 
 
-@mutant("a job that is done frees no place", ENDS)
+@lane_mutant("a job that is done frees no place", ENDS)
 class PlaceLostAtDone(EndsWithoutAPlace):
     how = "done"
 
 
-@mutant("a job that is cancelled frees no place", ENDS)
+@lane_mutant("a job that is cancelled frees no place", ENDS)
 class PlaceLostAtCancel(EndsWithoutAPlace):
     how = "cancelled"
 
 
-@mutant("a job that is buried frees no place", ENDS)
+@lane_mutant("a job that is buried frees no place", ENDS)
 class PlaceLostAtBury(BrokenQueue):
     class Queue(MemoryQueue):
         def bury(self, record: Record, reason: str, now: int) -> None:
@@ -231,7 +227,7 @@ class PlaceLostAtBury(BrokenQueue):
             _give_nobody(record)
 
 
-@mutant("a job that is retried later frees no place", ENDS, by_machine=False)
+@lane_mutant("a job that is retried later frees no place", ENDS)
 class PlaceLostAtRetry(BrokenQueue):
     class Queue(MemoryQueue):
         def retry(self, record: Record, outcome: Retry, now: int) -> None:
@@ -240,7 +236,7 @@ class PlaceLostAtRetry(BrokenQueue):
                 _give_nobody(record)
 
 
-@mutant("a job that is replaced by a later one frees no place", ENDS, by_machine=False)
+@lane_mutant("a job that is replaced by a later one frees no place", ENDS)
 class PlaceLostAtReplace(BrokenQueue):
     class Queue(MemoryQueue):
         def replace(self, record: Record, job: NewJob, start_time: int, now: int) -> None:
@@ -268,12 +264,12 @@ class RemovesWithoutAPlace(MemoryStorage):
             _give_nobody(record)
 
 
-@mutant("a job that is removed frees no place", ENDS)
+@lane_mutant("a job that is removed frees no place", ENDS)
 class PlaceLostAtRemove(RemovesWithoutAPlace):
     by_purge = False
 
 
-@mutant("a job that is purged frees no place", ENDS, by_machine=False)
+@lane_mutant("a job that is purged frees no place", ENDS)
 class PlaceLostAtPurge(RemovesWithoutAPlace):
     by_purge = True
 
@@ -281,7 +277,7 @@ class PlaceLostAtPurge(RemovesWithoutAPlace):
 # -- held jobs
 
 
-@mutant("a held job gives its key up", KEY)
+@lane_mutant("a held job gives its key up", KEY)
 class HeldHoldsNoKey(BrokenQueue):
     class Queue(MemoryQueue):
         def balance_lane(self, name: str, lane: Lane) -> None:
@@ -290,7 +286,7 @@ class HeldHoldsNoKey(BrokenQueue):
                 self.release_key(record)
 
 
-@mutant("a held job cannot be cancelled", CHANGED, by_machine=False)
+@lane_mutant("a held job cannot be cancelled", CHANGED)
 class HeldNotCancelled(MemoryStorage):
     async def change(self, changes: Any) -> int:
         return await super().change([each for each in changes if not self._is_refused(each)])
@@ -300,10 +296,9 @@ class HeldNotCancelled(MemoryStorage):
         return isinstance(change, Cancel) and record is not None and record.state == "held"
 
 
-@mutant(
+@lane_mutant(
     "a held job keeps its rank whatever it is given",
     "TestPlaceInALane::test_a_new_rank_may_change_who_is_held",
-    by_machine=False,
 )
 class HeldNotReranked(MemoryStorage):
     async def change(self, changes: Any) -> int:
@@ -311,10 +306,9 @@ class HeldNotReranked(MemoryStorage):
         return await super().change([each for each in changes if not (isinstance(each, Rerank) and each.id in held)])
 
 
-@mutant(
+@lane_mutant(
     "a held job can be started now",
     "TestPlaceInALane::test_a_job_that_is_started_now_or_revived_may_be_held",
-    by_machine=False,
 )
 class HeldStartsNow(MemoryStorage):
     def _change(self, change: Change, now: int) -> str | None:
@@ -325,10 +319,9 @@ class HeldStartsNow(MemoryStorage):
         return super()._change(change, now)
 
 
-@mutant(
+@lane_mutant(
     "wait is over though all that waits is held",
     "TestPlaceInALane::test_a_wait_is_no_waiting_for_what_is_held",
-    by_machine=False,
 )
 class WaitWakesForHeld(BrokenQueue):
     class Queue(MemoryQueue):
@@ -336,7 +329,7 @@ class WaitWakesForHeld(BrokenQueue):
             return now if self.states["held"] and not self.is_paused(now) else super().next_moment(now)
 
 
-@mutant("stats leave held jobs out of the total", COUNTED)
+@lane_mutant("stats leave held jobs out of the total", COUNTED)
 class HeldNotInTotal(BrokenQueue):
     class Queue(MemoryQueue):
         def stats(self, now: int) -> QueueStats:
@@ -344,7 +337,7 @@ class HeldNotInTotal(BrokenQueue):
             return replace(stats, total=stats.total - stats.held)
 
 
-@mutant("stats count held jobs as ready", COUNTED)
+@lane_mutant("stats count held jobs as ready", COUNTED)
 class HeldCountedAsReady(BrokenQueue):
     class Queue(MemoryQueue):
         def stats(self, now: int) -> QueueStats:
@@ -352,7 +345,7 @@ class HeldCountedAsReady(BrokenQueue):
             return replace(stats, ready=stats.ready + stats.held, held=0)
 
 
-@mutant("the oldest job may be a held one", COUNTED)
+@lane_mutant("the oldest job may be a held one", COUNTED)
 class OldestMayBeHeld(BrokenQueue):
     class Queue(MemoryQueue):
         def stats(self, now: int) -> QueueStats:
@@ -364,13 +357,13 @@ class OldestMayBeHeld(BrokenQueue):
 # -- the lane of a job
 
 
-@mutant("a take does not say the lane", SAYS)
+@lane_mutant("a take does not say the lane", SAYS)
 class TakeSaysNoLane(MemoryStorage):
     async def take(self, queue: str, count: int, **options: Any) -> list[Job]:
         return [replace(job, lane=None) for job in await super().take(queue, count, **options)]
 
 
-@mutant("a job that is replaced changes its lane", KEY)
+@lane_mutant("a job that is replaced changes its lane", KEY)
 class LaneLostOnReplace(BrokenQueue):
     class Queue(MemoryQueue):
         def replace(self, record: Record, job: NewJob, start_time: int, now: int) -> None:
@@ -383,14 +376,14 @@ class LaneLostOnReplace(BrokenQueue):
 # -- the total
 
 
-@mutant("a total is ignored", TOTAL)
+@lane_mutant("a total is ignored", TOTAL)
 class TotalIgnored(BrokenQueue):
     class Queue(MemoryQueue):
         def free(self) -> float:
             return float("inf")
 
 
-@mutant("a total lets one more run", TOTAL)
+@lane_mutant("a total lets one more run", TOTAL, by_machine=True)
 class TotalOffByOne(BrokenQueue):
     class Queue(MemoryQueue):
         def free(self) -> float:
@@ -398,7 +391,7 @@ class TotalOffByOne(BrokenQueue):
             return free + 1 if self.rules is not None and self.rules.total else free
 
 
-@mutant("a total is one for each take", TOTAL, by_machine=False)
+@lane_mutant("a total is one for each take", TOTAL)
 class TotalOfABatch(BrokenQueue):
     class Queue(MemoryQueue):
         def free(self) -> float:
@@ -406,7 +399,7 @@ class TotalOfABatch(BrokenQueue):
             return free if not free or self.rules is None else self.rules.total or free
 
 
-@mutant("a total counts only jobs that have a lane", TOTAL, by_machine=False)
+@lane_mutant("a total counts only jobs that have a lane", TOTAL)
 class TotalOfLanes(BrokenQueue):
     class Queue(MemoryQueue):
         def free(self) -> float:
@@ -414,21 +407,21 @@ class TotalOfLanes(BrokenQueue):
             return super().free() + alone
 
 
-@mutant("wait is over though the total is reached", "TestTotal::test_a_wait_sleeps_until_one_has_ended")
+@lane_mutant("wait is over though the total is reached", "TestTotal::test_a_wait_sleeps_until_one_has_ended")
 class WaitIgnoresTotal(BrokenQueue):
     class Queue(MemoryQueue):
         def next_moment(self, now: int) -> int | None:
             return now if self.ready and not self.is_paused(now) else super().next_moment(now)
 
 
-@mutant("a look at the head shows a job though the total is reached", TOTAL)
+@lane_mutant("a look at the head shows a job though the total is reached", TOTAL)
 class HeadIgnoresTotal(BrokenQueue):
     class Queue(MemoryQueue):
         def head(self) -> Record | None:
             return min(self.ready.values(), key=lambda each: (each.sort, each.id), default=None)
 
 
-@mutant("new rules wake nobody", "TestPlaceInALane::test_a_wait_hears_of_other_rules", by_machine=False)
+@lane_mutant("new rules wake nobody", "TestPlaceInALane::test_a_wait_hears_of_other_rules")
 class RulesWakeNobody(MemoryStorage):
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
         wakeups, self._wakeups = self._wakeups, type(self._wakeups)()
@@ -439,34 +432,34 @@ class RulesWakeNobody(MemoryStorage):
 # -- what people see
 
 
-@mutant("lanes are counted up to the limit of the page", INFO, by_machine=False)
+@lane_mutant("lanes are counted up to the limit of the page", INFO)
 class InfoCountsThePage(MemoryStorage):
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         found = await super().lanes(queue, limit=limit)
         return replace(found, count=len(found.lanes))
 
 
-@mutant("lanes are shown by name", INFO, by_machine=False)
+@lane_mutant("lanes are shown by name", INFO)
 class InfoByName(MemoryStorage):
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         found = await super().lanes(queue, limit=1 << 30)
         return replace(found, lanes=tuple(sorted(found.lanes, key=lambda each: each.lane))[:limit])
 
 
-@mutant("lanes are shown without those that run", INFO)
+@lane_mutant("lanes are shown without those that run", INFO)
 class InfoWithoutTaken(MemoryStorage):
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         found = await super().lanes(queue, limit=limit)
         return replace(found, lanes=tuple(replace(each, taken=0) for each in found.lanes))
 
 
-@mutant("the rules of another queue are shown", INFO)
+@lane_mutant("the rules of another queue are shown", INFO)
 class InfoHasNoRules(MemoryStorage):
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         return replace(await super().lanes(queue, limit=limit), rules=None)
 
 
-@mutant("delayed jobs make a lane", INFO)
+@lane_mutant("delayed jobs make a lane", INFO)
 class InfoCountsDelayed(MemoryStorage):
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         found = await super().lanes(queue, limit=limit)
@@ -481,7 +474,7 @@ def _without_turn(info: JobInfo) -> JobInfo:
     return replace(info, turn=None)
 
 
-@mutant("pages do not show turns", "TestFairLanes::test_a_turn_is_shown_and_orders_the_pages")
+@lane_mutant("pages do not show turns", "TestFairLanes::test_a_turn_is_shown_and_orders_the_pages")
 class TurnNotShown(MemoryStorage):
     async def browse(self, *args: Any, **options: Any) -> list[JobInfo]:
         return [_without_turn(info) for info in await super().browse(*args, **options)]

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from tempfile import TemporaryDirectory
 from typing import ClassVar, TypeVar
 
@@ -93,3 +94,7 @@ def _changed(change: tuple[str, str, str] | None) -> Iterator[None]:
         yield
     finally:
         SQL[name] = text
+
+
+lane_mutant = partial(mutant, by_machine=False)
+"""One of lanes. The suite has a test for each. The machine takes seconds, so it is asked to find a few of them only."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from accoda.model import TURN, Change, Lanes, NewJob
 from accoda.storage.memory.queue import Lane, MemoryQueue, Record
 from proof.mutants.lanes import by_rules
-from proof.mutants.mutant import BrokenQueue, mutant
+from proof.mutants.mutant import BrokenQueue, lane_mutant
 
 TURNS = "TestFairLanes::test_lanes_take_turns"
 LATER = "TestFairLanes::test_a_lane_that_comes_waits_for_one_turn_of_each"
@@ -23,17 +23,17 @@ FAILS = "TestFairLanes::test_a_job_that_fails_at_once_and_again_starves_nobody"
 STAY = "TestFairLanes::test_jobs_that_are_there_keep_their_place_when_turns_begin"
 
 
-@mutant("a fair line goes by rank alone", TURNS)
+@lane_mutant("a fair line goes by rank alone", TURNS, by_machine=True)
 class FairIgnored(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, fair=False))
 
 
-@mutant("a line that is not fair takes turns", "TestFairLanes::test_a_line_that_is_not_fair_goes_by_rank")
+@lane_mutant("a line that is not fair takes turns", "TestFairLanes::test_a_line_that_is_not_fair_goes_by_rank")
 class AlwaysFair(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, fair=True))
 
 
-@mutant("a lane's next job does not come after its last", TURNS)
+@lane_mutant("a lane's next job does not come after its last", TURNS, by_machine=True)
 class TurnForgetsTheLast(BrokenQueue):
     class Queue(MemoryQueue):
         def _turn(self, record: Record, lane: Lane) -> float:
@@ -41,14 +41,14 @@ class TurnForgetsTheLast(BrokenQueue):
             return super()._turn(record, lane)
 
 
-@mutant("a lane that comes begins at the level, before all that are there", IDLE)
+@lane_mutant("a lane that comes begins at the level, before all that are there", IDLE)
 class TurnForgetsTheLine(BrokenQueue):
     class Queue(MemoryQueue):
         def _first_turn(self, level: float) -> float | None:
             return None
 
 
-@mutant("a lane that comes begins behind all that are there", LATER, by_machine=False)
+@lane_mutant("a lane that comes begins behind all that are there", LATER)
 class TurnBehindAll(BrokenQueue):
     class Queue(MemoryQueue):
         def _first_turn(self, level: float) -> float | None:
@@ -56,27 +56,29 @@ class TurnBehindAll(BrokenQueue):
             return max(turns, default=None)
 
 
-@mutant("a heavy lane has fewer turns", WEIGHT)
+@lane_mutant("a heavy lane has fewer turns", WEIGHT)
 class WeightInverted(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, weights={lane: 1 / weight for lane, weight in rules.weights.items()}))
 
 
-@mutant("weights are ignored", WEIGHT)
+@lane_mutant("weights are ignored", WEIGHT)
 class WeightIgnored(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, weights={}))
 
 
-@mutant("a turn is one long whatever the cost", COST)
+@lane_mutant("a turn is one long whatever the cost", COST)
 class CostIgnored(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, by_cost=False))
 
 
-@mutant("a turn is as long as the cost though it should not", "TestFairLanes::test_a_turn_is_one_long_without_by_cost")
+@lane_mutant(
+    "a turn is as long as the cost though it should not", "TestFairLanes::test_a_turn_is_one_long_without_by_cost"
+)
 class CostAlways(BrokenQueue):
     Queue = by_rules(lambda rules: replace(rules, by_cost=True))
 
 
-@mutant("a turn is as long as the cost of the job before it", "TestFairLanes::test_a_turn_is_exact")
+@lane_mutant("a turn is as long as the cost of the job before it", "TestFairLanes::test_a_turn_is_exact")
 class CostOfTheLast(BrokenQueue):
     class Queue(MemoryQueue):
         def _turn(self, record: Record, lane: Lane) -> float:
@@ -103,19 +105,19 @@ class Newcomers(MemoryQueue):
         return min((level if first is None else first) + turn, max(level + 1 - TURN, level))
 
 
-@mutant("a lane that comes in does not wait at all", FAILS)
+@lane_mutant("a lane that comes in does not wait at all", FAILS)
 class NewcomersFirst(BrokenQueue):
     class Queue(Newcomers):
         share = 0.0
 
 
-@mutant("a lane that comes in waits for a whole turn", "TestFairLanes::test_a_turn_is_exact")
+@lane_mutant("a lane that comes in waits for a whole turn", "TestFairLanes::test_a_turn_is_exact")
 class NewcomersLast(BrokenQueue):
     class Queue(Newcomers):
         share = 1.0
 
 
-@mutant("turns are over all levels", LEVELS)
+@lane_mutant("turns are over all levels", LEVELS)
 class LevelLeaks(BrokenQueue):
     class Queue(MemoryQueue):
         def _turn(self, record: Record, lane: Lane) -> float:
@@ -125,7 +127,7 @@ class LevelLeaks(BrokenQueue):
             return turn
 
 
-@mutant("a turn goes on into the next level", "TestFairLanes::test_a_turn_never_leaves_its_level", by_machine=False)
+@lane_mutant("a turn goes on into the next level", "TestFairLanes::test_a_turn_never_leaves_its_level")
 class TurnLeavesItsLevel(BrokenQueue):
     class Queue(MemoryQueue):
         def _turn(self, record: Record, lane: Lane) -> float:
@@ -136,7 +138,7 @@ class TurnLeavesItsLevel(BrokenQueue):
             return last.sort + self.rules.turn_of(record.lane or "", record.cost)
 
 
-@mutant(
+@lane_mutant(
     "jobs without a lane count among those that take turns", "TestFairLanes::test_a_turn_is_exact", by_machine=False
 )
 class TurnsOfJobsWithoutALane(BrokenQueue):
@@ -147,17 +149,16 @@ class TurnsOfJobsWithoutALane(BrokenQueue):
                 heappush(self.levels.setdefault(float(floor(sort)), []), (sort, record.id))
 
 
-@mutant("a job that comes back has its old turn", FAILS)
+@lane_mutant("a job that comes back has its old turn", FAILS, by_machine=True)
 class RetryKeepsItsTurn(BrokenQueue):
     class Queue(MemoryQueue):
         def _turn(self, record: Record, lane: Lane) -> float:
             return record.sort if record.attempts else super()._turn(record, lane)
 
 
-@mutant(
+@lane_mutant(
     "a job in the line that is given a rank keeps its turn",
     "TestPlaceInALane::test_each_change_is_a_step",
-    by_machine=False,
 )
 class RerankKeepsTheTurn(BrokenQueue):
     class Queue(MemoryQueue):
@@ -169,7 +170,7 @@ class RerankKeepsTheTurn(BrokenQueue):
                 super().rerank(record, rank)
 
 
-@mutant("a job in the line that is replaced keeps its turn", "TestFairLanes::test_a_replaced_job_has_another_turn")
+@lane_mutant("a job in the line that is replaced keeps its turn", "TestFairLanes::test_a_replaced_job_has_another_turn")
 class ReplaceKeepsTheTurn(BrokenQueue):
     class Queue(MemoryQueue):
         old: tuple[int, float] | None = None
@@ -183,7 +184,7 @@ class ReplaceKeepsTheTurn(BrokenQueue):
             return old[1] if old is not None and old[0] == record.id else super()._turn(record, lane)
 
 
-@mutant("what is in the line when turns begin counts for nothing", STAY, by_machine=False)
+@lane_mutant("what is in the line when turns begin counts for nothing", STAY)
 class TurnsBeginWithoutTheLine(BrokenQueue):
     class Queue(MemoryQueue):
         def set_lanes(self, rules: Lanes | None) -> None:
@@ -193,7 +194,7 @@ class TurnsBeginWithoutTheLine(BrokenQueue):
                 lane.last.clear()
 
 
-@mutant("new rules give all jobs in the line new turns", STAY)
+@lane_mutant("new rules give all jobs in the line new turns", STAY)
 class RulesGiveNewTurns(BrokenQueue):
     class Queue(MemoryQueue):
         def set_lanes(self, rules: Lanes | None) -> None:
@@ -202,10 +203,9 @@ class RulesGiveNewTurns(BrokenQueue):
                 self.start(record)
 
 
-@mutant(
+@lane_mutant(
     "lanes of a step are balanced from the last to the first",
     "TestFairLanes::test_the_lanes_of_a_step_come_by_name",
-    by_machine=False,
 )
 class LanesInAnyOrder(BrokenQueue):
     class Queue(MemoryQueue):
@@ -216,7 +216,7 @@ class LanesInAnyOrder(BrokenQueue):
                 super().balance()
 
 
-@mutant(
+@lane_mutant(
     "each job of a call comes in before the next is there", "TestFairLanes::test_a_call_is_one_step", by_machine=False
 )
 class BalancesTooSoon(BrokenQueue):
@@ -226,7 +226,7 @@ class BalancesTooSoon(BrokenQueue):
             self.balance()
 
 
-@mutant("the changes of a call are one step", "TestPlaceInALane::test_each_change_is_a_step", by_machine=False)
+@lane_mutant("the changes of a call are one step", "TestPlaceInALane::test_each_change_is_a_step")
 class ChangesBalancedOnce(BrokenQueue):
     class Queue(MemoryQueue):
         changing = False
