@@ -29,13 +29,13 @@ ENDED = "TestCrashes.test_is_not_taken_back_when_the_job_has_ended state=dead"
 PROMOTED = "TestPromoted.test_counts_a_job_that_a_call_names_after_its_time way=replace"
 IN_ORDER = "TestReportsOfMany.test_each_flow_hears_of_its_own_jobs_in_the_order_of_the_outcomes"
 REPORT_WAKES = "TestReportsOfMany.test_a_report_wakes_who_waits_for_it"
-LIMIT = "TestLaneLimit.test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"
+RAN_BEFORE = "TestLaneLimit.test_jobs_that_ran_before_the_rules_count"
 OWN_LIMIT = "TestLaneLimit.test_limits_of_single_lanes_win"
 LOWER_LIMIT = "TestLaneLimit.test_a_lower_limit_holds_back_what_is_in_the_line"
 LETS_IN = "TestPlaceInALane.test_whatever_ends_a_run_lets_the_next_in_with_the_same_step"
 BETTER = "TestPlaceInALane.test_a_better_job_takes_the_place_of_a_worse_one_in_the_line"
-RERANKED = "TestPlaceInALane.test_a_new_rank_may_change_who_is_held"
-FREED = "TestTotal.test_a_wait_sleeps_until_one_has_ended"
+COMES_BACK = "TestPlaceInALane.test_a_job_that_comes_back_at_once_stands_where_its_rank_says"
+RERANKED = "TestFairLanes.test_a_new_rank_is_another_turn"
 TOTAL = "TestTotal.test_so_many_run_at_once_with_a_lane_or_without"
 TURNS = "TestFairLanes.test_lanes_take_turns"
 EXACT = "TestFairLanes.test_a_turn_is_exact"
@@ -70,7 +70,7 @@ MUTANTS = {
         "jobs_that_report(in_turn(told, ids, verdicts, turns)) || accepted", THEN_REPORT,
     ),
     "reports of the dead first": ("in_turn", "ORDER BY coalesce(o.turn, o.place)", "ORDER BY r.wire", IN_ORDER),
-    "a running job has no place": ("balance_lanes", "AND t.state = 2", "AND t.state = 3", LIMIT),
+    "a running job has no place": ("balance_lanes", "AND t.state = 2", "AND t.state = 3", RAN_BEFORE),
     "the limit of a lane is ignored": ("limit_of", "rules.limits ? lane", "false", OWN_LIMIT),
     "a lower limit holds no one back": ("balance_lanes", "n.free < 0 OR", "", LOWER_LIMIT),
     "a better job waits": ("balance_lanes", "OR n.is_worse", "", BETTER),
@@ -80,21 +80,14 @@ MUTANTS = {
     "a dead job leaves its lane as it is": (
         "bury_jobs", "touched := touched || r.lanes || r.with_total", "NULL", f"{LETS_IN} way=bury",
     ),
-    "a retried job leaves its lane as it is": (
-        "retry_jobs", "touched := touched || r.lanes", "NULL", f"{LETS_IN} way=retry later",
-    ),
-    "a purge leaves lanes as they are": (
-        "purge", "due.touched := due.touched || gone.touched", "NULL", f"{LETS_IN} way=purge",
-    ),
+    "a retried job leaves its lane as it is": ("retry_jobs", "touched := touched || r.lanes", "NULL", COMES_BACK),
+    "a purge leaves lanes as they are": ("purge", "due.touched || gone.touched", "due.touched", f"{LETS_IN} way=purge"),
     "a job with another rank stays in the line": ("rerank_job", "r.lane IS NOT NULL", "false", RERANKED),
-    "room under the total wakes no one": ("finish_jobs", "|| r.with_total", "", FREED),
     "a take ignores the total": ("room_in", "r.total IS NOT NULL", "false", TOTAL),
     "a turn is not taken": ("let_in", "coalesce(turns[width_bucket(j.id, locked)], j.rank)", "j.rank", TURNS),
     "a newcomer waits for a whole turn": ("turns_of", "length * newcomer", "length", EXACT),
     "lanes are rearranged after all were filled": (
-        "balance_lanes", "IF NOT moves.surplus THEN",
-        "IF moves.chosen IS NOT NULL AND let_in(q, rules, moves.chosen) THEN",
-        BY_NAME,
+        "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, rules, coalesce(moves.chosen, '{}')) THEN", BY_NAME,
     ),
     "a report wakes no one": ("store_reports", "PERFORM notify_queues('{+accoda.flows}');", "", REPORT_WAKES),
 }  # fmt: skip

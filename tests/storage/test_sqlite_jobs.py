@@ -8,8 +8,8 @@ from typing import Any
 import apsw
 
 from accoda import Done, ManualClock, NewJob, open_storage
-from accoda.storage.sqlite.jobs import SQL
 from accoda.storage.sqlite.storage import SqliteStorage
+from accoda.storage.sqlite.transaction import SQL
 
 
 async def opened(path: Path) -> SqliteStorage:

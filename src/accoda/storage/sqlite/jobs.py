@@ -27,8 +27,10 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     rows: list[tuple[Any, ...]] = []
     created: dict[tuple[int, int], int] = {}  # how many, by queue and state
     now = tx.now
+    name, queue = "", 0
     for job in jobs:
-        queue = tx.make_number(job.queue)
+        if job.queue != name:
+            name, queue = job.queue, tx.make_number(job.queue)
         start_time = now if job.delay is None and job.start_at is None else _start(now, job.delay, job.start_at)
         if job.key is not None:
             held = _key_holder(tx, queue, job.key)
@@ -37,8 +39,10 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 continue
         id = tx.next_id()
         rank = float(job.rank)
-        lane = None if job.lane is None else job.lane.encode()
-        state, sort = _place(tx, queue, lane, rank, start_time)
+        if job.lane is None:
+            state, sort = (READY, rank) if start_time <= now else (DELAYED, start_time)
+        else:
+            state, sort = _place(tx, queue, job.lane.encode(), rank, start_time)
         waiters = 0 if job.waiter is None else 1
         row = (
             id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data,
@@ -48,10 +52,10 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
             tx.run("insert_job", *row)
             if job.waiter is not None:
                 tx.run("add_waiter", id, job.waiter)
-        elif state == HELD and lane is not None:  # with its place: most lanes have room
-            tx.new_in_lanes.setdefault((queue, lane), []).append(row)
-        else:
+        elif state != HELD or job.lane is None:
             rows.append(row)
+        else:  # when its lane is balanced: most lanes have room, so it need not be held before
+            tx.new_in_lanes.setdefault((queue, job.lane.encode()), []).append(row)
         created[queue, state] = created.get((queue, state), 0) + 1
         if state != HELD:
             tx.touched.add(job.queue)

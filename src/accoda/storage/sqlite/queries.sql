@@ -11,10 +11,10 @@ SELECT max(coalesce((SELECT value FROM counters WHERE name = 'last_id'), 0), coa
 INSERT INTO counters VALUES ('last_id', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: queue_of_name
-SELECT no, CAST(name AS BLOB), lanes FROM queues WHERE name = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB) FROM queues WHERE name = ?1;
 
 -- name: queue_of_number
-SELECT no, CAST(name AS BLOB), lanes FROM queues WHERE no = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB) FROM queues WHERE no = ?1;
 
 -- name: new_queue
 INSERT INTO queues (name) VALUES (?1) RETURNING no;

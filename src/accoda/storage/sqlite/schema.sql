@@ -73,9 +73,9 @@ CREATE TABLE jobs (
     result          BLOB,
     lane            TEXT CHECK (lane <> ''),
     CHECK (CASE WHEN state > 0 THEN sort BETWEEN 0 AND 0x40000000000000
-                WHEN state = 0 AND lane IS NOT NULL THEN sort BETWEEN rank - 1e7 AND rank + 1e7
+                WHEN lane IS NULL THEN sort = rank AND state = 0
+                WHEN state = 0 THEN sort BETWEEN rank - 1e7 AND rank + 1e7
                 ELSE sort = rank END),
-    CHECK (state >= 0 OR lane IS NOT NULL),
     CHECK (state < 3 OR ended_at IS NOT NULL)
 ) STRICT;
 

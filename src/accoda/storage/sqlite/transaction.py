@@ -181,7 +181,7 @@ def carried(ids: Iterable[int]) -> Any:
 
 
 @lru_cache(maxsize=256)
-def read_rules(text: str | None) -> Lanes | None:
+def read_rules(text: bytes | None) -> Lanes | None:
     """The rules as they are in the file. What is there and cannot be read is no rule: it must stop no worker."""
     try:
         return None if text is None else msgspec.json.decode(text, type=Lanes)
