@@ -15,7 +15,7 @@ ENQUEUE, TAKE, SETTLE = call_of("accoda", "enqueue", 4), call_of("accoda", "take
 
 
 def new_job(queue: str, data: bytes, rank: float | None = None, cost: int | None = None) -> tuple[Any, ...]:
-    return queue, data, rank, None, None, cost, None, None, None, None, None
+    return queue, data, rank, None, None, cost, None, None, None, None, None, None
 
 
 def leases_of(rows: Sequence[Any]) -> Leases:

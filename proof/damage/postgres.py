@@ -46,7 +46,7 @@ def _change(rng: Random) -> tuple[str, Any]:
             (rng.choice(COUNTERS), rng.choice(ABSURD_COUNTERS)),
             (rng.choice(REALS), rng.choice(ABSURD_REALS)),
             ("keep_for", -1.0),
-            ("state", rng.choice((-1, 6, 99, 32767, -32768))),
+            ("state", rng.choice((-2, 6, 99, 32767, -32768))),
             ("queue", rng.choice(NO_NAMES)),
             ("id", rng.choice((0, -1, -rng.getrandbits(60)))),
             (rng.choice((*NUMBERS, *COUNTERS, *REALS, "state", "id")), "text"),

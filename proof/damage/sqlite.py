@@ -20,7 +20,7 @@ NUMBERS = ("attempts", "tries", "crashes", "waiters", "cost", "created_at", "sta
 ABSURD_NUMBERS = (-1, -(1 << 63), (1 << 63) - 1, 1 << 62, -(1 << 40))
 ABSURD_REALS = (float("inf"), float("-inf"), float("nan"))
 _WRONG_TYPES = ("text", 0.5)
-_TEXTS = ("key", "worker", "reason", "reports_to")
+_TEXTS = ("key", "lane", "worker", "reason", "reports_to")
 _NO_TEXT = (b"\xff\xfe", b"\xc3", b"abc\x80", b"\xed\xa0\x80")
 
 

@@ -80,7 +80,7 @@ def _opener(kind: type[MemoryStorage]) -> Callable[[Clock], Awaitable[Store]]:
 @contextmanager
 def _changed(change: tuple[str, str, str] | None) -> Iterator[None]:
     """While it lasts, one statement of the SQLite storage says something else."""
-    from accoda.storage.sqlite.jobs import SQL
+    from accoda.storage.sqlite.transaction import SQL
 
     if change is None:
         yield

@@ -10,7 +10,6 @@ from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refu
 from accoda.storage.protocol import DUE_AT_ONCE
 from accoda.storage.sqlite.lanes import balance
 from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, HELD, KEPT, READY, TAKEN, Transaction, carried
-from accoda.storage.sqlite.transaction import SQL as SQL  # for those that change a statement
 
 # -- enqueue
 
