@@ -22,7 +22,7 @@ from accoda.flows.model import NodeState
 from accoda.flows.reading import FlowReader
 from accoda.model import Done, NewJob, ReportKind
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import Record
+from accoda.storage.memory.record import Record
 from accoda.storage.protocol import Store
 from proof.checker.call_log import CallLog
 from proof.checker.checking import Verdict, check

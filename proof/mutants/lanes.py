@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Any, Literal
 
 from msgspec.structs import replace
 
 from accoda.model import Cancel, Change, Job, JobInfo, Lanes, LanesInfo, NewJob, QueueStats, Rerank, Retry, StartNow
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import Lane, MemoryQueue, Record
+from accoda.storage.memory.lanes import Lane, LaneGroup
+from accoda.storage.memory.queue import MemoryQueue
+from accoda.storage.memory.record import Record
 from proof.mutants.mutant import BrokenQueue, lane_mutant
 
 HOLD = "TestLaneLimit::test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"
@@ -24,20 +27,24 @@ CHANGED = "TestPlaceInALane::test_a_held_job_can_be_cancelled_and_removed"
 TOTAL = "TestTotal::test_so_many_run_at_once_with_a_lane_or_without"
 INFO = "TestLanesInfo::test_shows_the_rules_and_the_lanes_with_most_waiting_first"
 SAYS = "TestLaneLimit::test_a_job_says_its_lane"
+PLACE = "TestSharedLimits::test_a_place_is_taken_for_all_of_them"
+LEASE_ELSEWHERE = "TestSharedLimits::test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
 COUNTED = "TestLaneLimit::test_held_jobs_are_counted"
 
 
-def by_rules(change: Callable[[Lanes], Lanes]) -> type[MemoryQueue]:
-    """A queue that balances by other rules than those that it was given and shows."""
+def by_rules(change: Callable[[Lanes], Lanes]) -> type[LaneGroup]:
+    """Queues that are balanced by other rules than those that they were given and show."""
 
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            rules = self.rules
-            self.rules = None if rules is None else change(rules)
-            super().balance_lane(name, lane)
-            self.rules = rules
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            rules = [queue.rules for queue in self.queues]
+            for queue in self.queues:
+                queue.rules = None if queue.rules is None else change(queue.rules)
+            super().balance_lane(name, lanes)
+            for queue, given in zip(self.queues, rules, strict=True):
+                queue.rules = given
 
-    return Queue
+    return Group
 
 
 # -- the limit
@@ -58,49 +65,55 @@ def _all_limits(rules: Lanes, change: Callable[[int | None], int | None]) -> Lan
 
 @lane_mutant("a limit lets one more in", HOLD, by_machine=True)
 class LimitOffByOne(BrokenQueue):
-    Queue = by_rules(lambda rules: _all_limits(rules, _one_more))
+    Group = by_rules(lambda rules: _all_limits(rules, _one_more))
 
 
 @lane_mutant("a limit of zero is none", "TestLaneLimit::test_held_jobs_are_counted")
 class LimitZeroIsNone(BrokenQueue):
-    Queue = by_rules(lambda rules: _all_limits(rules, _none_for_zero))
+    Group = by_rules(lambda rules: _all_limits(rules, _none_for_zero))
 
 
 @lane_mutant("limits of single lanes are ignored", SINGLE)
 class SingleLimitsIgnored(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, limits={}))
+    Group = by_rules(lambda rules: replace(rules, limits={}))
 
 
 @lane_mutant("a single limit of None leaves the limit of all", SINGLE)
 class LimitNotLifted(BrokenQueue):
-    Queue = by_rules(
+    Group = by_rules(
         lambda rules: replace(rules, limits={lane: n for lane, n in rules.limits.items() if n is not None})
     )
 
 
 @lane_mutant("the limit is one for each call, not for all that run", "TestLaneLimit::test_a_limit_holds_over_batches")
 class LimitOfABatch(BrokenQueue):
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            taken, lane.taken = lane.taken, 0
-            super().balance_lane(name, lane)
-            lane.taken = taken
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            taken = [lane.taken for lane in lanes]
+            for lane in lanes:
+                lane.taken = 0
+            super().balance_lane(name, lanes)
+            for lane, count in zip(lanes, taken, strict=True):
+                lane.taken = count
 
+    class Queue(MemoryQueue):
         def pick(self, count: float, max_cost: int | None) -> list[Record]:
             picked = super().pick(count, max_cost)
-            self.touched.update(each.lane for each in picked if each.lane is not None)
-            self.balance()
+            self.group.touched.update(each.lane for each in picked if each.lane is not None)
+            self.group.balance()
             return picked
 
 
 @lane_mutant("held jobs take places", BEST, by_machine=True)
 class HeldCountAsTaken(BrokenQueue):
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            held = len(lane.held)
-            lane.taken += held
-            super().balance_lane(name, lane)
-            lane.taken -= held
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            held = [len(lane.held) for lane in lanes]
+            for lane, count in zip(lanes, held, strict=True):
+                lane.taken += count
+            super().balance_lane(name, lanes)
+            for lane, count in zip(lanes, held, strict=True):
+                lane.taken -= count
 
 
 @lane_mutant("a take that finds nothing gives held jobs", HOLD)
@@ -111,9 +124,8 @@ class HeldHandedOut(MemoryStorage):
         if jobs or found is None:
             return jobs
         for record in list(found.states["held"].values()):
-            lane = found.lane_of(record)
-            del found.states["held"][record.id], lane.held[record.id]
-            found._let_in(record, lane, record.rank)
+            found.release(record)
+            found._line_up_in_lane(record, record.rank)
         return await super().take(queue, count, **options)
 
 
@@ -122,11 +134,10 @@ class HeldHandedOut(MemoryStorage):
 
 @lane_mutant("a better job does not push another out of the line", SWAP, by_machine=True)
 class NoSwap(BrokenQueue):
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            limit = None if self.rules is None else self.rules.limit_of(name)
-            if limit is None or len(lane.ready) != limit - lane.taken:
-                super().balance_lane(name, lane)
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            if sum(len(lane.ready) + lane.taken for lane in lanes) != self.limit_of(name):
+                super().balance_lane(name, lanes)
 
 
 @lane_mutant("the oldest held job comes in, whatever its rank", BEST)
@@ -142,19 +153,17 @@ class HeldByAge(BrokenQueue):
 
 @lane_mutant("a lower limit holds nothing back", LOWER)
 class LowerLimitHoldsNothing(BrokenQueue):
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            limit = None if self.rules is None else self.rules.limit_of(name)
-            if limit is None or len(lane.ready) + lane.taken <= limit:
-                super().balance_lane(name, lane)
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            if sum(len(lane.ready) + lane.taken for lane in lanes) <= self.limit_of(name):
+                super().balance_lane(name, lanes)
 
 
 @lane_mutant("new rules balance nothing", "TestLaneLimit::test_a_higher_limit_lets_in_at_once")
-class RulesWithoutBalance(BrokenQueue):
-    class Queue(MemoryQueue):
-        def set_lanes(self, rules: Lanes | None) -> None:
-            super().set_lanes(rules)
-            self.touched.clear()
+class RulesWithoutBalance(MemoryStorage):
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+        queue.set_lanes(rules)
+        return {queue.name}
 
 
 @lane_mutant("jobs that are due come in though their lane is full", "TestPlaceInALane::test_a_delayed_job_has_no_place")
@@ -163,10 +172,9 @@ class DueJobsPassTheLimit(BrokenQueue):
         def promote(self, record: Record) -> None:
             super().promote(record)
             if record.lane is not None and record.state == "held":
-                lane = self.lane_of(record)
-                del self.states["held"][record.id], lane.held[record.id]
-                self._let_in(record, lane, record.rank)
-                self.touched.discard(record.lane)
+                self.release(record)
+                self._line_up_in_lane(record, record.rank)
+                self.group.touched.discard(record.lane)
 
 
 @lane_mutant(
@@ -178,10 +186,9 @@ class RevivedPassTheLimit(BrokenQueue):
         def revive(self, record: Record, now: int) -> bool:
             revived = super().revive(record, now)
             if record.lane is not None and record.state == "held":
-                lane = self.lane_of(record)
-                del self.states["held"][record.id], lane.held[record.id]
-                self._let_in(record, lane, record.rank)
-                self.touched.discard(record.lane)
+                self.release(record)
+                self._line_up_in_lane(record, record.rank)
+                self.group.touched.discard(record.lane)
             return revived
 
 
@@ -189,7 +196,7 @@ class RevivedPassTheLimit(BrokenQueue):
 
 
 def _give_nobody(record: Record) -> None:
-    record.queue.touched.discard(record.lane or "")
+    record.queue.group.touched.discard(record.lane or "")
 
 
 @lane_mutant("the end of a lease frees no place", LEASE_END, by_machine=True)
@@ -279,11 +286,11 @@ class PlaceLostAtPurge(RemovesWithoutAPlace):
 
 @lane_mutant("a held job gives its key up", KEY)
 class HeldHoldsNoKey(BrokenQueue):
-    class Queue(MemoryQueue):
-        def balance_lane(self, name: str, lane: Lane) -> None:
-            super().balance_lane(name, lane)
-            for record in lane.held.values():
-                self.release_key(record)
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            super().balance_lane(name, lanes)
+            for record in (record for lane in lanes for record in lane.held.values()):
+                record.queue.release_key(record)
 
 
 @lane_mutant("a held job cannot be cancelled", CHANGED)
@@ -352,6 +359,82 @@ class OldestMayBeHeld(BrokenQueue):
             born = min((each.created_at for each in self.states["held"].values()), default=now)
             stats = super().stats(now)
             return replace(stats, oldest_age=max(stats.oldest_age, (now - born) / 1000))
+
+
+# -- limits that queues share
+
+
+@lane_mutant("each queue has the places for itself", PLACE)
+class SharedByNone(MemoryStorage):
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+        names = super()._set_lanes(queue, None if rules is None else replace(rules, shared=None))
+        queue.rules = rules
+        return names
+
+
+@lane_mutant("jobs that run in another queue have no places", LEASE_ELSEWHERE, by_machine=True)
+class RunsElsewhereNotCounted(BrokenQueue):
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            taken = [lane.taken for lane in lanes]
+            for lane in lanes[1:]:
+                lane.taken = 0
+            super().balance_lane(name, lanes)
+            for lane, count in zip(lanes, taken, strict=True):
+                lane.taken = count
+
+
+@lane_mutant(
+    "of queues that share limits, the first comes first", "TestSharedLimits::test_the_best_job_of_all_of_them_comes_in"
+)
+class FirstQueueFirst(BrokenQueue):
+    class Group(LaneGroup):
+        def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+            for lane in lanes:
+                others = [other for other in lanes if other is not lane]
+                used = sum(len(other.ready) + other.taken for other in others)
+                lane.taken += used
+                super().balance_lane(name, [lane])
+                lane.taken -= used
+
+
+@lane_mutant("the highest limit holds", "TestSharedLimits::test_the_lowest_limit_holds")
+class HighestLimit(BrokenQueue):
+    class Group(LaneGroup):
+        def limit_of(self, lane: str) -> float:
+            given = [queue.rules.limit_of(lane) for queue in self.queues if queue.rules is not None]
+            return max((limit for limit in given if limit is not None), default=inf)
+
+
+@lane_mutant(
+    "a queue that shares no more leaves its places behind", "TestSharedLimits::test_to_share_no_more_lets_in_at_once"
+)
+class PlacesStayBehind(BrokenQueue):
+    class Group(LaneGroup):
+        def __init__(self, *queues: MemoryQueue) -> None:
+            super().__init__(*queues)
+            if not any(queue.rules is not None and queue.rules.shared is None for queue in queues):
+                self.touched.clear()
+
+
+@lane_mutant(
+    "a take does not see leases that ended in another queue",
+    LEASE_ELSEWHERE,
+)
+class DueElsewhereNotSeen(MemoryStorage):
+    def _current_group(self, name: str, now: int) -> MemoryQueue | None:
+        return self._current_queue(name, now)
+
+
+@lane_mutant(
+    "a wait sleeps on while a lease of another queue ends",
+    "TestSharedLimits::test_waiting_ends_with_the_lease_of_another_queue",
+)
+class MomentElsewhereNotSeen(BrokenQueue):
+    class Queue(MemoryQueue):
+        def next_moment(self, now: int) -> int | None:
+            moment = super().next_moment(now)
+            return moment if moment in (now, self.paused_until) else self.due.next()
 
 
 # -- the lane of a job

@@ -12,6 +12,7 @@ from typing import ClassVar, TypeVar
 
 from accoda.clock import Clock
 from accoda.storage.memory import MemoryStorage
+from accoda.storage.memory.lanes import LaneGroup
 from accoda.storage.memory.queue import MemoryQueue
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
@@ -47,12 +48,16 @@ def mutant(breaks: str, caught_by: str, *, by_machine: bool = True) -> Callable[
 
 
 class BrokenQueue(MemoryStorage):
-    """A storage whose queues are of the class `Queue`."""
+    """A storage whose queues are of the class `Queue`, in groups of the class `Group`."""
 
-    Queue: ClassVar[type[MemoryQueue]]
+    Queue: ClassVar[type[MemoryQueue]] = MemoryQueue
+    Group: ClassVar[type[LaneGroup]] = LaneGroup
 
-    def _queue(self, name: str) -> MemoryQueue:
-        return self._queues.setdefault(name, self.Queue(name))
+    def _new_queue(self, name: str) -> MemoryQueue:
+        return self.Queue(name)
+
+    def _group(self, *queues: MemoryQueue) -> LaneGroup:
+        return self.Group(*queues)
 
 
 @asynccontextmanager

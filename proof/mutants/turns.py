@@ -9,7 +9,9 @@ from math import floor
 from msgspec.structs import replace
 
 from accoda.model import TURN, Change, Lanes, NewJob
-from accoda.storage.memory.queue import Lane, MemoryQueue, Record
+from accoda.storage.memory.lanes import LaneGroup
+from accoda.storage.memory.queue import MemoryQueue
+from accoda.storage.memory.record import Record
 from proof.mutants.lanes import by_rules
 from proof.mutants.mutant import BrokenQueue, lane_mutant
 
@@ -25,20 +27,20 @@ STAY = "TestFairLanes::test_jobs_that_are_there_keep_their_place_when_turns_begi
 
 @lane_mutant("a fair line goes by rank alone", TURNS, by_machine=True)
 class FairIgnored(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, fair=False))
+    Group = by_rules(lambda rules: replace(rules, fair=False))
 
 
 @lane_mutant("a line that is not fair takes turns", "TestFairLanes::test_a_line_that_is_not_fair_goes_by_rank")
 class AlwaysFair(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, fair=True))
+    Group = by_rules(lambda rules: replace(rules, fair=True))
 
 
 @lane_mutant("a lane's next job does not come after its last", TURNS, by_machine=True)
 class TurnForgetsTheLast(BrokenQueue):
     class Queue(MemoryQueue):
-        def _turn(self, record: Record, lane: Lane) -> float:
-            lane.last.clear()
-            return super()._turn(record, lane)
+        def _turn(self, record: Record) -> float:
+            self.lane_of(record).last.clear()
+            return super()._turn(record)
 
 
 @lane_mutant("a lane that comes begins at the level, before all that are there", IDLE)
@@ -58,35 +60,35 @@ class TurnBehindAll(BrokenQueue):
 
 @lane_mutant("a heavy lane has fewer turns", WEIGHT)
 class WeightInverted(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, weights={lane: 1 / weight for lane, weight in rules.weights.items()}))
+    Group = by_rules(lambda rules: replace(rules, weights={lane: 1 / weight for lane, weight in rules.weights.items()}))
 
 
 @lane_mutant("weights are ignored", WEIGHT)
 class WeightIgnored(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, weights={}))
+    Group = by_rules(lambda rules: replace(rules, weights={}))
 
 
 @lane_mutant("a turn is one long whatever the cost", COST)
 class CostIgnored(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, by_cost=False))
+    Group = by_rules(lambda rules: replace(rules, by_cost=False))
 
 
 @lane_mutant(
     "a turn is as long as the cost though it should not", "TestFairLanes::test_a_turn_is_one_long_without_by_cost"
 )
 class CostAlways(BrokenQueue):
-    Queue = by_rules(lambda rules: replace(rules, by_cost=True))
+    Group = by_rules(lambda rules: replace(rules, by_cost=True))
 
 
 @lane_mutant("a turn is as long as the cost of the job before it", "TestFairLanes::test_a_turn_is_exact")
 class CostOfTheLast(BrokenQueue):
     class Queue(MemoryQueue):
-        def _turn(self, record: Record, lane: Lane) -> float:
-            last = lane.last_ready(float(floor(record.rank)))
+        def _turn(self, record: Record) -> float:
+            last = self.lane_of(record).last_ready(float(floor(record.rank)))
             if last is None:
-                return super()._turn(record, lane)
+                return super()._turn(record)
             cost, record.cost = record.cost, last.cost
-            turn = super()._turn(record, lane)
+            turn = super()._turn(record)
             record.cost = cost
             return turn
 
@@ -96,10 +98,10 @@ class Newcomers(MemoryQueue):
 
     share: float
 
-    def _turn(self, record: Record, lane: Lane) -> float:
+    def _turn(self, record: Record) -> float:
         level = float(floor(record.rank))
-        if self.rules is None or lane.last_ready(level) is not None:
-            return super()._turn(record, lane)
+        if self.rules is None or self.lane_of(record).last_ready(level) is not None:
+            return super()._turn(record)
         first = self._first_turn(level)
         turn = self.rules.turn_of(record.lane or "", record.cost) * self.share
         return min((level if first is None else first) + turn, max(level + 1 - TURN, level))
@@ -120,9 +122,9 @@ class NewcomersLast(BrokenQueue):
 @lane_mutant("turns are over all levels", LEVELS)
 class LevelLeaks(BrokenQueue):
     class Queue(MemoryQueue):
-        def _turn(self, record: Record, lane: Lane) -> float:
+        def _turn(self, record: Record) -> float:
             rank, record.rank = record.rank, 0.0
-            turn = super()._turn(record, lane)
+            turn = super()._turn(record)
             record.rank = rank
             return turn
 
@@ -130,9 +132,9 @@ class LevelLeaks(BrokenQueue):
 @lane_mutant("a turn goes on into the next level", "TestFairLanes::test_a_turn_never_leaves_its_level")
 class TurnLeavesItsLevel(BrokenQueue):
     class Queue(MemoryQueue):
-        def _turn(self, record: Record, lane: Lane) -> float:
-            turn, level = super()._turn(record, lane), float(floor(record.rank))
-            last = lane.last_ready(level)
+        def _turn(self, record: Record) -> float:
+            turn, level = super()._turn(record), float(floor(record.rank))
+            last = self.lane_of(record).last_ready(level)
             if last is None or turn != level + 1 - TURN or self.rules is None:
                 return turn
             return last.sort + self.rules.turn_of(record.lane or "", record.cost)
@@ -152,8 +154,8 @@ class TurnsOfJobsWithoutALane(BrokenQueue):
 @lane_mutant("a job that comes back has its old turn", FAILS, by_machine=True)
 class RetryKeepsItsTurn(BrokenQueue):
     class Queue(MemoryQueue):
-        def _turn(self, record: Record, lane: Lane) -> float:
-            return record.sort if record.attempts else super()._turn(record, lane)
+        def _turn(self, record: Record) -> float:
+            return record.sort if record.attempts else super()._turn(record)
 
 
 @lane_mutant(
@@ -165,7 +167,7 @@ class RerankKeepsTheTurn(BrokenQueue):
         def rerank(self, record: Record, rank: float) -> None:
             if record.state == "ready" and record.lane is not None and floor(rank) == floor(record.rank):
                 record.rank = float(rank)
-                self.touched.add(record.lane)
+                self.group.touched.add(record.lane)
             else:
                 super().rerank(record, rank)
 
@@ -179,9 +181,9 @@ class ReplaceKeepsTheTurn(BrokenQueue):
             self.old = (record.id, record.sort) if record.state == "ready" else None
             super().replace(record, job, start_time, now)
 
-        def _turn(self, record: Record, lane: Lane) -> float:
+        def _turn(self, record: Record) -> float:
             old, self.old = self.old, None
-            return old[1] if old is not None and old[0] == record.id else super()._turn(record, lane)
+            return old[1] if old is not None and old[0] == record.id else super()._turn(record)
 
 
 @lane_mutant("what is in the line when turns begin counts for nothing", STAY)
@@ -208,7 +210,7 @@ class RulesGiveNewTurns(BrokenQueue):
     "TestFairLanes::test_the_lanes_of_a_step_come_by_name",
 )
 class LanesInAnyOrder(BrokenQueue):
-    class Queue(MemoryQueue):
+    class Group(LaneGroup):
         def balance(self) -> None:
             names, self.touched = sorted(self.touched, reverse=True), set()
             for name in names:
@@ -223,12 +225,12 @@ class BalancesTooSoon(BrokenQueue):
     class Queue(MemoryQueue):
         def insert(self, record: Record, now: int) -> None:
             super().insert(record, now)
-            self.balance()
+            self.group.balance()
 
 
 @lane_mutant("the changes of a call are one step", "TestPlaceInALane::test_each_change_is_a_step")
 class ChangesBalancedOnce(BrokenQueue):
-    class Queue(MemoryQueue):
+    class Group(LaneGroup):
         changing = False
 
         def balance(self) -> None:
@@ -246,4 +248,4 @@ class ChangesBalancedOnce(BrokenQueue):
 
     def _set_changing(self, changing: bool) -> None:
         for queue in self._queues.values():
-            queue.changing = changing  # type: ignore[attr-defined]
+            queue.group.changing = changing  # type: ignore[attr-defined]

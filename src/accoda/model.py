@@ -415,6 +415,9 @@ class Lanes(Struct, frozen=True):
 
     `total`: at most so many jobs of the queue run at once, over all workers and lanes, those without a lane included.
 
+    `shared`: a name. The queues whose rules have the same name share their limits: a lane has at most `limit` jobs in
+    the line or running in all of them together. Where the queues give a lane different limits, the lowest holds.
+
     >>> Lanes(limit=2, limits={"customer-7": 10, "spammer": 0}, fair=True).limit_of("customer-7")
     10
     """
@@ -425,6 +428,7 @@ class Lanes(Struct, frozen=True):
     weights: Mapping[str, float] = {}
     by_cost: bool = False
     total: int | None = None
+    shared: str | None = None
 
     def __post_init__(self) -> None:
         for name, limit in {"": self.limit, **self.limits}.items():
@@ -437,6 +441,8 @@ class Lanes(Struct, frozen=True):
             check_lane(name)
         if self.total is not None:
             check_count("total", self.total)
+        if self.shared is not None:
+            check_name("shared", self.shared)
         for field in ("fair", "by_cost"):
             if type(getattr(self, field)) is not bool:
                 _refuse(field, "must be True or False", getattr(self, field))

@@ -26,6 +26,15 @@ and `purge` balance once, after all their other work; `change` after each change
 what is due. The lanes of a step are balanced in the order of their names (by code point), each by first holding jobs
 back, then letting others in, best first.
 
+Queues whose rules have the same `Lanes.shared` are a group, and their limits hold for all of them together: of a lane's
+ready and held jobs in all queues of the group, in the order of rank and id, the first `limit - taken` are ready, where
+`taken` counts the lane's running jobs in all of them, and `limit` is the lowest that one of them gives the lane. A step
+that touches a lane in one queue of a group balances it in all of them. A queue that shares its limits with no other is
+a group of one. Turns and `total` are those of each queue. A job in the line of a paused queue keeps its place. `take`
+and `wait` apply what is due in all queues of the group, queue by queue in the order of their names, each followed by
+its balance; and `wait` sleeps no longer than until the next moment in one of them. For a lease of another queue may
+hold the place that a job waits for, and perhaps that queue has no worker left.
+
 A job of a lane that comes into a fair line has a turn, which orders it in place of its rank. The level is the whole
 part of the rank (rounded down), L are the ready jobs of lanes in the queue whose turn (or rank) is at least the level
 and below level + 1, and `length` is `Lanes.turn_of` the job. Where L has jobs of the same lane, the turn is the highest
@@ -191,15 +200,16 @@ class Inspector(Protocol):
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
         """Give a queue other rules for its lanes, or none, and balance all its lanes by them.
 
-        Jobs that are in the line keep their turns, also where `fair` has changed. Several steps where lanes are many: a
-        lane is balanced in one.
+        Where it shared its limits, or does so now, the lanes of those queues too. Jobs that are in the line keep their
+        turns, also where `fair` has changed. Several steps where the jobs to be moved are many.
         """
         ...
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         """The rules of a queue, and its lanes with most jobs waiting in the line or held.
 
-        This counts the ready, held and taken jobs that have a lane: it is for people.
+        This counts the ready, held and taken jobs that have a lane: it is for people. With `limit=0` it reads the rules
+        alone, and applies nothing that is due.
         """
         ...
 

@@ -14,6 +14,9 @@ from accoda.model import REPORTS, RESULT_IN_REPORT, Lanes, NewJob, OnDuplicate
 QUEUES = ("a", "b", "a.deliver", REPORTS)
 KEYS = ("k", "l")
 LANES = ("c", "d/é")
+SHARED = "a"
+SHARING = ("a", "a.deliver")
+"""Queues that may share limits: on a Redis Cluster only those of one family can."""
 NAMES = ("x", "x/1", "x/%", "x_1", "y", "é/1")
 
 Trick = Literal["none", "old", "older", "newer", "elsewhere", "another moment", "unknown"]
@@ -98,6 +101,7 @@ rules = st.none() | st.builds(
     weights=st.sampled_from(({}, {}, {"c": 3}, {"d/é": 0.7})),
     by_cost=st.booleans(),
     total=st.sampled_from((None, None, None, 0, 1, 2)),
+    shared=st.sampled_from((None, None, SHARED)),
 )
 payloads = st.sampled_from((b"", b"1", b"\x00\xff"))
 results = st.sampled_from((None, None, b"", b"1\n", b"\x00\xff", RESULT_IN_REPORT, RESULT_IN_REPORT + 1))  # or lengths

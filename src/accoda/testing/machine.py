@@ -11,11 +11,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from itertools import cycle, product
 from unittest import TestCase
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
+from msgspec.structs import replace
 
 from accoda.model import (
     STATES,
@@ -318,6 +320,8 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(queue=commands.queues, rules=commands.rules, limit=st.sampled_from((100, 1, 0)))
     def set_lanes(self, queue: str, rules: Lanes | None, limit: int) -> None:
+        if rules is not None and queue not in commands.SHARING:
+            rules = replace(rules, shared=None)
         self.pair.set_lanes(queue, rules)
         self.pair.lanes(queue, limit)
 
@@ -328,12 +332,14 @@ class StoreMachine(RuleBasedStateMachine):
         ends=st.lists(st.sampled_from(("done", "retry", "bury", "crash", "cancel", "remove")), min_size=3, max_size=3),
     )
     def run_in_lanes(self, rules: Lanes | None, jobs: list[commands.DraftJob], count: int, ends: list[str]) -> None:
-        """Jobs of a queue with rules come, run, and end in different ways, each in a step of its own."""
-        queue = jobs[0].queue
-        self.pair.set_lanes(queue, rules)
-        for job in jobs:
+        """Jobs of a queue with rules, or of two that share limits, come, run, and end in different ways."""
+        shares = rules is not None and rules.shared is not None
+        queues = commands.SHARING if shares else (jobs[0].queue,)
+        for queue in queues:
+            self.pair.set_lanes(queue, rules)
+        for job, queue in zip(jobs, cycle(queues), strict=False):
             self.pair.enqueue([job._replace(queue=queue, start=("none", 0)).at(self.model.now)])
-        for end in ends:
+        for end, queue in product(ends, queues):
             leases = [job.lease for job in self.pair.take(queue, count, 0.5, None, "")]
             self.leases += leases
             if end == "crash":
@@ -343,8 +349,8 @@ class StoreMachine(RuleBasedStateMachine):
             else:
                 ways: dict[str, Callable[[Lease], Outcome]] = {"done": Done, "retry": Retry, "bury": _bury}
                 self.pair.settle([ways[end](lease) for lease in leases])
-        self.pair.lanes(queue, 100)
-        self.pair.look(Head(queue))
+        self.pair.lanes(queues[0], 100)
+        self.pair.look(Head(queues[0]))
 
     @precondition(lambda self: self.model.jobs)
     @rule(pick=commands.picks, age=commands.ages, limit=st.sampled_from((None, 0, 1, 1, 2)))

@@ -24,6 +24,7 @@ from accoda.model import (
     Change,
     Cursor,
     Enqueued,
+    Head,
     Job,
     JobInfo,
     Lanes,
@@ -120,7 +121,13 @@ class Pair:
         self._both(self.store.wait(queues, 0), lambda: self.model.wait(queues))
 
     def advance(self, milliseconds: int) -> None:
-        self._both(self.fixture.advance(milliseconds / 1000), lambda: self.model.advance(milliseconds))
+        self._both(self._advance(milliseconds), lambda: self.model.advance(milliseconds))
+
+    async def _advance(self, milliseconds: int) -> None:
+        """What is due is applied queue by queue, as the model does it: queues may share limits."""
+        await self.fixture.advance(milliseconds / 1000)
+        for queue in sorted(self.model.queues):
+            await self.store.look(Head(queue))
 
     def pause(self, queue: str, until: int | None) -> None:
         self._both(self.store.pause(queue, until), lambda: self.model.pause(queue, until))

@@ -138,7 +138,12 @@ class Reference:
 
     def advance(self, milliseconds: int) -> None:
         self.now += milliseconds
-        for job in list(self.jobs.values()):
+        self.pauses = {q: until for q, until in self.pauses.items() if until is None or until > self.now}
+        for queue in sorted(self.queues):
+            self._apply_due(queue)
+
+    def _apply_due(self, queue: str) -> None:
+        for job in self._of(queue, "delayed", "taken", "done", "cancelled"):
             if job.state == "delayed" and job.start_time <= self.now:
                 job.state = "held"
                 self.counts[job.new.queue]["promoted"] += 1
@@ -148,7 +153,6 @@ class Reference:
                 self.counts[job.new.queue]["expired"] += 1
             elif job.state in ("done", "cancelled") and (job.ended_at or 0) + ms(job.new.keep_for) <= self.now:
                 del self.jobs[job.id]
-        self.pauses = {q: until for q, until in self.pauses.items() if until is None or until > self.now}
         self._balance()
 
     # The line
@@ -208,20 +212,34 @@ class Reference:
 
     def _balance(self) -> None:
         """The end of a step: of each lane as many jobs are in the line as its limit allows."""
-        every = {(job.new.queue, job.new.lane) for job in self.jobs.values() if job.state in ("ready", "held")}
-        for queue, lane in sorted(every, key=lambda each: (each[0], each[1] is not None, each[1] or "")):
-            rules = self.rules.get(queue, NO_RULES) if lane is not None else NO_RULES
-            limit = rules.limit_of(lane or "")
-            running = len([job for job in self._of(queue, "taken") if job.new.lane == lane])
-            room = len(self.jobs) if limit is None else max(0, limit - running)
-            waiting = [job for job in self._of(queue, "ready", "held") if job.new.lane == lane]
-            waiting.sort(key=lambda job: (job.rank, job.id))
-            for job in waiting[room:]:
-                job.state = "held"
-            for job in waiting[:room]:
-                if job.state == "held":
-                    job.sort = self._turn(job, rules) if rules.fair else job.rank
-                    job.state = "ready"
+        waiting = [job for job in self.jobs.values() if job.state in ("ready", "held")]
+        for job in waiting:
+            if job.new.lane is None and job.state == "held":
+                job.state, job.sort = "ready", job.rank
+        every = {(self._group(job.new.queue), job.new.lane) for job in waiting if job.new.lane is not None}
+        for queues, lane in sorted(every):
+            self._balance_lane(queues, lane)
+
+    def _group(self, queue: str) -> tuple[str, ...]:
+        """The queues that share their limits with this one, itself included."""
+        shared = self._rules(queue).shared
+        return (queue,) if shared is None else tuple(sorted(q for q, r in self.rules.items() if r.shared == shared))
+
+    def _rules(self, queue: str) -> Lanes:
+        return self.rules.get(queue, NO_RULES)
+
+    def _balance_lane(self, queues: tuple[str, ...], lane: str) -> None:
+        jobs = [job for queue in queues for job in self._of(queue, "ready", "held", "taken") if job.new.lane == lane]
+        waiting = sorted((job for job in jobs if job.state != "taken"), key=lambda job: (job.rank, job.id))
+        limits = [limit for queue in queues if (limit := self._rules(queue).limit_of(lane)) is not None]
+        room = max(0, min(limits) - (len(jobs) - len(waiting))) if limits else len(waiting)
+        for job in waiting[room:]:
+            job.state = "held"
+        for job in waiting[:room]:
+            if job.state == "held":
+                rules = self._rules(job.new.queue)
+                job.sort = self._turn(job, rules) if rules.fair else job.rank
+                job.state = "ready"
 
     def _turn(self, job: Record, rules: Lanes) -> float:
         lane, level = job.new.lane or "", float(floor(job.rank))
@@ -244,7 +262,7 @@ class Reference:
                 counts[job.new.lane][job.state] += 1
         found = [LaneInfo(lane, **each) for lane, each in counts.items()]
         found.sort(key=lambda each: (-each.ready - each.held, each.lane))
-        return LanesInfo(self.rules.get(queue), tuple(found[:limit]), len(found))
+        return LanesInfo(self.rules.get(queue), tuple(found[:limit]), len(found) if limit else 0)
 
     def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
@@ -370,7 +388,7 @@ class Reference:
 
     def _gives(self, queue: str) -> bool:
         """Whether anything may be taken from the queue."""
-        total = self.rules.get(queue, NO_RULES).total
+        total = self._rules(queue).total
         return queue not in self.pauses and (total is None or len(self._of(queue, "taken")) < total)
 
     # Documents

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, nsmallest
 from math import floor, inf
 
-from msgspec import Struct
-
 from accoda.model import (
     AHEAD_AT_MOST,
     ENDED,
@@ -21,11 +19,9 @@ from accoda.model import (
     Cursor,
     Enqueued,
     Job,
-    JobInfo,
     LaneInfo,
     Lanes,
     LanesInfo,
-    Lease,
     NewJob,
     Order,
     QueueStats,
@@ -34,91 +30,8 @@ from accoda.model import (
     clean,
 )
 from accoda.storage.memory.due import SLACK, Due
-
-
-class Record(Struct, gc=False):
-    id: int
-    queue: MemoryQueue
-    data: bytes
-    rank: float
-    cost: int
-    key: str | None
-    created_at: int
-    start_time: int
-    keep_for: float
-    reports_to: str | None = None
-    lane: str | None = None
-    sort: float = 0.0  # ready: its turn in a fair line, else its rank
-    state: State = "ready"
-    due: int = 0  # delayed: start time; taken: end of the lease; done, cancelled: end of keeping
-    attempts: int = 0
-    prev_start_time: int | None = None
-    waiters: list[bytes] | None = None
-    worker: str | None = None
-    taken_at: int | None = None
-    ended_at: int | None = None
-    reason: str | None = None
-    result: bytes | None = None
-    tries: int = 0
-    crashes: int = 0
-
-    @property
-    def waiting(self) -> int:
-        """How many waiters it has."""
-        return len(self.waiters) if self.waiters else 0
-
-    def give_back(self, start_time: int) -> None:
-        """The job comes back: a new token, and the old start time remembered."""
-        self.attempts += 1
-        self.prev_start_time, self.start_time = self.start_time, start_time
-
-    def begin_again(self) -> None:
-        """What failed so far no longer counts. The attempts stay: they are the token."""
-        self.tries = self.crashes = 0
-
-
-class Lane(Struct, gc=False):
-    """The jobs of a lane that are in the line, held or running."""
-
-    ready: dict[int, Record] = {}
-    held: dict[int, Record] = {}
-    best: list[tuple[float, int]] = []  # heap of (rank, id) of held jobs
-    taken: int = 0
-    last: dict[float, list[tuple[float, int]]] = {}  # by level: (turn, id) in the order in which they came in
-
-    def hold(self, record: Record) -> None:
-        self.held[record.id] = record
-        heappush(self.best, (record.rank, record.id))
-        if len(self.best) > 2 * len(self.held) + SLACK:
-            self.best = [(each.rank, id) for id, each in self.held.items()]
-            heapify(self.best)
-
-    def next_held(self) -> Record | None:
-        while self.best:
-            rank, id = self.best[0]
-            record = self.held.get(id)
-            if record is not None and record.rank == rank:
-                return record
-            heappop(self.best)
-        return None
-
-    def note_turn(self, level: float, place: tuple[float, int]) -> None:
-        stack = self.last.setdefault(level, [])
-        stack.append(place)
-        if len(stack) > 2 * len(self.ready) + SLACK:  # those that were taken are at the bottom
-            self.last[level] = [(turn, id) for turn, id in stack if id in self.ready and self.ready[id].sort == turn]
-
-    def last_ready(self, level: float) -> Record | None:
-        """The last of its jobs in the line at this level: each turn is at least that of those before it."""
-        stack = self.last.get(level)
-        while stack:
-            turn, id = stack[-1]
-            record = self.ready.get(id)
-            if record is not None and record.sort == turn:
-                return record
-            stack.pop()
-        self.last.pop(level, None)
-        return None
+from accoda.storage.memory.lanes import Lane, LaneGroup
+from accoda.storage.memory.record import Record, as_job
 
 
 class MemoryQueue:
@@ -139,7 +52,7 @@ class MemoryQueue:
         self.rules: Lanes | None = None
         self.lanes: dict[str, Lane] = {}
         self.levels: dict[float, list[tuple[float, int]]] = {}  # of a fair line: heaps of (turn, id) of ready jobs
-        self.touched: set[str] = set()  # lanes that are to be balanced at the end of the step
+        self.group: LaneGroup  # whoever makes the queue puts it into one
 
     # -- moves
 
@@ -152,7 +65,7 @@ class MemoryQueue:
                 lane.taken -= 1
             else:
                 del (lane.ready if record.state == "ready" else lane.held)[record.id]
-            self.touched.add(record.lane)
+            self.group.touched.add(record.lane)
 
     def move(self, record: Record, state: State) -> None:
         self.leave(record)
@@ -174,12 +87,12 @@ class MemoryQueue:
         if record.lane is None:
             self.line_up(record, record.rank)
         elif self.rules is None:
-            self._let_in(record, self.lane_of(record), record.rank)
+            self._line_up_in_lane(record, record.rank)
         else:
             record.state = "held"
             self.states["held"][record.id] = record
             self.lane_of(record).hold(record)
-            self.touched.add(record.lane)
+            self.group.touched.add(record.lane)
 
     def line_up(self, record: Record, sort: float) -> None:
         """Make a record ready, and put it into the orderings."""
@@ -204,45 +117,33 @@ class MemoryQueue:
         return self.lanes.setdefault(record.lane, Lane())
 
     def set_lanes(self, rules: Lanes | None) -> None:
+        """The lanes are to be balanced then, by the group that it belongs to."""
         self.rules = rules
         self.levels.clear()
-        for name, lane in self.lanes.items():
+        for lane in self.lanes.values():
             lane.last.clear()
             for record in sorted(lane.ready.values(), key=lambda each: (each.sort, each.id)):
                 self._note_turn(record, lane)
-            self.touched.add(name)
 
-    def balance(self) -> None:
-        """The end of a step: of each lane that it touched, as many jobs are in the line as the limit allows."""
-        if not self.touched:
-            return
-        names, self.touched = sorted(self.touched), set()
-        for name in names:
-            lane = self.lanes[name]
-            if lane.ready or lane.held:
-                self.balance_lane(name, lane)
-            elif not lane.taken:
-                del self.lanes[name]
+    def hold_back(self, record: Record) -> None:
+        """A job of a lane leaves the line and is held."""
+        lane = self.lane_of(record)
+        del self.ready[record.id], lane.ready[record.id]
+        record.state = "held"
+        self.states["held"][record.id] = record
+        lane.hold(record)
 
-    def balance_lane(self, name: str, lane: Lane) -> None:
-        limit = None if self.rules is None else self.rules.limit_of(name)
-        room = inf if limit is None else max(0, limit - lane.taken)
-        while len(lane.ready) > room:
-            self._hold_back(lane, max(lane.ready.values(), key=_rank_and_id))
-        coming: list[Record] = []
-        while best := lane.next_held():
-            if len(lane.ready) + len(coming) >= room:
-                worst = max(lane.ready.values(), key=_rank_and_id, default=None)
-                if worst is None or _rank_and_id(worst) < _rank_and_id(best):
-                    break
-                self._hold_back(lane, worst)  # a worse job makes room for a better one
-            del self.states["held"][best.id], lane.held[best.id]
-            coming.append(best)
-        for record in coming:
-            fair = self.rules is not None and self.rules.fair
-            self._let_in(record, lane, self._turn(record, lane) if fair else record.rank)
+    def release(self, record: Record) -> None:
+        """A job is no longer held: `let_in` follows."""
+        del self.states["held"][record.id], self.lane_of(record).held[record.id]
 
-    def _let_in(self, record: Record, lane: Lane, sort: float) -> None:
+    def let_in(self, record: Record) -> None:
+        """A job that is in no state comes into the line: in a fair one it has its turn."""
+        fair = self.rules is not None and self.rules.fair
+        self._line_up_in_lane(record, self._turn(record) if fair else record.rank)
+
+    def _line_up_in_lane(self, record: Record, sort: float) -> None:
+        lane = self.lane_of(record)
         lane.ready[record.id] = record
         self.line_up(record, sort)
         self._note_turn(record, lane)
@@ -254,18 +155,12 @@ class MemoryQueue:
             heappush(self.levels.setdefault(level, []), place)
             lane.note_turn(level, place)
 
-    def _hold_back(self, lane: Lane, record: Record) -> None:
-        del self.ready[record.id], lane.ready[record.id]
-        record.state = "held"
-        self.states["held"][record.id] = record
-        lane.hold(record)
-
-    def _turn(self, record: Record, lane: Lane) -> float:
+    def _turn(self, record: Record) -> float:
         """Where a job comes into a fair line: see `accoda.storage.protocol`."""
         assert self.rules is not None, "only where rules say that it is fair"
         level = float(floor(record.rank))
         length = self.rules.turn_of(record.lane or "", record.cost)
-        last, first = lane.last_ready(level), self._first_turn(level)
+        last, first = self.lane_of(record).last_ready(level), self._first_turn(level)
         turn = last.sort + length if last is not None else (level if first is None else first) + length * NEWCOMER
         if turn >= level + 1 > level:
             turn = level + 1 - TURN
@@ -384,7 +279,9 @@ class MemoryQueue:
             return self.paused_until
         if self.ready and self.free():
             return now
-        return self.due.next()  # not after now if one call's bound was reached: then something is still due
+        # Also of queues that share limits: one of their leases may hold the place that a job of this one waits for. It
+        # is not after now if one call's bound was reached: then something is still due.
+        return min((moment for each in self.group.queues if (moment := each.due.next()) is not None), default=None)
 
     def free(self) -> float:
         """How many more jobs may run at once."""
@@ -449,7 +346,7 @@ class MemoryQueue:
     def lanes_info(self, limit: int) -> LanesInfo:
         counts = [LaneInfo(name, len(lane.ready), len(lane.held), lane.taken) for name, lane in self.lanes.items()]
         top = nsmallest(limit, counts, key=lambda each: (-each.ready - each.held, each.lane))
-        return LanesInfo(self.rules, tuple(top), len(counts))
+        return LanesInfo(self.rules, tuple(top), len(counts) if limit else 0)
 
     def _first_turn(self, level: float) -> float | None:
         """The lowest turn of the ready jobs of a level."""
@@ -515,58 +412,5 @@ def _sort(record: Record) -> float:
     return record.due if record.ended_at is None else record.ended_at
 
 
-def _rank_and_id(record: Record) -> tuple[float, int]:
-    return record.rank, record.id
-
-
 def _place_in_line(state: State, sort: float, id: int) -> tuple[float, int]:
     return (-sort, -id) if state in ENDED else (sort, id)  # latest first
-
-
-def as_job(record: Record) -> Job:
-    name, id, attempts, taken_at = record.queue.name, record.id, record.attempts, record.taken_at or 0
-    return Job(
-        id,
-        name,
-        record.data,
-        record.rank,
-        record.cost,
-        record.key,
-        attempts,
-        record.created_at,
-        record.start_time,
-        record.prev_start_time,
-        record.waiting,
-        Lease(name, id, attempts, taken_at),
-        record.tries,
-        record.crashes,
-        record.lane,
-    )
-
-
-def describe(record: Record) -> JobInfo:
-    return JobInfo(
-        id=record.id,
-        queue=record.queue.name,
-        state=record.state,
-        data=record.data,
-        rank=record.rank,
-        cost=record.cost,
-        key=record.key,
-        attempts=record.attempts,
-        created_at=record.created_at,
-        start_time=record.start_time,
-        prev_start_time=record.prev_start_time,
-        waiters=record.waiting,
-        keep_for=record.keep_for,
-        worker=record.worker,
-        taken_at=record.taken_at,
-        lease_until=record.due if record.state == "taken" else None,
-        ended_at=record.ended_at,
-        reason=record.reason,
-        result=record.result,
-        tries=record.tries,
-        crashes=record.crashes,
-        lane=record.lane,
-        turn=record.sort if record.state == "ready" and record.sort != record.rank else None,
-    )

@@ -53,7 +53,9 @@ from accoda.storage import checks
 from accoda.storage.common.closing import Closing
 from accoda.storage.common.wakeups import WakeUps
 from accoda.storage.memory.documents import Documents
-from accoda.storage.memory.queue import MemoryQueue, Record, describe, start_of
+from accoda.storage.memory.lanes import LaneGroup
+from accoda.storage.memory.queue import MemoryQueue, start_of
+from accoda.storage.memory.record import Record, describe
 from accoda.storage.protocol import DUE_AT_ONCE
 
 
@@ -88,7 +90,7 @@ class MemoryStorage(Closing):
             answers = [self._add(job, now) for job in jobs]
             self._balance(job.queue for job in jobs)
         if self._wakeups.awaited:  # a `wait` that begins only now looks first, and finds them
-            self._wakeups.wake(dict.fromkeys(job.queue for job in jobs))
+            self._wake(job.queue for job in jobs)
         return answers
 
     async def take(
@@ -97,7 +99,7 @@ class MemoryStorage(Closing):
         checks.check_take(queue, count, lease, max_cost)
         with self._lock:
             now = self._now()
-            found = self._current_queue(queue, now)
+            found = self._current_group(queue, now)
             if found is None or found.is_paused(now):
                 return []
             return found.lease(found.pick(count, max_cost), now, now + round(lease * 1000), clean(worker))
@@ -121,7 +123,7 @@ class MemoryStorage(Closing):
                 self._add(job, now)
             touched |= dict.fromkeys(job.queue for job in then)
             self._balance(touched)
-        self._wakeups.wake(touched)
+        self._wake(touched)
         return refused
 
     async def extend(self, leases: Sequence[Lease], lease: float) -> list[Refused]:
@@ -137,7 +139,7 @@ class MemoryStorage(Closing):
                 else:
                     record.due = until
                     record.queue.due.watch(until, record.id)
-        self._wakeups.wake(dict.fromkeys(held.queue for held in leases))  # an end may have come nearer
+        self._wake(held.queue for held in leases)  # an end may have come nearer
         return refused
 
     async def wait(self, queues: Sequence[str], timeout: float) -> bool:
@@ -146,7 +148,7 @@ class MemoryStorage(Closing):
         async def look() -> tuple[bool, int | None]:
             with self._lock:
                 now = self._now()
-                found = [queue for name in queues if (queue := self._current_queue(name, now))]
+                found = [queue for name in queues if (queue := self._current_group(name, now))]
                 moments = [queue.next_moment(now) for queue in found]
             soonest = min((moment for moment in moments if moment is not None), default=None)
             return soonest is not None and soonest <= now, soonest
@@ -201,7 +203,7 @@ class MemoryStorage(Closing):
             for report in reports:
                 self._add(report, now)
             self._balance([REPORTS] if reports else [])
-        self._wakeups.wake(dict.fromkeys([*changed, *(report.queue for report in reports)]))
+        self._wake([*changed, *(report.queue for report in reports)])
         return len(changed)
 
     async def browse(
@@ -232,22 +234,37 @@ class MemoryStorage(Closing):
             for report in reports:
                 self._add(report, now)
             self._balance([queue, REPORTS] if reports else [queue])
-        self._wakeups.wake([queue, REPORTS] if reports else [queue])  # a lane may have let a held job in
+        self._wake([queue, REPORTS] if reports else [queue])  # a lane may have let a held job in
         return len(ids)
 
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
         checks.check_set_lanes(queue, rules)
         with self._lock:
             now = self._now()
+            touched = {queue}
             if queue in self._queues or rules is not None:
-                self._queue(queue).set_lanes(rules)
+                touched |= self._set_lanes(self._queue(queue), rules)
                 self._current_queue(queue, now)
-        self._wakeups.wake({queue})
+        self._wakeups.wake(touched)
+
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+        """Give a queue its rules and its group, and the others of its old group theirs; the names of all of them."""
+        left = [other for other in queue.group.queues if other is not queue]
+        queue.set_lanes(rules)
+        shared = None if rules is None else rules.shared
+        joined = [other for other in self._queues.values() if shared and other.rules and other.rules.shared == shared]
+        groups = [self._group(*(joined or [queue]))]
+        if not set(left) <= set(joined):
+            groups.append(self._group(*left))
+        for group in groups:
+            group.balance()
+        return {each.name for group in groups for each in group.queues}
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         checks.check_lanes(queue, limit)
         with self._lock:
-            found = self._current_queue(queue, self._now())
+            now = self._now()
+            found = self._current_queue(queue, now) if limit else self._queues.get(queue)
             return found.lanes_info(limit) if found else LanesInfo(None, (), 0)
 
     # -- steps, all under the lock
@@ -260,8 +277,15 @@ class MemoryStorage(Closing):
     def _queue(self, name: str) -> MemoryQueue:
         queue = self._queues.get(name)
         if queue is None:
-            queue = self._queues[name] = MemoryQueue(name)
+            queue = self._queues[name] = self._new_queue(name)
+            self._group(queue)
         return queue
+
+    def _new_queue(self, name: str) -> MemoryQueue:
+        return MemoryQueue(name)
+
+    def _group(self, *queues: MemoryQueue) -> LaneGroup:
+        return LaneGroup(*queues)
 
     def _current_queue(self, name: str, now: int) -> MemoryQueue | None:
         """The queue, with what is due applied; None if it never had a job or a pause."""
@@ -270,17 +294,31 @@ class MemoryStorage(Closing):
             self._apply_due(queue, now)
         return queue
 
+    def _wake(self, names: Iterable[str]) -> None:
+        """Wake those who wait for these queues, or for one that shares limits with them."""
+        groups = (self._queues[name].group.queues for name in names if name in self._queues)
+        self._wakeups.wake(dict.fromkeys(queue.name for group in groups for queue in group))
+
+    def _current_group(self, name: str, now: int) -> MemoryQueue | None:
+        """The queue, with what is due applied in it and in all that share limits with it."""
+        queue = self._queues.get(name)
+        if queue is not None:
+            left = DUE_AT_ONCE
+            for each in queue.group.queues:
+                left -= self._apply_due(each, now, left)
+        return queue
+
     def _apply_due(self, queue: MemoryQueue, now: int, most: int = DUE_AT_ONCE) -> int:
         """Apply up to `most` due moves, those that make jobs ready first, and count them."""
         moved = queue.due.apply(now, most, lambda record: self._move_on(record, now))
-        queue.balance()
+        queue.group.balance()
         return moved + queue.kept.apply(now, most - moved, self._forget)
 
     def _balance(self, queues: Iterable[str]) -> None:
         for name in queues:
             queue = self._queues.get(name)
-            if queue is not None and queue.touched:
-                queue.balance()
+            if queue is not None:
+                queue.group.balance()
 
     def _move_on(self, record: Record, now: int) -> None:
         """The moment of this record has come."""
@@ -301,7 +339,7 @@ class MemoryStorage(Closing):
     @staticmethod
     def _balanced(record: Record | None) -> Record | None:
         if record is not None:
-            record.queue.balance()
+            record.queue.group.balance()
         return record
 
     def _find(self, target: Target, now: int) -> Record | None:
@@ -418,7 +456,7 @@ class MemoryStorage(Closing):
                 if state not in ("ready", "held", "delayed"):
                     return None
                 queue.rerank(record, change.rank)
-        queue.balance()
+        queue.group.balance()
         return queue.name
 
     def _remove(self, record: Record, now: int) -> None:

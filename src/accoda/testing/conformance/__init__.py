@@ -30,6 +30,7 @@ from accoda.testing.conformance.lanes import (
     TestLanesInfo,
     TestLaneStorm,
     TestPlaceInALane,
+    TestSharedLimits,
     TestTotal,
 )
 from accoda.testing.conformance.life import TestClose, TestInvalidInput
@@ -129,6 +130,7 @@ __all__ = [
     "TestRetryWithFollowUps",
     "TestRevive",
     "TestSettle",
+    "TestSharedLimits",
     "TestStartNow",
     "TestStartNowRaces",
     "TestStartTime",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -419,6 +420,175 @@ class TestTotal(Suite):
         assert await states(store, second) == ["ready"]
 
 
+NEAR, FAR = f"{Q}.near", f"{Q}.far"
+"""Two queues of one family: on a Redis Cluster only those can share limits."""
+
+
+def shared(limit: int | None = 1, **rules: Any) -> Lanes:
+    return Lanes(limit=limit, shared=Q, **rules)
+
+
+async def share(store: Store, rules: Lanes | None = None) -> None:
+    for queue in (NEAR, FAR):
+        await store.set_lanes(queue, rules or shared())
+
+
+def at(queue: str, lane: str | None = "a", *, rank: float = 0.0, key: str | None = None) -> NewJob:
+    return NewJob(queue, rank=rank, lane=lane, key=key)
+
+
+async def take_from(store: Store, queue: str, lease: float = 60.0) -> list[int]:
+    return [job.id for job in await store.take(queue, 100, lease=lease)]
+
+
+class TestSharedLimits(Suite):
+    """A lane's limit holds for all queues that share it together."""
+
+    async def test_a_place_is_taken_for_all_of_them(self, store: Store) -> None:
+        await share(store, shared(2))
+        ids = await add(store, at(NEAR), at(FAR), at(NEAR), at(FAR), at(FAR, "b"), at(FAR, None))
+        assert await states(store, *ids) == ["ready", "ready", "held", "held", "ready", "ready"]
+        assert (await take_from(store, NEAR), await take_from(store, FAR)) == ([ids[0]], [ids[1], *ids[4:]])
+        assert await states(store, ids[2], ids[3]) == ["held", "held"]
+
+    async def test_the_best_job_of_all_of_them_comes_in(self, store: Store) -> None:
+        await share(store)
+        first, low, high, low_too = await add(store, at(NEAR), at(NEAR, rank=2), at(FAR, rank=1), at(FAR, rank=2))
+        for queue, expected in ((NEAR, first), (FAR, high), (NEAR, low), (FAR, low_too)):
+            assert await states(store, expected) == ["ready"]
+            (job,) = await store.take(queue, 9)
+            assert job.id == expected
+            await finish(store, job)
+
+    async def test_a_better_job_takes_the_place_of_a_worse_one_of_another_queue(self, store: Store) -> None:
+        await share(store)
+        (worse,) = await add(store, at(NEAR, rank=1))
+        better, same = await add(store, at(FAR), at(NEAR))
+        assert await states(store, worse, better, same) == ["held", "ready", "held"]
+        assert await take_from(store, NEAR) == []
+
+    async def test_the_end_of_a_run_lets_a_job_of_another_queue_in(self, store: Store) -> None:
+        await share(store)
+        job, held = await add(store, at(NEAR, key="k"), at(FAR))
+        (taken,) = await store.take(NEAR, 9)
+        assert (taken.id, await states(store, held)) == (job, ["held"])
+        await finish(store, taken)
+        assert await states(store, held) == ["ready"]
+
+    @pytest.mark.parametrize("way", ["bury", "retry later", "cancel", "remove"])
+    async def test_whatever_ends_it(self, store: Store, way: str) -> None:
+        await share(store)
+        _, held = await add(store, at(NEAR), at(FAR))
+        (taken,) = await store.take(NEAR, 9)
+        await WAYS[way](store, taken)
+        assert await take_from(store, FAR) == [held]
+
+    async def test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue(
+        self, store: Store, fixture: StoreFixture
+    ) -> None:
+        await share(store)
+        lost, held = await add(store, at(NEAR, rank=1), at(FAR, rank=1))
+        assert await take_from(store, NEAR, 10) == [lost]
+        (urgent,) = await add(store, at(FAR))
+        assert await states(store, urgent) == ["held"]
+        await fixture.advance(10)
+        assert await take_from(store, FAR) == [urgent]
+        assert await states(store, lost, held) == ["held", "held"]
+
+    async def test_a_start_time_elsewhere_takes_the_place(self, store: Store, fixture: StoreFixture) -> None:
+        await share(store)
+        (later,) = await add(store, NewJob(NEAR, lane="a", delay=10))
+        (held,) = await add(store, at(FAR, rank=1))
+        await fixture.advance(10)
+        assert await take_from(store, FAR) == []
+        assert await states(store, later, held) == ["ready", "held"]
+
+    async def test_waiting_ends_when_the_place_is_free(self, store: Store) -> None:
+        await share(store)
+        await add(store, at(NEAR), at(FAR))
+        (taken,) = await store.take(NEAR, 9)
+        assert not await store.wait([FAR], 0)
+        waiting = await begin_wait(store, FAR)
+        await finish(store, taken)
+        assert await waiting
+
+    async def test_waiting_ends_with_the_lease_of_another_queue(self, store: Store, fixture: StoreFixture) -> None:
+        await share(store)
+        await add(store, at(FAR, rank=1))
+        await take_from(store, FAR, 10)
+        (urgent,) = await add(store, at(NEAR))
+        waiting = await begin_wait(store, NEAR)
+        await fixture.advance(10)
+        assert await waiting
+        assert await take_from(store, NEAR) == [urgent]
+
+    async def test_the_lowest_limit_holds(self, store: Store) -> None:
+        await store.set_lanes(NEAR, shared(3, limits={"b": None}))
+        await store.set_lanes(FAR, shared(2, limits={"c": 1, "d": None}))
+        ids = await add(store, *(at(queue, lane) for lane in "abcd" for queue in (NEAR, FAR, NEAR, FAR)))
+        found = await states(store, *ids)
+        assert {lane: found[4 * n : 4 * n + 4].count("ready") for n, lane in enumerate("abcd")} == {
+            "a": 2, "b": 2, "c": 1, "d": 3,
+        }  # fmt: skip
+
+    async def test_turns_and_totals_are_those_of_each_queue(self, store: Store) -> None:
+        await store.set_lanes(NEAR, shared(9, fair=True))
+        await store.set_lanes(FAR, shared(9, total=1))
+        ids = await add(store, at(FAR), at(FAR), at(NEAR), at(NEAR), at(NEAR, "b"))
+        assert await take_from(store, NEAR) == [ids[2], ids[4], ids[3]]
+        assert await take_from(store, FAR) == ids[:1]
+
+    async def test_to_begin_to_share_holds_back_at_once(self, store: Store) -> None:
+        await store.set_lanes(NEAR, shared())
+        await store.set_lanes(FAR, ONE)
+        ids = await add(store, at(NEAR, rank=1), at(FAR))
+        assert await states(store, *ids) == ["ready", "ready"]
+        await store.set_lanes(FAR, shared())
+        assert await states(store, *ids) == ["held", "ready"]
+
+    @pytest.mark.parametrize("rules", [None, ONE])
+    async def test_to_share_no_more_lets_in_at_once(self, store: Store, rules: Lanes | None) -> None:
+        await share(store)
+        ids = await add(store, at(NEAR), at(FAR))
+        assert await states(store, *ids) == ["ready", "held"]
+        await store.set_lanes(NEAR, rules)
+        assert await states(store, *ids) == ["ready", "ready"]
+
+    async def test_a_higher_limit_in_one_of_them_lets_in_elsewhere(self, store: Store) -> None:
+        await store.set_lanes(NEAR, shared(1))
+        await store.set_lanes(FAR, shared(2))
+        ids = await add(store, at(NEAR), at(FAR))
+        assert await states(store, *ids) == ["ready", "held"]
+        await store.set_lanes(NEAR, shared(2))
+        assert await states(store, *ids) == ["ready", "ready"]
+
+    async def test_a_paused_queue_keeps_its_places(self, store: Store) -> None:
+        await share(store)
+        ids = await add(store, at(NEAR), at(FAR))
+        await store.pause(NEAR, None)
+        assert (await take_from(store, FAR), await states(store, *ids)) == ([], ["ready", "held"])
+
+    async def test_a_crowd_over_both_queues_is_never_over_the_limit(self, store: Store) -> None:
+        await share(store, shared(2, fair=True))
+        await add(store, *(at(queue, lane) for lane in "ab" for _ in range(10) for queue in (NEAR, FAR)))
+        running: Counter[str | None] = Counter()
+        done = 0
+
+        async def work(queue: str) -> None:
+            nonlocal done
+            while done < 40:
+                for job in await store.take(queue, 2):
+                    running[job.lane] += 1
+                    assert running[job.lane] <= 2
+                    await asyncio.sleep(0)
+                    running[job.lane] -= 1  # before: a place is free from the moment of the settle
+                    await finish(store, job)
+                    done += 1
+                await asyncio.sleep(0)
+
+        await asyncio.wait_for(asyncio.gather(*(work(queue) for queue in (NEAR, FAR) * 2)), 60)
+
+
 class TestFairLanes(Suite):
     async def test_lanes_take_turns(self, store: Store) -> None:
         await store.set_lanes(Q, FAIR)
@@ -583,7 +753,7 @@ class TestLanesInfo(Suite):
         waiting = (LaneInfo("b", 1, 3, 0), LaneInfo("a", 1, 1, 1), *(LaneInfo(lane, 1, 0, 0) for lane in "cde"))
         assert found == LanesInfo(rules, waiting, 5)
         assert await store.lanes(Q, limit=1) == LanesInfo(rules, waiting[:1], 5)
-        assert await store.lanes(Q, limit=0) == LanesInfo(rules, (), 5)
+        assert await store.lanes(Q, limit=0) == LanesInfo(rules, (), 0), "the rules alone"
 
     async def test_rules_that_are_taken_away_are_gone(self, store: Store) -> None:
         await store.set_lanes(Q, ONE)
