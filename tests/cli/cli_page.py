@@ -165,7 +165,7 @@ EXAMPLES: dict[str, list[str]] = {
         "job 20",
         "lanes mailings --lane customer-7 --limit 4",
         "lanes mailings --lane customer-3 --limit 0",
-        "lanes mailings --total 10 --no-fair --limit-rows 0",
+        "lanes mailings --total 10 --no-fair --shared shop --limit-rows 0",
         "lanes mailings --reset --lane customer-7 --yes --json --limit-rows 1",
         "queues mailings",
         "queues",

@@ -57,6 +57,14 @@ def test_the_rules_of_the_queue_are_changed_and_reset(mailings: World) -> None:
     assert held(mailings) == before
 
 
+def test_limits_are_shared_and_no_longer(mailings: World) -> None:
+    told = mailings.run("lanes", "mailings", "--shared", "shop").stdout
+    assert "shared     as shop, with no other queue yet" in told
+    told = mailings.run("lanes", "emails", "--shared", "shop", "--limit-rows", "0")
+    assert "shared  as shop, with mailings" in told.stdout and told.stderr == ""
+    assert "shared" not in mailings.run("lanes", "mailings", "--no-shared").stdout
+
+
 def test_a_lane_is_paused_and_its_jobs_say_so(mailings: World) -> None:
     mailings.run("lanes", "mailings", "--lane", "anna's shop", "--limit", "0")
     id = mailings.run("enqueue", "mailings", "1", "--lane", "anna's shop", "--json")
@@ -72,6 +80,8 @@ def test_a_lane_is_paused_and_its_jobs_say_so(mailings: World) -> None:
         (("--weight", "2"), "--weight is for one lane: add --lane LANE"),
         (("--limit", "1", "--no-limit"), "give either --limit or --no-limit"),
         (("--total", "1", "--no-total"), "give either --total or --no-total"),
+        (("--shared", "a", "--no-shared"), "give either --shared or --no-shared"),
+        (("--shared", "no name"), "shared: must be"),
         (("--limit", "many"), "Invalid value for '--limit': 'many' is not a whole number"),
         (("--limit", "10001"), "Invalid value for '--limit': 10001 is not in the range"),
         (("--lane", "a\tb", "--limit", "1"), "lane: must be 1 to 128 printable characters"),

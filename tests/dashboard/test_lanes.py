@@ -47,6 +47,18 @@ def test_a_limit_is_set_pauses_and_is_reset(dash: Dash) -> None:
     assert dash.store(lambda store: store.stats()).queues["mails"].held == 2
 
 
+def test_limits_are_shared_and_no_longer(dash: Dash) -> None:
+    fill(dash, "acme", limit=1)
+    dash.run(lambda app: lanes.change(app, "news", {"shared": "github"}, 0))
+    to, said = dash.done("/do/queues/mails/lanes/shared", shared="github")
+    assert (to, said) == ("/queues/mails/lanes", "mails shares its limits as github, with news.")
+    page = dash.text("/queues/mails/lanes")
+    assert 'name="shared" value="github"' in page and ">Limits shared<" in page and "with news" in page
+    assert "are its own" in dash.done("/do/queues/mails/lanes/shared", shared="github", end="1")[1]
+    assert "Limits shared" not in dash.text("/queues/mails/lanes")
+    assert dash.do("/do/queues/mails/lanes/shared", shared="no name").status == 422
+
+
 @pytest.mark.parametrize("form", [{"lane": ""}, {"lane": "a\n", "limit": "1"}, {"lane": "a", "limit": "many"},
                                   {"lane": "a", "limit": "10001"}, {"lane": "a", "limit": ""}])  # fmt: skip
 def test_what_is_no_lane_or_limit_is_refused(dash: Dash, form: dict[str, str]) -> None:
@@ -60,6 +72,7 @@ def test_who_may_only_read_sees_no_form(dashes: dict[str, Dash]) -> None:
     assert "/do/queues/mails/lanes" not in dashes["read"].text("/queues/mails/lanes")
     assert "/do/queues/mails/lanes" in dashes["admin"].text("/queues/mails/lanes")
     assert dashes["read"].do("/do/queues/mails/lanes", lane="acme", limit="0").status == 403
+    assert dashes["read"].do("/do/queues/mails/lanes/shared", shared="github").status == 403
 
 
 def test_names_of_lanes_are_never_markup(dash: Dash) -> None:

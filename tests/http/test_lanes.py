@@ -1,5 +1,6 @@
 """Lanes over HTTP: rules and counts, changes, jobs of a lane; lanes have any printable name."""
 
+import asyncio
 from collections.abc import Iterator
 from urllib.parse import quote
 
@@ -36,12 +37,45 @@ def test_lanes_are_shown_changed_and_reset(service: ServiceRunner) -> None:
     shown = patch(service, limit=1, weights={"b": 2}, byCost=True)
     assert shown["rules"] == {
         "limit": 1, "limits": {}, "fair": False, "weights": {"b": 2.0}, "byCost": True, "total": None,
+        "shared": None,
     }  # fmt: skip
     assert [each["held"] for each in service.get(PATH).json()["lanes"]] == [2, 0]
     assert service.get(f"{PATH}?limit=1").json()["count"] == 2
     assert patch(service, limits={"a": None})["held"] == 0
     assert service.request("DELETE", f"{PATH}?lane=a").json()["held"] == 2
     assert service.request("DELETE", PATH).json()["rules"] is None
+
+
+def test_limits_are_shared_with_other_queues_and_no_longer(service: ServiceRunner) -> None:
+    assert service.post("/api/v1/jobs", {"queue": "news", "lane": "a"}).status == 201
+    assert service.request("PATCH", "/api/v1/queues/news/lanes", {"limit": 1, "shared": "github"}).status == 200
+    enqueue(service, "a")
+    shown = patch(service, shared="github")
+    assert (shown["held"], shown["sharedWith"]) == (1, ["news"])
+    assert "has its 1 of 1 in queues mails and news" in service.get("/api/v1/jobs/2/why").json()["line"]
+    shown = patch(service, shared=None)
+    assert (shown["held"], shown["sharedWith"]) == (0, [])
+
+
+def test_a_token_for_some_queues_cannot_share_limits_and_sees_no_others() -> None:
+    from accoda.http.security import Security, tokens
+
+    app = App("memory://")
+
+    async def make() -> str:
+        await app.enqueue("mails", lane="a")
+        for queue in ("mails", "news"):
+            await app.lanes.change(queue, shared="github")
+        _, text = await tokens.create(app.storage, "one", ["admin"], now=0, queues=["mails"])
+        return text
+
+    text = asyncio.run(make())
+    with ServiceRunner(app, ServiceOptions(system_jobs=False, policy=Security(rate=1e6))) as service:
+        mine = {"Authorization": f"Bearer {text}"}
+        assert service.get(PATH, **mine).json()["sharedWith"] == []
+        assert service.request("PATCH", PATH, {"shared": "other"}, headers=mine).status == 403
+        reply = service.request("PATCH", PATH, {"limit": 3, "shared": None}, headers=mine)
+        assert (reply.status, reply.json()["rules"]["shared"]) == (200, None)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -79,6 +113,8 @@ def test_held_jobs_are_counted(service: ServiceRunner) -> None:
         ("PATCH", PATH, {"limits": {"x" * 129: 1}}, "limits"),
         ("PATCH", PATH, {"weights": {"a": 0}}, "weights[...]"),
         ("PATCH", PATH, {"fair": None}, "fair"),
+        ("PATCH", PATH, {"shared": "no name"}, "shared"),
+        ("PATCH", PATH, {"shared": ""}, "shared"),
         ("POST", "/api/v1/jobs", {"queue": "mails", "lane": "\u202e"}, "lane"),
     ],
 )

@@ -76,6 +76,20 @@ async def test_the_example_of_changes_changes_and_resets(
         assert (await app.lanes.get("reports")).rules == Lanes(limit=2, fair=True)
 
 
+async def test_two_queues_share_a_limit(page: dict[str, Any]) -> None:
+    app: App = page["app"]
+    async with app.testing():
+        await declare(app)
+        await page["pushed"](["a", "b", "c"])
+        stats = (await app.storage.stats()).queues
+        assert [(stats[queue].ready, stats[queue].held) for queue in ("builds", "clones")] == [(2, 1), (0, 3)]
+        await app.storage.pause("builds", None)
+        await app.run_until_idle()
+        assert (await app.storage.stats()).queues["clones"].held == 3, "builds keeps the places"
+        await app.lanes.change("clones", shared=None)
+        assert (await app.storage.stats()).queues["clones"].held == 1
+
+
 async def test_tenants_share_workers_and_one_that_pays_has_three_turns() -> None:
     scope = recipe("Tenants that share workers fairly")
     app: App = scope["app"]

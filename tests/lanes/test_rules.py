@@ -9,7 +9,8 @@ import pytest
 import pytest_asyncio
 
 from accoda import InvalidInput, Lanes, NewJob, Store, VersionConflict
-from accoda.lanes.rules import PREFIX, QueueRules, change, declare, declare_all, reset
+from accoda.lanes.rules import PREFIX, QueueRules, change, declare, declare_all, group_of, reset
+from accoda.limits import allowed
 from accoda.payload import read_json
 from accoda.storage.observed import Call, observe
 from accoda.storage.open import open_storage
@@ -113,6 +114,8 @@ async def test_rules_that_change_hold_for_the_jobs_that_wait(store: Store) -> No
         ({"fair": 1}, "fair"),
         ({"by_cost": "yes"}, "by_cost"),
         ({"total": 1.5}, "total"),
+        ({"shared": "no name"}, "shared"),
+        ({"shared": 3}, "shared"),
         ({"limt": 3}, "limt"),
         ({3: 3}, "3"),
         ([], "changes"),
@@ -172,6 +175,58 @@ async def test_queues_without_rules_cost_a_worker_that_starts_one_look_together(
     assert (await in_force(store, "q-7"), await in_force(store, "q-8")) == (Lanes(limit=1), Lanes(limit=2))
 
 
+class Families(Wrapper):
+    """Lets only the queues of one family share limits, as a Redis Cluster does."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        if verb == "set_lanes" and args[1] is not None and args[1].shared not in (None, args[0].partition(".")[0]):
+            raise InvalidInput("shared", "must be the family")
+        return await getattr(self._store, verb)(*args, **kwargs)
+
+
+async def test_nothing_stays_of_what_the_store_refuses(store: Store) -> None:
+    family: Any = Families(store)
+    with pytest.raises(InvalidInput, match="shared"):
+        await change(family, QUEUE, {"limit": 3, "shared": "github"})
+    with pytest.raises(InvalidInput, match="shared"):
+        await declare(family, QUEUE, Lanes(shared="github"))
+    assert await store.read(PREFIX + QUEUE) is None and await in_force(store) is None
+    await change(family, QUEUE, {"limit": 3, "shared": QUEUE})
+    with pytest.raises(InvalidInput, match="shared"):
+        await change(family, QUEUE, {"limit": 4, "shared": "github"})
+    assert await in_force(store) == (await document(store)).in_force() == Lanes(limit=3, shared=QUEUE)
+
+
+async def test_rules_that_were_brought_to_a_store_that_refuses_them_can_be_mended(store: Store) -> None:
+    await change(store, QUEUE, {"limit": 3, "shared": "github"})
+    await store.set_lanes(QUEUE, None)  # the documents were brought, the rules not
+    family: Any = Families(store)
+    with pytest.raises(InvalidInput, match="shared"):
+        await change(family, QUEUE, {"limit": 4})
+    assert (await document(store)).in_force() == Lanes(limit=3, shared="github")
+    assert await change(family, QUEUE, {"shared": None}) == await in_force(store) == Lanes(limit=3)
+
+
+async def test_rules_that_are_too_large_to_be_written_are_not_in_force(store: Store) -> None:
+    limits = {f"{n:0127}": n % 7 for n in range(allowed.document // 128)}
+    with pytest.raises(InvalidInput, match="value"):
+        await change(store, QUEUE, {"shared": "github", "limits": limits})
+    assert await in_force(store) is None
+
+
+async def test_the_queues_that_share_limits_are_found(store: Store) -> None:
+    await change(store, "a", {"shared": "github"})
+    await declare(store, "b", Lanes(shared="github"))
+    await change(store, "c", {"shared": "gitlab"})
+    await declare(store, "d", Lanes(shared="github"))
+    await change(store, "d", {"shared": None})
+    await store.write(PREFIX + "e", b"damaged")
+    assert (await group_of(store, "a", "github"), await group_of(store, "new", "github")) == (["b"], ["a", "b"])
+
+
 class Interleaved(Wrapper):
     """Lets others have turns before and after each call, as a network does."""
 
@@ -202,6 +257,8 @@ async def test_those_who_write_at_once_leave_the_newest_rules_in_force(block: in
                 declare(slow, QUEUE, None),
                 change(slow, QUEUE, {"limit": 3, "limits": {"a": 1}}),
                 change(slow, QUEUE, {"limits": {"b": 2}}),
+                change(slow, QUEUE, {"shared": "github"}),
+                change(slow, QUEUE, {"shared": None, "total": 4}),
                 reset(slow, QUEUE, "a"),
                 reset(slow, QUEUE),
             ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -31,6 +32,8 @@ BAR = 10
 @click.option("--by-cost/--no-by-cost", default=None, help="A turn is as long as a job's cost.")
 @click.option("--total", type=click.IntRange(0), metavar="N", help="So many jobs of the queue run at once.")
 @click.option("--no-total", is_flag=True, help="As many as workers take.")
+@click.option("--shared", metavar="NAME", help="Share the limits with all queues that have this NAME here.")
+@click.option("--no-shared", is_flag=True, help="Limits of its own.")
 @click.option("--reset", is_flag=True, help="Forget all changes, or those of --lane.")
 @click.option("--limit-rows", "rows", type=click.IntRange(0, 1000), metavar="N", default=20, show_default=True,
               help="List so many lanes.")  # fmt: skip
@@ -60,12 +63,12 @@ def lanes(store: StoreOptions, queue: str, lane: str | None, reset: bool, rows: 
             return await operations.reset(app, queue, lane, rows)
         return await operations.change(app, queue, changes, rows) if changes else await operations.get(app, queue, rows)
 
-    present(store, store.ask(do), _draw)
+    present(store, store.ask(do), partial(_draw, rows))
 
 
 def _changes(lane: str | None, given: dict[str, Any]) -> dict[str, object]:
     """The options as changes of rules."""
-    for name in ("limit", "total"):
+    for name in ("limit", "total", "shared"):
         if given[f"no_{name}"] and given[name] is not None:
             raise click.UsageError(f"give either --{name} or --no-{name}.")
     limited = given["limit"] is not None or given["no_limit"]
@@ -77,8 +80,9 @@ def _changes(lane: str | None, given: dict[str, Any]) -> dict[str, object]:
         changes = {"limits": {lane: given["limit"]}} if limited else {}
         if given["weight"] is not None:
             changes["weights"] = {lane: given["weight"]}
-    if given["total"] is not None or given["no_total"]:
-        changes["total"] = given["total"]
+    for name in ("total", "shared"):
+        if given[name] is not None or given[f"no_{name}"]:
+            changes[name] = given[name]
     return changes | {name: given[name] for name in ("fair", "by_cost") if given[name] is not None}
 
 
@@ -92,10 +96,11 @@ async def _known(app: App, queue: str) -> None:
         await known(app, queue)
 
 
-def _draw(found: LanesView) -> None:
+def _draw(asked: int, found: LanesView) -> None:
+    """The card, and the table of the lanes; none were counted if none were asked for."""
     card(f"lanes of {found.queue}", _facts(found))
     if not found.lanes:
-        if not found.count:
+        if not found.count and asked:
             say("No job of a lane waits or runs.", err=True)
         return
     columns = [Column("lane", cut=True), *(Column(title, right=True) for title in ("in line", "held", "running"))]
@@ -128,6 +133,7 @@ def _facts(found: LanesView) -> list[tuple[str, object]]:
     fair = "lanes take turns in each priority level" + (", by the cost of their jobs" if rules.by_cost else "")
     return [
         ("limit", "none" if rules.limit is None else _limit(rules.limit)),
+        ("shared", None if rules.shared is None else _shared(rules.shared, found.shared_with)),
         ("total", total),
         ("fair", fair if rules.fair else None),
         ("own rules", "\n".join(_own(rules)) or None),
@@ -137,6 +143,12 @@ def _facts(found: LanesView) -> list[tuple[str, object]]:
 
 def _limit(limit: int) -> str:
     return f"{limit:,} of a lane in line or running at once" if limit else "0: every lane is paused"
+
+
+def _shared(name: str, queues: list[str]) -> str:
+    from accoda.operations.words import listed
+
+    return f"as {name}, with {listed(queues)}" if queues else f"as {name}, with no other queue yet"
 
 
 def _own(rules: RulesView, shown: int = 10) -> list[str]:

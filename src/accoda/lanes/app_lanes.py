@@ -21,6 +21,7 @@ class LaneChanges(TypedDict, total=False):
     weights: Mapping[str, float]
     by_cost: bool
     total: int | None
+    shared: str | None
 
 
 class AppLanes:
@@ -30,14 +31,16 @@ class AppLanes:
         self._store = store
 
     async def get(self, queue: str, *, limit: int = 100) -> LanesInfo:
-        """The rules of a queue, and the `limit` lanes with most jobs waiting. This counts the jobs that have a lane."""
+        """The rules of a queue, and the `limit` lanes with most jobs waiting. This counts the jobs that have a lane;
+        `limit=0` reads the rules alone, and `count` is 0."""
         return await self._store().lanes(queue, limit=limit)
 
     async def change(self, queue: str, **changes: Unpack[LaneChanges]) -> Lanes | None:
         """Change rules of a queue at once, and give those in force: `change("reports", limits={"customer-7": 0})`.
 
-        A change holds until `reset`, also when a deployment declares other rules. All of the changes or none: one that
-        cannot be used is an `InvalidInput`.
+        `shared="github"` shares the limits with all queues that say the same; None ends that. A change holds until
+        `reset`, also when a deployment declares other rules. All of the changes or none: one that cannot be used is an
+        `InvalidInput`.
         """
         return await rules.change(self._store(), queue, changes)
 

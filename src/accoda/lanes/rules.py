@@ -9,7 +9,11 @@ reads the document again, and repeats all of it if the version has moved. Then t
 rules in force. Consider the last call of `set_lanes`: the read after it finds the version whose rules it set, or the
 repetition finds that they are the same. Whatever is written after that read is followed by a look at the rules in
 force, which sees them, and by another `set_lanes` if they differ. Only a process that ends between its two steps can
-leave older rules in force, until the next call about the queue, such as that of a worker that starts.
+leave other rules in force, until the next call about the queue, such as that of a worker that starts.
+
+A store may refuse a `shared` (on a Redis Cluster only queues of one family can share limits), and then nothing of the
+change may stay. So rules with a `shared` are given to the store before they are written, too. That is one more call of
+`set_lanes`, which the same look follows.
 """
 
 from __future__ import annotations
@@ -25,7 +29,8 @@ from msgspec.structs import replace
 from accoda.errors import InvalidInput, VersionConflict
 from accoda.model import Lanes, check_lane, check_queue
 from accoda.payload import read_json
-from accoda.storage.protocol import Store
+from accoda.storage.checks import check_write
+from accoda.storage.protocol import Storage, Store
 
 PREFIX = "lanes/"
 """The document of a queue's rules is `lanes/{queue}`."""
@@ -51,6 +56,12 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
         declared = self.declared or Lanes()
         by_lane = {field: {**getattr(declared, field), **self.changed.get(field, {})} for field in _BY_LANE}
         return replace(declared, **{**self.changed, **by_lane})
+
+    @property
+    def shared(self) -> str | None:
+        """With which queues the limits that follow are shared."""
+        rules = self.in_force()
+        return None if rules is None else rules.shared
 
     def with_changes(self, changes: Mapping[str, Any]) -> QueueRules:
         """The same, with more changes."""
@@ -102,6 +113,13 @@ async def reset(store: Store, queue: str, lane: str | None = None) -> Lanes | No
     return await _edit(store, queue, lambda found: found.without_changes(lane))
 
 
+async def group_of(store: Storage, queue: str, shared: str) -> list[str]:
+    """The other queues whose rules have this `shared`, by name."""
+    documents = await store.documents(PREFIX)
+    found = {document.name.removeprefix(PREFIX): read_json(document.value, QueueRules) for document in documents}
+    return [name for name, each in found.items() if name != queue and each is not None and each.shared == shared]
+
+
 def check_changes(changes: Mapping[str, Any]) -> None:
     """Refuse changes that make no rules."""
     if not isinstance(changes, Mapping):
@@ -122,8 +140,12 @@ async def _edit(store: Store, queue: str, edit: Callable[[QueueRules], QueueRule
         wanted = edit(found)
         if wanted == found:
             break
+        value = msgspec.json.encode(wanted)
+        if wanted.shared is not None:
+            check_write(PREFIX + queue, value, version, None)  # what cannot be written must not be in force either
+            await store.set_lanes(queue, wanted.in_force())
         try:
-            await store.write(PREFIX + queue, msgspec.json.encode(wanted), version=version)
+            await store.write(PREFIX + queue, value, version=version)
             break
         except VersionConflict:  # somebody else wrote it meanwhile: edit that
             continue

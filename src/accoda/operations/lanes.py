@@ -38,11 +38,12 @@ class RulesView(Struct, rename="camel", frozen=True, kw_only=True):
     weights: dict[str, float] = {}
     by_cost: bool = False
     total: int | None = None
+    shared: str | None = None
 
     @classmethod
     def of(cls, rules: Lanes) -> RulesView:
         return cls(
-            **same(rules, "limit fair by_cost total"),
+            **same(rules, "limit fair by_cost total shared"),
             limits=dict(sorted(rules.limits.items())),
             weights=dict(sorted(rules.weights.items())),
         )
@@ -77,10 +78,12 @@ class LaneView(Struct, rename="camel", frozen=True, kw_only=True):
 
 class LanesView(Struct, rename="camel", frozen=True, kw_only=True):
     """The lanes of a queue: its `rules` (null: it has none), and the lanes with most jobs ready or held first. `count`
-    is how many lanes have ready, held or running jobs; `ready`, `held` and `taken` are those of the whole queue."""
+    is how many lanes have ready, held or running jobs (0 where none were asked for); `ready`, `held` and `taken` are
+    those of the whole queue. `sharedWith` are the other queues that share its limits."""
 
     queue: str
     rules: RulesView | None = None
+    shared_with: builtins.list[str] = []
     ready: int = 0
     held: int = 0
     taken: int = 0
@@ -88,19 +91,21 @@ class LanesView(Struct, rename="camel", frozen=True, kw_only=True):
     lanes: builtins.list[LaneView] = []
 
     @classmethod
-    def of(cls, queue: str, found: LanesInfo, stats: QueueStats) -> LanesView:
+    def of(cls, queue: str, found: LanesInfo, stats: QueueStats, shared_with: builtins.list[str]) -> LanesView:
         rules, jobs = found.rules or Lanes(), stats.ready + stats.held + stats.taken
         return cls(
             **same(stats, "ready held taken"),
             queue=queue,
             rules=None if found.rules is None else RulesView.of(found.rules),
+            shared_with=shared_with,
             count=found.count,
             lanes=[LaneView.of(each, rules, jobs) for each in found.lanes],
         )
 
 
 async def get(host: Host, queue: str, limit: int = SHOWN) -> LanesView:
-    """The rules of a queue, and up to `limit` of its lanes. This counts all jobs that have a lane."""
+    """The rules of a queue, and up to `limit` of its lanes. This counts all jobs that have a lane; 0 reads the rules
+    alone."""
     check_queue(queue)
     if type(limit) is not int or not 0 <= limit <= MOST:
         raise InvalidInput("limit", f"must be an integer from 0 to {MOST}, not {limit!r:.60}")
@@ -109,7 +114,9 @@ async def get(host: Host, queue: str, limit: int = SHOWN) -> LanesView:
     stats = (await store.stats()).queues
     if found.rules is None and queue not in stats and queue not in host.handlers:
         raise NotFound("queue", queue, "a queue is there from its first job on")
-    return LanesView.of(queue, found, stats.get(queue, QueueStats()))
+    shared = None if found.rules is None else found.rules.shared
+    group = [] if shared is None else await rules.group_of(store, queue, shared)
+    return LanesView.of(queue, found, stats.get(queue, QueueStats()), group)
 
 
 async def change(host: Host, queue: str, changes: Mapping[str, object], limit: int = SHOWN) -> LanesView:

@@ -42,6 +42,55 @@ async def test_a_held_job_names_those_that_have_its_places(stage: Stage) -> None
     assert facts(answer, "lane") == told and "line" not in verdicts(answer)
 
 
+async def share(stage: Stage, **limits: object) -> None:
+    """Queues that share their limits as `github`, each with the limit that is given."""
+    await stage.worker(processors=(ProcessorState(),))
+    for queue, limit in limits.items():
+        await stage.app.lanes.change(queue, limit=limit, shared="github")  # type: ignore[arg-type]
+
+
+async def test_a_held_job_names_those_in_other_queues_that_have_its_places(stage: Stage) -> None:
+    await share(stage, mails=2, builds=3)
+    first = (await stage.app.enqueue("builds", lane="customer-7")).id
+    second, job = [await stage.enqueue(lane="customer-7") for _ in range(2)]
+    await stage.app.storage.take("builds", 1, worker="alpha")
+    stage.clock.advance(4)
+    answer = await stage.why(job)
+    named = f"jobs {first} (running 4 s on alpha, queue builds), {second} (ready)"
+    assert answer.line == f"lane customer-7 has its 2 of 2 in queues builds and mails: {named}"
+    assert answer.sooner == ("give its lane one place more: accoda lanes mails --lane customer-7 --limit 3",)
+    told = {"lane": "customer-7", "limit": 2, "ready": 1, "held": 1, "taken": 1, "sharedWith": "builds"}
+    assert facts(answer, "lane") == told
+
+
+async def test_a_paused_queue_that_keeps_places_is_named(stage: Stage) -> None:
+    await share(stage, mails=1, builds=1)
+    first = (await stage.app.enqueue("builds", lane="a")).id
+    job = await stage.enqueue(lane="a")
+    await queues.pause(stage.app, "builds")
+    answer = await stage.why(job)
+    full = f"lane a has its 1 of 1 in queues builds and mails: job {first} (ready, queue builds)"
+    assert answer.line == f"{full}; queue builds is paused, and its ready jobs keep these places"
+    assert answer.sooner == (
+        "resume the queue that keeps places: accoda queues builds resume",
+        "give its lane one place more: accoda lanes mails --lane a --limit 2 && accoda lanes builds --lane a --limit 2",
+    )
+
+
+async def test_a_lane_that_is_paused_in_another_queue(stage: Stage) -> None:
+    await share(stage, mails=1, builds=0)
+    answer = await stage.why(await stage.enqueue(lane="a"))
+    assert answer.line == "lane a is paused: its limit is 0 in queue builds, which shares its limits"
+    assert answer.sooner == ("give its lane a place: accoda lanes builds --lane a --limit 1",)
+
+
+async def test_a_ready_job_tells_where_its_limit_holds(stage: Stage) -> None:
+    await share(stage, mails=3, builds=None, tests=2)
+    await stage.app.enqueue("builds", lane="a")
+    text = lane_text(await stage.why(await stage.enqueue(lane="a")))
+    assert text == "lane a may have 2 in line or running at once in queues builds, mails and tests, and has 2"
+
+
 async def test_of_many_places_a_few_are_named(stage: Stage) -> None:
     await rules(stage, limit=8)
     job = [await stage.enqueue(lane="a") for _ in range(9)][-1]

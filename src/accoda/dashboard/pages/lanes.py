@@ -12,6 +12,7 @@ from accoda.errors import InvalidInput
 from accoda.model import LANE, LANE_LIMIT, check_lane
 from accoda.operations import lanes
 from accoda.operations.lanes import LanesView, LaneView, RulesView
+from accoda.operations.words import listed
 
 KINDS = (("taken", "running"), ("ready", "in line"), ("held", "held"))
 """The parts of a bar from its left, with their names."""
@@ -46,6 +47,7 @@ async def view(call: PageCall) -> dict[str, Any]:
         "asked": asked,
         "asked_limit": limits.get(asked),
         "most_limit": LANE_LIMIT,
+        "shared_with": listed(found.shared_with),
     }
 
 
@@ -94,3 +96,15 @@ async def limit(call: ActionCall) -> ActionResult:
     if not int(text):
         return ActionResult(to, f"Lane {lane} is paused: its jobs are held. Those that run go on.")
     return ActionResult(to, f"Lane {lane} may have {int(text):,} in line or running at once.")
+
+
+@action("/do/queues/{queue}/lanes/shared")
+async def share(call: ActionCall) -> ActionResult:
+    """Share the limits with the queues that have the same name there, or no longer."""
+    queue, name = call.params["queue"], call.form.get("shared", "").strip()
+    found = await lanes.change(call.app, queue, {"shared": None if call.form.get("end") else name}, 0)
+    to = call.back if call.back != "/" else f"/queues/{quote(queue)}/lanes"
+    if call.form.get("end"):
+        return ActionResult(to, f"The limits of {queue} are its own.")
+    others = listed(found.shared_with) or "no other queue yet"
+    return ActionResult(to, f"{queue} shares its limits as {name}, with {others}.")

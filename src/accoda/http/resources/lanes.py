@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from msgspec import UNSET, Meta, Struct, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from accoda.http.call import Call
 from accoda.http.operation import Nothing, Reply, operation
-from accoda.http.resources.common import QueuePath, given
+from accoda.http.resources.common import QueueName, QueuePath, given
 from accoda.limits import COST
 from accoda.model import LANE_LIMIT, WEIGHT
 from accoda.operations import lanes
@@ -37,7 +37,7 @@ class ResetQuery(Struct, frozen=True, forbid_unknown_fields=True):
 
 class RulesChange(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """What shall be otherwise: what is left out stays. `limits` and `weights` change the lanes that they name, and no
-    others. A limit or total of null is none."""
+    others. A limit or total of null is none; `shared` of null ends the sharing of limits with other queues."""
 
     limit: LaneLimit | UnsetType | None = UNSET
     limits: dict[LaneName, LaneLimit | None] | UnsetType = UNSET
@@ -45,13 +45,15 @@ class RulesChange(Struct, rename="camel", frozen=True, forbid_unknown_fields=Tru
     weights: dict[LaneName, Weight] | UnsetType = UNSET
     by_cost: bool | UnsetType = UNSET
     total: Total | UnsetType | None = UNSET
+    shared: QueueName | UnsetType | None = UNSET
 
 
 EMAILS = {"name": "emails"}
 
 VIEW = LanesView(
     queue="emails",
-    rules=RulesView(limit=2, limits={"spammer": 0}, fair=True),
+    rules=RulesView(limit=2, limits={"spammer": 0}, fair=True, shared="mail"),
+    shared_with=["newsletters"],
     ready=3,
     held=5,
     taken=2,
@@ -63,20 +65,25 @@ VIEW = LanesView(
 )
 
 
+def _found(text: str) -> dict[int, Reply]:
+    return {200: Reply(description=text, type=LanesView, example=VIEW)}
+
+
 @operation(
     "GET",
     "/api/v1/queues/{name}/lanes",
     GROUP,
     "The lanes of a queue, and its rules for them",
     queues="path",
-    description="The lanes with most jobs ready or held first. This counts the jobs that have a lane.",
+    description="The lanes with most jobs ready or held first. This counts the jobs that have a lane; a limit of 0 "
+    "reads the rules alone.",
     path_example=EMAILS,
     query_example={"limit": 20},
-    replies={200: Reply(description="The lanes.", type=LanesView, example=VIEW)},
+    replies=_found("The lanes."),
     errors=("not-found",),
 )
 async def get_lanes(call: Call[None, LanesQuery, QueuePath]) -> LanesView:
-    return await lanes.get(call.app, call.path.name, call.query.limit)
+    return _seen(call, await lanes.get(call.app, call.path.name, call.query.limit))
 
 
 @operation(
@@ -87,15 +94,18 @@ async def get_lanes(call: Call[None, LanesQuery, QueuePath]) -> LanesView:
     scope="admin",
     queues="path",
     description="At once and for all workers, whatever the code declares, until it is reset. A limit of 0 pauses a "
-    "lane: its jobs are held.",
+    "lane: its jobs are held. The queues whose rules have the same `shared` share their limits; on a Redis Cluster it "
+    "must be the queue's family, the part of its name before the first dot. A token for some queues cannot set it.",
     path_example=EMAILS,
     example={"limit": 2, "limits": {"spammer": 0, "customer-7": None}, "fair": True},
-    replies={200: Reply(description="The lanes with the new rules.", type=LanesView, example=VIEW)},
+    replies=_found("The lanes with the new rules."),
     errors=("not-found",),
 )
 async def change_lanes(call: Call[RulesChange, Nothing, QueuePath]) -> LanesView:
     changes: dict[str, Any] = {name: value for name, value in asdict(call.body).items() if value is not UNSET}
-    return await lanes.change(call.app, call.path.name, changes)
+    if changes.get("shared") is not None:
+        call.check_queue(None)  # the limits of this queue would be those of others, too
+    return _seen(call, await lanes.change(call.app, call.path.name, changes))
 
 
 @operation(
@@ -108,8 +118,16 @@ async def change_lanes(call: Call[RulesChange, Nothing, QueuePath]) -> LanesView
     description="The rules are then those that the code declares. With `lane`, only what was changed for it.",
     path_example=EMAILS,
     query_example={"lane": "customer-7"},
-    replies={200: Reply(description="The lanes with the rules as declared.", type=LanesView, example=VIEW)},
+    replies=_found("The lanes with the rules as declared."),
     errors=("not-found",),
 )
 async def reset_lanes(call: Call[None, ResetQuery, QueuePath]) -> LanesView:
-    return await lanes.reset(call.app, call.path.name, given(call.query.lane))
+    return _seen(call, await lanes.reset(call.app, call.path.name, given(call.query.lane)))
+
+
+def _seen(call: Call[Any, Any, Any], found: LanesView) -> LanesView:
+    """Without the names of queues that the caller has no right to."""
+    queues = call.identity.queues
+    return (
+        found if queues is None else replace(found, shared_with=[name for name in found.shared_with if name in queues])
+    )

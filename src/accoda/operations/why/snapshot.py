@@ -96,11 +96,10 @@ class Snapshot(Struct, frozen=True, kw_only=True):
     @property
     def would_be_held(self) -> bool:
         """Whether a delayed job has no place in its lane now, as far as is known."""
-        lane, stand = self.job.lane, self.lanes
-        limit = None if stand is None or lane is None else stand.rules.limit_of(lane)
-        if self.job.state != "delayed" or stand is None or limit is None:
+        stand = self.lanes
+        if self.job.state != "delayed" or stand is None or stand.limit is None:
             return False
-        return stand.counts is None or stand.counts.ready + stand.counts.taken >= limit
+        return stand.counts is None or stand.counts.ready + stand.counts.taken >= stand.limit
 
     @property
     def stats(self) -> QueueStats:

@@ -11,6 +11,7 @@ from accoda.names import is_system
 from accoda.operations.levels import better_ranks
 from accoda.operations.why.fleet import Fleet, fleet_of
 from accoda.operations.why.gates import many_ahead
+from accoda.operations.why.lane_gates import paused_holders
 from accoda.operations.why.records import Gate
 from accoda.operations.why.shortage import shortage
 from accoda.operations.why.snapshot import Snapshot
@@ -35,11 +36,14 @@ def _paused(s: Snapshot, gate: Gate) -> list[str]:
 
 
 def _lane(s: Snapshot, gate: Gate) -> list[str]:
-    limit = gate.facts.get("limit")
-    if limit is None:
+    stand = s.lanes
+    if stand is None or stand.limit is None:
         return []
-    command = f"accoda lanes {s.job.queue} --lane {quote(str(gate.facts['lane']))} --limit {int(limit) + 1}"
-    return [f"give its lane a place: {command}" if limit == 0 else f"give its lane one place more: {command}"]
+    resume = [f"resume the queue that keeps places: accoda queues {queue} resume" for queue in paused_holders(s)]
+    options = f"--lane {quote(str(gate.facts['lane']))} --limit {stand.limit + 1}"
+    # Of the limits of queues that share them, the lowest holds: each that is so low must be raised.
+    commands = " && ".join(f"accoda lanes {queue} {options}" for queue in stand.limited_by)
+    return [*resume, f"give its lane {'one place more' if stand.limit else 'a place'}: {commands}"]
 
 
 def _total(s: Snapshot, gate: Gate) -> list[str]:
