@@ -131,7 +131,7 @@ def test_the_application_has_the_bounds_of_the_protocol() -> None:
     sources = dict(application.parts())
     assert f"app.DUE_AT_ONCE = {DUE_AT_ONCE} " in sources["shared/1_transaction.lua"]
     assert f"AHEAD_AT_MOST = {AHEAD_AT_MOST} " in sources["verbs/look.lua"]
-    assert "TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 " in sources["shared/8_lanes.lua"]
+    assert "TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 " in sources["shared/8_lane_rules.lua"]
     assert (TURN, NEWCOMER) == (2**-40, 1 - 2**-10)
 
 

@@ -27,7 +27,7 @@ from accoda import (
     open_storage,
 )
 from accoda.errors import StorageClosed, StorageFull, StorageUnavailable
-from accoda.model import Job
+from accoda.model import Job, Lanes
 
 T = TypeVar("T")
 JOBS = 20_000
@@ -171,6 +171,20 @@ async def test_a_call_whose_answer_was_lost_is_carried_out_once(server: Tarantoo
         assert await lose(far.write("lost", b"2", version=version)) == version + 1
         assert await lose(far.extend([first.lease], 1)) == [Refused(first.lease, "lost")]
         assert cutter.cuts == 11
+
+
+async def test_queues_that_shared_limits_are_balanced_though_the_answer_was_lost(
+    server: TarantoolServer, store: Store
+) -> None:
+    async with Cutter(server.port) as cutter, await open_storage(server.url_at(cutter.port)) as far:
+        for queue in ("one", "two"):
+            await far.set_lanes(queue, Lanes(limit=1, shared="lost"))
+        await far.enqueue([NewJob(queue, lane="a") for queue in ("one", "two")])
+        cutter.armed = True
+        await far.set_lanes("one", Lanes(limit=0))  # sent again, it can no longer read what the queue shared before
+        assert cutter.cuts == 1
+        stats = (await far.stats()).queues
+        assert (stats["one"].held, stats["two"].ready) == (1, 1)
 
 
 async def test_ten_thousand_wait_for_one_job_and_each_gets_a_follow_up(store: Store) -> None:

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import Raw
+from msgspec.msgpack import Decoder
 from proof.servers.pytest import need
 from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import Done, ManualClock, NewJob, Remove, Retry, open_storage
 from accoda.model import Job, LaneInfo, Lanes, LanesInfo
 from accoda.storage.protocol import Store
+from accoda.storage.tarantool import records
 from accoda.storage.tarantool.records import UNREADABLE
 
 Q = "q"
@@ -64,10 +67,84 @@ class TestPieces:
         await store.set_lanes(Q, None)
         assert await counts(store) == (5000, 0, 0)
 
-    async def test_a_lane_with_many_jobs_is_balanced_at_once(self, store: Store) -> None:
-        await add(store, *["a"] * 3000, "b", "b")
+    async def test_no_step_moves_more_than_so_many_jobs_of_a_lane(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await store.set_lanes(Q, Lanes(limit=0))
+        await add(store, *["a"] * 3500, "b", "b")
+        steps = steps_of(store, monkeypatch)
+        await store.set_lanes(Q, None)
+        assert [ready for ready, _ in steps] == [1000, 2000, 3000, 3502]
+        del steps[:]
         await store.set_lanes(Q, ONE)
-        assert await counts(store) == (2, 3000, 0)
+        assert [held for _, held in steps] == [1000, 2000, 3000, 3500]
+        assert await counts(store) == (2, 3500, 0)
+
+    async def test_other_steps_help_to_balance_a_lane_and_keep_to_the_order(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(limit=0))
+        ids = await add(store, *["a"] * 2500)
+        (urgent,) = await add(store, "a", rank=-1)
+        await one_step(store, None)
+        assert await counts(store) == (1000, 1501, 0)
+        (job,) = await store.take(Q, 1)
+        assert job.id == urgent
+        await finish(store, job)
+        assert await counts(store) == (1999, 501, 0)
+        (other,) = await add(store, "a")
+        assert await counts(store) == (2501, 0, 0)
+        assert [job.id for job in await store.take(Q, 3000)] == [*ids, other]
+
+    async def test_a_lane_that_is_balanced_in_steps_is_never_over_its_limit(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(limit=0))
+        await add(store, *["a"] * 4000)
+        await one_step(store, Lanes(limit=1500))
+        assert await counts(store) == (1000, 3000, 0)
+        await add(store, "a", rank=-1)
+        assert await counts(store) == (1500, 2501, 0)
+        jobs = await store.take(Q, 700)
+        await add(store, *["a"] * 10, rank=-2)
+        assert await counts(store) == (800, 2511, 700)
+        await one_step(store, ONE)
+        await store.settle([Done(job.lease) for job in jobs])
+        assert await counts(store) == (1, 3310, 0)
+
+    async def test_the_lanes_of_queues_that_shared_are_balanced_in_steps_too(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for queue in ("far", Q):
+            await store.set_lanes(queue, Lanes(limit=1, shared="s"))
+        await store.enqueue([NewJob("far", lane=f"c{n % 1200}") for n in range(2400)])
+        await add(store, *["a"] * 1500, *(f"c{n}" for n in range(1200)))
+        steps = steps_of(store, monkeypatch)
+        await store.set_lanes(Q, None)
+        assert len(steps) > 3
+        assert await counts(store) == (2700, 0, 0)
+        far = (await store.stats()).queues["far"]
+        assert (far.ready, far.held) == (1200, 1200)
+
+
+async def one_step(store: Store, rules: Lanes | None) -> None:
+    """The first step of `set_lanes`."""
+    args = (None, None) if rules is None else (records.encode_rules(rules), rules.total)
+    client: Any = store._client  # type: ignore[attr-defined]
+    await client.once("set_lanes", (Q, *args, None, None), Decoder(tuple[Raw]))
+
+
+def steps_of(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+    """How many jobs are ready and held after each step of `set_lanes`."""
+    client: Any = store._client  # type: ignore[attr-defined]
+    real = client.once
+    steps: list[tuple[int, int]] = []
+
+    async def once(verb: str, *args: Any) -> Any:
+        answer = await real(verb, *args)
+        if verb == "set_lanes":
+            ready, held, _ = await counts(store)
+            steps.append((ready, held))
+        return answer
+
+    monkeypatch.setattr(client, "once", once)
+    return steps
 
 
 class TestWakeUps:

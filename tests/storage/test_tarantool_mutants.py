@@ -45,6 +45,10 @@ FULL = "TestTotal.test_a_wait_sleeps_until_one_has_ended"
 EXACT = "TestFairLanes.test_a_turn_is_exact"
 BY_NAME = "TestFairLanes.test_the_lanes_of_a_step_come_by_name"
 BY_RANK = "TestFairLanes.test_a_call_is_one_step"
+SHARED_PLACE = "TestSharedLimits.test_a_crowd_over_both_queues_is_never_over_the_limit"
+SHARED_BEST = "TestSharedLimits.test_the_best_job_of_all_of_them_comes_in"
+SHARED_LEASE = "TestSharedLimits.test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
+LOWEST = "TestSharedLimits.test_the_lowest_limit_holds"
 
 # What is broken: the file, a piece of it, what replaces the piece, and the test that must fail.
 MUTANTS = {
@@ -88,20 +92,28 @@ MUTANTS = {
         "verbs/settle.lua", "    local jobs = {}",
         "    if tx.reports ~= nil then app.store_reports(tx) end tx.reports = nil local jobs = {}", THEN_REPORT,
     ),
-    "taken jobs have no place": ("shared/8_lanes.lua", "by_rank:count({no, lane, TAKEN})", "0", RAN_BEFORE),
-    "an end frees no place": ("shared/8_lanes.lua", "        note(tx, row[QUEUE], row[LANE])", "", NEXT_IN),
-    "the first stays in the line": ("shared/8_lanes.lua", "not is_before(last, other)", "true", BETTER),
-    "a place wakes no wait": ("shared/8_lanes.lua", "    if filled then", "    if false then", HEARS_OF_A_PLACE),
+    "taken jobs have no place": ("shared/9_lanes.lua", "count(group, lane, TAKEN)", "0", RAN_BEFORE),
+    "an end frees no place": ("shared/9_lanes.lua", "        note(tx, row[QUEUE], row[LANE])", "", NEXT_IN),
+    "the first stays in the line": ("shared/9_lanes.lua", "not is_before(last, other)", "true", BETTER),
+    "a place wakes no wait": ("shared/9_lanes.lua", "filled[no] = true", "", HEARS_OF_A_PLACE),
     "total is not counted": ("verbs/take.lua", "math.min(count, app.room(queue))", "count", TOTAL),
     "a full queue has a head": ("verbs/look.lua", " and app.room(queue) > 0", "", TOTAL),
     "no sleep in a full queue": ("verbs/wait.lua", " and app.room(queue) > 0", "", FULL),
     "room wakes no wait": ("verbs/settle.lua", "tx.touched[names[i]] = true", "", FULL),
-    "a whole first turn": ("shared/8_lanes.lua", "length * NEWCOMER", "length", EXACT),
-    "a turn after the first": ("shared/8_lanes.lua", "last ~= nil and last + length or ", "", EXACT),
+    "a whole first turn": ("shared/8_lane_rules.lua", "length * NEWCOMER", "length", EXACT),
+    "a turn after the first": ("shared/8_lane_rules.lua", "last ~= nil and last + length or ", "", EXACT),
     "lanes from the last": (
-        "shared/8_lanes.lua", "table.sort(names)", "table.sort(names, function(a, b) return a > b end)", BY_NAME,
+        "shared/9_lanes.lua", "table.sort(names)", "table.sort(names, function(a, b) return a > b end)", BY_NAME,
     ),
-    "a lane's jobs as they come": ("shared/8_lanes.lua", "table.sort(held, is_before)", "", BY_RANK),
+    "a lane's jobs as they come": ("shared/9_lanes.lua", "table.sort(held, is_before)", "", BY_RANK),
+    "taken jobs of one queue": (
+        "shared/9_lanes.lua", "sum = sum + by_rank:count", "sum = by_rank:count", SHARED_PLACE,
+    ),
+    "the best of one queue": ("shared/9_lanes.lua", "for i = 2, #group do", "for i = 3, #group do", SHARED_BEST),
+    "leases of one queue end": (
+        "shared/3_jobs.lua", "app.group_of(queue.no) or {queue.no}", "{queue.no} or {queue.no}", SHARED_LEASE,
+    ),
+    "the limit of one queue": ("shared/8_lane_rules.lua", "math.min(lowest, tonumber", "math.max(0, tonumber", LOWEST),
 }  # fmt: skip
 
 

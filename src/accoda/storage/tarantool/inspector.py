@@ -42,7 +42,7 @@ _KINDS: dict[type, int] = {Remove: 0, Revive: 1, StartNow: 2, Rerank: 3, NotCras
 
 _FLAG: Decoder[Any] = Decoder(tuple[bool])
 _COUNT: Decoder[Any] = Decoder(tuple[int])
-_LANE: Decoder[Any] = Decoder(tuple[Raw])  # a name, or nil
+_LEFT: Decoder[Any] = Decoder(tuple[Raw])
 _PURGED: Decoder[Any] = Decoder(tuple[tuple[int, int, int]])
 _WRITTEN: Decoder[Any] = Decoder(tuple[tuple[bool, int]])
 _an_int = Decoder(int)
@@ -121,12 +121,11 @@ class TarantoolInspector:
 
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
         checks.check_set_lanes(queue, rules)
-        stored, total = (None, None) if rules is None else (records.encode_rules(rules), rules.total)
-        after = await self._call("set_lanes", (queue, stored, total, None), _LANE)
-        while (
-            bytes(after) != records.NIL
-        ):  # in pieces: each is one transaction, and between them others have their turn
-            after = await self._call("set_lanes", (queue, stored, total, after), _LANE)
+        args = (None, None, None) if rules is None else (records.encode_rules(rules), rules.total, rules.shared)
+        left = None
+        while left is None or bytes(left) != records.NIL:
+            # In pieces: each is one transaction, and between them others have their turn.
+            left = await self._once("set_lanes", (queue, *args, left), _LEFT)
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         checks.check_lanes(queue, limit)

@@ -42,7 +42,7 @@ local function install()
     index(jobs, 'line', true, {2, 'unsigned', 3, 'integer', 16, 'number', 1, 'unsigned'})
     index(jobs, 'age', true, {2, 'unsigned', 3, 'integer', 1, 'unsigned'})
 
-    -- The jobs of lanes that are ready, held or taken: see 8_lanes.lua. A space of its own, so that jobs without a lane
+    -- The jobs of lanes that are ready, held or taken: see 9_lanes.lua. A space of its own, so that jobs without a lane
     -- are in no further index.
     local lanes = space('accoda_lanes', {
         {'job', 'unsigned'}, {'queue', 'unsigned'}, {'lane', 'string'}, {'state', 'integer'}, {'rank', 'number'},
@@ -53,9 +53,13 @@ local function install()
     index(lanes, 'turn', true, {2, 'unsigned', 3, 'string', 4, 'integer', 6, 'number', 1, 'unsigned'})
     index(lanes, 'line', true, {2, 'unsigned', 4, 'integer', 6, 'number', 1, 'unsigned'})
 
-    -- The rules of a queue for its lanes, in msgpack: `Lanes` in accoda/model.py.
-    local rules = space('accoda_rules', {{'queue', 'unsigned'}, {'rules', 'any'}})
+    -- The rules of a queue for its lanes, in msgpack: `Lanes` in accoda/model.py. `shared` is that of the rules, to find
+    -- the queues that share their limits.
+    local rules = space('accoda_rules', {
+        {'queue', 'unsigned'}, {'rules', 'any'}, {'shared', 'string', is_nullable = true},
+    })
     index(rules, 'primary', true, {1, 'unsigned'})
+    index(rules, 'shared', false, {{3, 'string', is_nullable = true}, {1, 'unsigned'}})
 
     -- Which job holds a key of a queue.
     local keys = space('accoda_keys', {{'queue', 'unsigned'}, {'key', 'string'}, {'job', 'unsigned'}})
@@ -69,15 +73,15 @@ local function install()
     index(kept, 'primary', true, {1, 'unsigned', 2, 'number', 3, 'unsigned'})
 
     -- One row for each queue, with its counts, so that nothing is ever counted by a scan. Counts may be negative: where
-    -- jobs were deleted by hand, that is no reason for a call to fail. `total` is that of its rules, since every take
-    -- asks for it.
+    -- jobs were deleted by hand, that is no reason for a call to fail. `total` and `shared` are those of its rules, since
+    -- every take asks for them.
     local queues = space('accoda_queues', {
         {'no', 'unsigned'}, {'name', 'string'},
         {'held', 'integer'}, {'ready', 'integer'}, {'delayed', 'integer'}, {'taken', 'integer'}, {'dead', 'integer'},
         {'done', 'integer'}, {'retried', 'integer'}, {'buried', 'integer'}, {'expired', 'integer'},
         {'cancelled', 'integer'}, {'promoted', 'integer'},
         {'paused', 'boolean'}, {'paused_until', 'unsigned', is_nullable = true},
-        {'total', 'unsigned', is_nullable = true},
+        {'total', 'unsigned', is_nullable = true}, {'shared', 'string', is_nullable = true},
     })
     index(queues, 'primary', true, {1, 'unsigned'})
     index(queues, 'name', true, {2, 'string'})

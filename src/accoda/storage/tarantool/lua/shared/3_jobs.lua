@@ -15,7 +15,7 @@ function app.make_queue(name)
     if queue == nil then
         local last = queues.index.primary:max()
         local no = last == nil and 1 or last[1] + 1
-        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL, box.NULL})
+        queue = queues:insert({no, name, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, false, box.NULL, box.NULL, box.NULL})
     end
     return queue
 end
@@ -240,7 +240,7 @@ end
 -- Starts what is delayed no longer, takes back what was leased until now, forgets what was kept until now. One call moves
 -- at most DUE_AT_ONCE jobs, those first whose moment came first, so that no call is long; the next ones go on. Until then
 -- such a job is as it was, and that does no harm: `held` looks at the end of the lease itself.
-function app.apply_due(tx, no)
+function app.apply_due_of(tx, no)
     local now = tx.now
     while tx.may_move > 0 do
         -- The state whose first moment came first, up to the first moment of the other, and so on.
@@ -257,6 +257,22 @@ function app.apply_due(tx, no)
         app.balance(tx) -- so that the verb finds each job where it stands
     end
     forget_kept(tx, no) -- last: no job waits for them to go
+end
+
+-- The same in all queues that share limits with this one: what ends there may make room here.
+function app.apply_due(tx, queue)
+    for _, no in ipairs(queue.shared ~= nil and app.group_of(queue.no) or {queue.no}) do
+        app.apply_due_of(tx, no)
+    end
+end
+
+-- The first moment at which something is due in a queue that shares limits with this one.
+function app.first_due_in_group(queue)
+    local moment = math.huge
+    for _, no in ipairs(queue.shared ~= nil and app.group_of(queue.no) or {}) do
+        moment = math.min(moment, app.first_due(no, DELAYED), app.first_due(no, TAKEN))
+    end
+    return moment
 end
 
 -- The taken job that a lease still holds. A lease whose end has come is over, applied or not. A lease from before the

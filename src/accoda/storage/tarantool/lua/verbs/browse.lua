@@ -20,7 +20,7 @@ app.verbs.browse = app.atomic(function(tx, name, state, by_id, after, limit)
         return {}
     end
     local no, index = queue[1], box.space.accoda_jobs.index
-    app.apply_due(tx, no)
+    app.apply_due(tx, queue)
     if by_id then
         return page(index.age, no, state, {no, state, after == nil and 0 or after[2]}, {iterator = 'GT', limit = limit})
     end

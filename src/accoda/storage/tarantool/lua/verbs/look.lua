@@ -13,8 +13,9 @@ local AHEAD_AT_MOST = 10000 -- as in accoda/model.py
 local function find(tx, id, name, key)
     if id ~= nil then
         local job = box.space.accoda_jobs:get(id)
-        if job ~= nil then
-            app.apply_due(tx, job[f.QUEUE])
+        local queue = job ~= nil and box.space.accoda_queues:get(job[f.QUEUE]) or nil
+        if queue ~= nil then
+            app.apply_due(tx, queue)
         end
         return app.balanced(tx, app.current(tx, id))
     end
@@ -22,7 +23,7 @@ local function find(tx, id, name, key)
     if queue == nil then
         return nil
     end
-    app.apply_due(tx, queue[1])
+    app.apply_due(tx, queue)
     if key ~= nil then
         return app.balanced(tx, app.holder(tx, queue[1], key))
     end

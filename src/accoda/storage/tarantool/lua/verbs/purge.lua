@@ -16,7 +16,7 @@ app.verbs.purge = app.once(function(tx, name, state, before, limit)
     if queue == nil then
         return {0, 0, tx.now}
     end
-    app.apply_due(tx, queue[1])
+    app.apply_due(tx, queue)
     local ended = state >= app.DEAD
     local index, since = ended and 'line' or 'age', ended and f.ENDED_AT or f.CREATED_AT
     index = box.space.accoda_jobs.index[index]

@@ -8,7 +8,7 @@ local f = app.field
 app.verbs.stats = app.atomic(function(tx)
     local queues, age = box.space.accoda_queues, box.space.accoda_jobs.index.age
     for _, queue in ipairs(queues:select()) do
-        app.apply_due(tx, queue[1])
+        app.apply_due_of(tx, queue.no)
     end
     app.flush(tx)
     local answer = setmetatable({}, {__serialize = 'map'}) -- else no queue at all would be a list

@@ -25,7 +25,7 @@ local function take(tx, name, count, lease, max_cost, worker)
         return {}
     end
     local no, jobs = queue[1], box.space.accoda_jobs
-    app.apply_due(tx, no)
+    app.apply_due(tx, queue)
     if app.paused_until(queue, tx.now) ~= nil then
         return {}
     end

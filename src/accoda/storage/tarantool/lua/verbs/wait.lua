@@ -12,14 +12,14 @@ app.verbs.wait = app.atomic(function(tx, names)
         local queue = app.find_queue(name)
         if queue ~= nil then
             local no, moment, start = queue[1], app.paused_until(queue, tx.now), nil
-            app.apply_due(tx, no)
+            app.apply_due(tx, queue)
             if moment ~= nil then
                 paused = true
             elseif box.space.accoda_jobs.index.line:min({no, READY}) ~= nil and app.room(queue) > 0 then
                 moment = tx.now
             else
                 start = app.first_due(no, DELAYED)
-                moment = math.min(start, app.first_due(no, TAKEN))
+                moment = math.min(start, app.first_due(no, TAKEN), app.first_due_in_group(queue))
             end
             if moment < soonest then
                 soonest, starts = moment, moment == start and queue.total == nil
