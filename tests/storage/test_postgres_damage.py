@@ -66,6 +66,7 @@ async def test_the_engine_refuses_a_record_that_no_accoda_wrote(
         'UPDATE lane_rules SET "limit" = -1',
         "UPDATE lane_rules SET total = -1",
         "UPDATE lane_rules SET limits = NULL",
+        "UPDATE lane_rules SET shared = 'bad name'",
         "INSERT INTO unbalanced (queue, lane) VALUES ('q', '')",
         "UPDATE counts SET held = NULL",
         "UPDATE documents SET version = -1",

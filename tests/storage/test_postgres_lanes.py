@@ -191,6 +191,175 @@ class TestLaneRaces:
         assert (await store.lanes("q")).lanes == (LaneInfo("a", 2, 0, 0),)
 
 
+NEAR, FAR = "q.near", "q.far"
+BOTH = (NEAR, FAR)
+
+
+async def share(store: PostgresStorage, rules: Lanes) -> None:
+    for queue in BOTH:
+        await store.set_lanes(queue, rules)
+
+
+async def enqueue_uncommitted(sql: asyncpg.Connection, schema: str, queue: str) -> None:
+    """A job of the lane a, as an enqueue whose commit is yet to come."""
+    job = (queue, b"", 0, None, None, 0, 0, None, 0, None, None, "a")
+    await sql.fetch(f'SELECT * FROM "{schema}".enqueue(NULL, ARRAY[$1::"{schema}".new_job], false, $2)', job, [])
+
+
+async def until_blocked(sql: asyncpg.Connection) -> None:
+    while not await sql.fetchval(WAITING):
+        await asyncio.sleep(0.005)
+
+
+class TestSharedLimits:
+    """Queues whose rules have the same `shared`."""
+
+    async def test_many_connections_never_lease_more_than_the_limit_and_finish_all(
+        self, stores: list[PostgresStorage], schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("accoda.storage.postgres.client.UNDONE", ())  # a deadlock is an error here
+        await share(stores[0], Lanes(limit=2, fair=True, shared="q"))
+        over, done, count = OVER.format(schema=schema), 0, 240
+
+        async def enqueue(store: PostgresStorage, rng: Random) -> None:
+            for _ in range(count // len(stores) // 4):
+                await store.enqueue([NewJob(rng.choice(BOTH), lane=lane, rank=rng.randrange(3)) for lane in "abca"])
+
+        async def work(store: PostgresStorage, queue: str, rng: Random) -> None:
+            nonlocal done
+            while done < count:
+                jobs = await store.take(queue, 4, lease=rng.choice((60, 60, 0.02)))
+                refused = await store.settle([rng.choice((Done, Done, Retry))(job.lease) for job in jobs])
+                done = count - sum(each.total for each in (await store.stats()).queues.values()) if enqueued else 0
+                if not jobs:
+                    await store.wait([queue], 0.05)
+                assert len(refused) <= len(jobs)
+
+        async def meddle() -> None:
+            while done < count:
+                for queue in BOTH:
+                    page = await stores[0].browse(queue, "held", limit=3) + await stores[0].browse(
+                        queue, "ready", limit=3
+                    )
+                    await stores[0].change([Rerank(job.id, 1.5) for job in page])
+                await asyncio.sleep(0.01)
+
+        async def watch() -> None:
+            while done < count:
+                assert await sql.fetch(over, 2) == []
+
+        enqueued = False
+
+        async def fill() -> None:
+            nonlocal enqueued
+            await asyncio.gather(*(enqueue(store, Random(n)) for n, store in enumerate(stores)))
+            enqueued = True
+
+        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+            for n, store in enumerate(stores):
+                for queue in BOTH:
+                    group.create_task(work(store, queue, Random(n)))
+            for task in (fill(), meddle(), watch()):
+                group.create_task(task)
+
+    async def test_rules_that_change_meanwhile_stop_no_one(
+        self, stores: list[PostgresStorage], schema: str, sql: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("accoda.storage.postgres.client.UNDONE", ())
+        shared = Lanes(limit=1, fair=True, shared="q")
+
+        async def work(store: PostgresStorage, queue: str) -> None:
+            for _ in range(10):
+                await store.enqueue([NewJob(queue, lane=lane) for lane in "abba"])
+                await store.settle([Done(job.lease) for job in await store.take(queue, 2)])
+
+        async def change_rules(store: PostgresStorage, queue: str) -> None:
+            for rules in (shared, None, Lanes(limit=2), Lanes(shared="other"), shared):
+                await store.set_lanes(queue, rules)
+
+        async with asyncio.timeout(60):
+            await asyncio.gather(
+                *(work(store, queue) for store in stores for queue in BOTH),
+                *(change_rules(store, queue) for store, queue in zip(stores, BOTH, strict=False)),
+            )
+        assert await sql.fetch(OVER.format(schema=schema), 1) == []
+        while jobs := [job for queue in BOTH for job in await stores[0].take(queue, 9)]:
+            await stores[0].settle([Done(job.lease) for job in jobs])
+        assert sum(each.total for each in (await stores[0].stats()).queues.values()) == 0
+
+    async def test_a_lane_has_one_lock_in_all_of_them(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        await share(store, Lanes(limit=1, shared="q"))
+        async with asyncio.timeout(10), sql.transaction():
+            await enqueue_uncommitted(sql, schema, NEAR)
+            other = asyncio.create_task(store.enqueue([NewJob(FAR, lane="a")]))
+            await until_blocked(sql)
+        await other
+        assert (await store.lanes(NEAR)).lanes == (LaneInfo("a", 1, 0, 0),)
+        assert (await store.lanes(FAR)).lanes == (LaneInfo("a", 0, 1, 0),)
+
+    async def test_a_queue_that_joins_waits_for_those_who_balance(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        """Its lanes have other locks then, so it would not see the job that has come in by the old rules."""
+        await store.set_lanes(NEAR, Lanes(limit=1))
+        await store.set_lanes(FAR, Lanes(limit=1, shared="q"))
+        await store.enqueue([NewJob(FAR, lane="a")])
+        async with asyncio.timeout(10), sql.transaction():
+            await enqueue_uncommitted(sql, schema, NEAR)
+            joining = asyncio.create_task(store.set_lanes(NEAR, Lanes(limit=1, shared="q")))
+            await until_blocked(sql)
+        await joining
+        assert (await store.lanes(NEAR)).lanes == (LaneInfo("a", 0, 1, 0),)
+        assert (await store.lanes(FAR)).lanes == (LaneInfo("a", 1, 0, 0),)
+
+    async def test_a_job_that_is_let_in_wakes_a_worker_of_its_queue_in_another_process(
+        self, stores: list[PostgresStorage]
+    ) -> None:
+        first, second, *_ = stores
+        await share(first, Lanes(limit=1, shared="q"))
+        await first.enqueue([NewJob(NEAR, lane="a", key="k"), NewJob(FAR, lane="a")])
+        for frees in (
+            lambda: first.enqueue([NewJob(NEAR, key="k", on_duplicate="replace", delay=900)]),
+            lambda: first.change([Remove(1)]),
+        ):
+            waiting = asyncio.create_task(second.wait([FAR], 30))
+            await asyncio.sleep(0.2)  # it has looked, and will not look again for seconds
+            assert not waiting.done()
+            await frees()
+            async with asyncio.timeout(2):
+                assert await waiting
+            (job,) = await second.take(FAR, 9)
+            await second.settle([Retry(job.lease, rank=1)])
+            await first.change([StartNow(1)])
+
+    async def test_a_callers_transaction_that_frees_a_place_wakes_the_others(
+        self, store: PostgresStorage, sql: asyncpg.Connection
+    ) -> None:
+        await share(store, Lanes(limit=1, shared="q"))
+        await store.enqueue([NewJob(NEAR, lane="a", key="k"), NewJob(FAR, lane="a")])
+        waiting = asyncio.create_task(store.wait([FAR], 30))
+        await asyncio.sleep(0.2)
+        async with sql.transaction():
+            later = NewJob(NEAR, key="k", on_duplicate="replace", delay=900)
+            await store.enqueue([later], connection=sql)
+        async with asyncio.timeout(2):
+            assert await waiting
+        assert len(await store.take(FAR, 9)) == 1
+
+    async def test_a_job_that_is_locked_in_one_of_them_keeps_its_place(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection
+    ) -> None:
+        await share(store, Lanes(limit=1, shared="q"))
+        (ready,) = await store.enqueue([NewJob(NEAR, lane="a")])
+        async with asyncio.timeout(10), sql.transaction():
+            await sql.execute(f"SELECT FROM {schema}.jobs WHERE id = $1 FOR UPDATE", ready.id)
+            (better,) = await store.enqueue([NewJob(FAR, lane="a", rank=-1)])
+            assert await states(store, ready.id, better.id) == ["ready", "held"]
+        assert await states(store, better.id, ready.id) == ["ready", "held"]
+
+
 class TestLockedJobs:
     """Balancing passes over them, and whoever calls next makes up for it."""
 

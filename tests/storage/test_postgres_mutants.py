@@ -40,6 +40,10 @@ TOTAL = "TestTotal.test_so_many_run_at_once_with_a_lane_or_without"
 TURNS = "TestFairLanes.test_lanes_take_turns"
 EXACT = "TestFairLanes.test_a_turn_is_exact"
 BY_NAME = "TestFairLanes.test_the_lanes_of_a_step_come_by_name"
+OF_ALL = "TestSharedLimits.test_a_place_is_taken_for_all_of_them"
+LOWEST = "TestSharedLimits.test_the_lowest_limit_holds"
+LEASE_ELSEWHERE = "TestSharedLimits.test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
+WAIT_ELSEWHERE = "TestSharedLimits.test_waiting_ends_with_the_lease_of_another_queue"
 
 _SAME_TAKE = "AND j.taken_at = takes[width_bucket(j.id, ids)]"
 
@@ -87,8 +91,16 @@ MUTANTS = {
     "a turn is not taken": ("let_in", "coalesce(turns[width_bucket(j.id, locked)], j.rank)", "j.rank", TURNS),
     "a newcomer waits for a whole turn": ("turns_of", "length * newcomer", "length", EXACT),
     "lanes are rearranged after all were filled": (
-        "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, rules, coalesce(moves.chosen, '{}')) THEN", BY_NAME,
+        "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, coalesce(moves.chosen, '{}')) THEN", BY_NAME,
     ),
+    "jobs that run in another queue have no place": (
+        "rearrange_lane", "unnest(queues) q, LATERAL", "unnest(queues[:1]) q, LATERAL", OF_ALL,
+    ),
+    "the limit of one queue holds": ("rearrange_lane", "l.queue = ANY (queues)", "l.queue = queues[1]", LOWEST),
+    "a take applies what is due in its queue alone": (
+        "apply_group_due", "own.shared IS NOT NULL", "false", LEASE_ELSEWHERE,
+    ),
+    "a wait ignores the leases of other queues": ("wait", "r.shared IS NOT NULL AND", "false AND", WAIT_ELSEWHERE),
     "a report wakes no one": ("store_reports", "PERFORM notify_queues('{+accoda.flows}');", "", REPORT_WAKES),
 }  # fmt: skip
 

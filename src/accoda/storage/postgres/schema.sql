@@ -102,8 +102,11 @@ CREATE TABLE lane_rules (
     fair    boolean NOT NULL,
     weights jsonb NOT NULL,
     by_cost boolean NOT NULL,
-    total   moment
+    total   moment,
+    shared  queue_name
 );
+
+CREATE INDEX lane_rules_shared ON lane_rules (shared) WHERE shared IS NOT NULL;
 
 -- Lanes that are to be balanced by the next call that applies what is due: see verbs/lanes.sql. Not unique, since a
 -- caller's own transaction writes here, and no other call may wait for its end.

@@ -327,9 +327,9 @@ class PostgresStorage(Closing):
         text = None if rules is None else msgspec.json.encode(rules).decode()
 
         async def set_and_balance() -> None:
-            await self._client.fetch("set_lanes", queue, text, repeat=True)
+            queues = await self._client.value("set_lanes", queue, text, repeat=True)
             # All lanes are noted to be balanced: a crash from here on leaves them to whoever calls next.
-            while await self._client.value("catch_up", self._at(), queue, repeat=True) >= DUE_AT_ONCE:
+            while await self._client.value("catch_up", self._at(), queues, repeat=True) >= DUE_AT_ONCE:
                 pass
 
         await self._client.run(set_and_balance())

@@ -22,12 +22,18 @@ BEGIN
         IF apart THEN
             PERFORM leave_unbalanced(touched);
         ELSE
-            PERFORM balance(touched);  -- its news are ours: each queue has a new job
+            news := news || others_woken(balance(touched), batch);
         END IF;
     END IF;
     IF cardinality(news) > 0 THEN
         PERFORM notify_queues(news);
     END IF;
+END $$;
+
+-- What to notify of queues that are not those of the batch: those have news of their own.
+CREATE FUNCTION others_woken(woken text[], batch new_job[]) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(SELECT unnest(woken) EXCEPT SELECT '+' || n.queue FROM unnest(batch) n);
 END $$;
 
 -- enqueue in a caller's own transaction, by whatever driver: the fields come as arrays, which every driver knows. It
@@ -45,7 +51,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
             FROM unnest(queues, datas, ranks, delays, starts, costs, keeps, keys, ways, waiters, flows, lanes) u
         ),
         true,
-        ARRAY(SELECT DISTINCT unnest(queues))
+        ARRAY(SELECT DISTINCT unnest(group_of(name)) FROM (SELECT DISTINCT unnest(queues) AS name) n)
     )
 $$;
 

@@ -10,7 +10,7 @@ CREATE FUNCTION extend(
 DECLARE
     moment bigint := present(at);
     nearer text[] := ARRAY(
-        SELECT DISTINCT j.queue FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment + lease
+        SELECT DISTINCT unnest(group_of(j.queue)) FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = 2 AND j.sort > moment + lease
     );
 BEGIN
     IF 'accoda.flows' = ANY (queues) THEN

@@ -4,19 +4,23 @@
 -- A step of a verb puts jobs of a lane into the state of entry_state, notes the lane as `queue/lane` (no queue's name has a
 -- slash) among those that it touched, and calls balance at its end. `queue/` alone: in a queue with a total a run has ended.
 --
+-- Queues whose rules have the same `shared` are a group: a lane has one lock in all of them, and is balanced in all of them.
+--
 -- Concurrency. The jobs of a lane that are ready or taken become more only in balance, which holds the lane's lock until its
 -- commit. Each of its statements after the lock has a newer snapshot (READ COMMITTED) and so sees all that those who held
 -- the lock before have committed: no place is given twice. Takes do not lock lanes, since they change no sum, and what ends
 -- a run before our count is seen by us or balances after us, since it waits for the lock. Ready and taken jobs are counted by
--- one statement: a job that is taken between two would be in neither count.
--- No circle of waiting calls: a call that holds a lock of a lane has its locks on jobs already, and waits for no other: in
--- balance, jobs that others have locked are passed over, and a lane of which one was passed over is left in `unbalanced`
--- for the next call that applies what is due. Locks of lanes are taken all at once and in one order. (Only `change` may
--- then wait, for a flow that another call makes at the same moment: see store_jobs.) A caller's own transaction, which may
--- stay open for long or see an old snapshot, takes no lock of a lane and reads no rules: its jobs of lanes are held, and its
--- lanes are unbalanced, from its commit on.
--- Rules change under a lock of the queue that all who balance its lanes share, so whoever balanced by the old rules has
--- committed when the new ones are applied to all lanes.
+-- one statement, over all queues of the group: a job that is taken between two would be in neither count.
+-- Which lock a lane has depends on the rules. So all who balance share one lock, that of the rules, which set_lanes holds
+-- alone: whoever balanced by the old rules has committed when the new ones come, and whoever has read the rules under the
+-- lock knows the locks, the queues and the limits that all others go by until its commit.
+-- No circle of waiting calls: set_lanes takes the lock of the rules first, and then waits for nothing. A call that balances
+-- has its locks on jobs already; it takes the lock of the rules, then those of lanes, all at once and in one order, and then
+-- waits for no other: in balance, jobs that others have locked are passed over, and a lane of which one was passed over is
+-- left in `unbalanced` for the next call that applies what is due. (Only `change` may then wait, for a flow that another call
+-- makes at the same moment: see store_jobs.) A caller's own transaction, which may stay open for long or see an old snapshot,
+-- takes no lock of the rules or of a lane, and what it knows of the rules decides only whom it wakes: its jobs of lanes are
+-- held, and its lanes are unbalanced, from its commit on.
 
 -- The state in which a job of a lane comes in, until its lane is balanced. Where there are no rules that changes nothing,
 -- so it is ready at once. Rules that come at this moment are no harm: balance looks again, under the lock.
@@ -25,12 +29,29 @@ BEGIN
     RETURN CASE WHEN apart OR EXISTS (SELECT FROM lane_rules r WHERE r.queue = q) THEN -1 ELSE 0 END;
 END $$;
 
+-- The queues that share their limits with a queue, itself included.
+CREATE FUNCTION group_of(q text) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    name text := (SELECT r.shared FROM lane_rules r WHERE r.queue = q);
+BEGIN
+    RETURN CASE WHEN name IS NULL THEN ARRAY[q] ELSE ARRAY(SELECT r.queue FROM lane_rules r WHERE r.shared = name ORDER BY 1) END;
+END $$;
+
+-- The lock of the rules of the store: shared by those who balance, alone for one who changes them.
+CREATE FUNCTION lock_rules(alone boolean) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF alone THEN
+        PERFORM pg_advisory_xact_lock(x'41636365'::integer, hashtext(current_schema()));
+    ELSE
+        PERFORM pg_advisory_xact_lock_shared(x'41636365'::integer, hashtext(current_schema()));
+    END IF;
+END $$;
+
 -- The lock of a lane: one of 1,024 of the store, since the server has room for some thousands, and a call may have 100,000
 -- lanes. Lanes with the same lock wait for each other, no more.
-CREATE FUNCTION lane_lock(path text) RETURNS integer LANGUAGE plpgsql AS $$
-BEGIN
-    RETURN (hashtext(current_schema()) & -1024) | (hashtext(path) & 1023);
-END $$;
+CREATE FUNCTION lane_lock(path text) RETURNS integer LANGUAGE sql STABLE AS $$
+    SELECT (hashtext(current_schema()) & -1024) | (hashtext(path) & 1023)
+$$;
 
 CREATE FUNCTION lock_total(q text) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -40,84 +61,97 @@ END $$;
 -- Balance lanes, at the end of a step. Answer: what to notify: queues where a job came into the line, or may now be taken.
 CREATE FUNCTION balance(touched text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    queues text[] := ARRAY(SELECT DISTINCT split_part(path, '/', 1) FROM unnest(touched) path);
-    ruled  text[];
+    queues text[];
+    lanes  text[];  -- in the same order
+    owners text[];  -- who has the lane: the queue, or `=` and what its group shares; NULL: there is nothing to balance
     news   text[] := '{}';
     r      record;
 BEGIN
-    PERFORM pg_advisory_xact_lock_shared(x'41636365'::integer, hashtext(current_schema() || '/' || name))
-    FROM unnest(queues) name;
-    -- Without rules there is nothing to do, unless jobs are held that came in a caller's transaction or under former rules.
-    ruled := ARRAY(
-        SELECT name FROM unnest(queues) name
-        WHERE (SELECT l.queue FROM lane_rules l WHERE l.queue = name) IS NOT NULL
-           OR (SELECT j.id FROM jobs j WHERE j.queue = name AND j.state = -1 LIMIT 1) IS NOT NULL
-    );
-    IF cardinality(ruled) = 0 THEN
-        RETURN news;
-    END IF;
+    PERFORM lock_rules(false);
+    SELECT array_agg(split_part(path, '/', 1)), array_agg(substr(path, strpos(path, '/') + 1)) INTO queues, lanes
+    FROM (SELECT DISTINCT path FROM unnest(touched) path) t;
+    owners := owners_of(queues);
     PERFORM pg_advisory_xact_lock(x'41636366'::integer, key)
     FROM (
-        SELECT DISTINCT lane_lock(path) AS key FROM unnest(touched) path
-        WHERE split_part(path, '/', 1) = ANY (ruled) AND strpos(path, '/') < length(path) ORDER BY 1 OFFSET 0
+        SELECT DISTINCT lane_lock(owner || '/' || lane) AS key FROM unnest(owners, lanes) t(owner, lane)
+        WHERE owner IS NOT NULL AND lane <> '' ORDER BY 1 OFFSET 0
     ) keys;
     FOR r IN
-        SELECT queue, array_agg(DISTINCT lane ORDER BY lane) FILTER (WHERE lane <> '') AS lanes, bool_or(lane = '') AS freed
-        FROM (
-            SELECT split_part(path, '/', 1) AS queue, substr(path, strpos(path, '/') + 1) COLLATE "C" AS lane
-            FROM unnest(touched) path
-        ) t WHERE queue = ANY (ruled) GROUP BY queue ORDER BY queue
+        SELECT owner, min(queue) AS queue, array_agg(DISTINCT lane COLLATE "C" ORDER BY lane COLLATE "C") AS lanes
+        FROM unnest(owners, queues, lanes) t(owner, queue, lane) WHERE owner IS NOT NULL AND lane <> '' GROUP BY owner
     LOOP
-        IF (r.lanes IS NOT NULL AND balance_lanes(r.queue, r.lanes)) OR r.freed THEN
-            news := news || ('+' || r.queue);
-        END IF;
+        news := news || balance_lanes(group_of(r.queue), r.lanes);
     END LOOP;
-    RETURN news;
+    RETURN ARRAY(
+        SELECT '+' || name FROM unnest(news) name
+        UNION SELECT '+' || queue FROM unnest(owners, queues, lanes) t(owner, queue, lane) WHERE owner IS NOT NULL AND lane = ''
+    );
 END $$;
 
--- Balance lanes of a queue whose locks are held. Answer: whether a job came into the line or a lane is still to be balanced.
--- Mostly the best held jobs fill the free places of their lanes, which is done for all lanes at once. Where a ready job has
--- to be held, the lanes are balanced one after the other, since turns depend on who is in the line.
-CREATE FUNCTION balance_lanes(q text, lanes text[]) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Who has the lanes of each of these queues. Without rules there is nothing to balance, unless jobs are held that came in a
+-- caller's transaction or under former rules.
+CREATE FUNCTION owners_of(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
+    names  text[] := ARRAY(SELECT DISTINCT name FROM unnest(queues) name);
+    owners text[];  -- of the names
+BEGIN
+    owners := ARRAY(
+        SELECT CASE WHEN r.queue IS NOT NULL THEN coalesce('=' || r.shared, n.name)
+                    WHEN (SELECT j.id FROM jobs j WHERE j.queue = n.name AND j.state = -1 LIMIT 1) IS NOT NULL THEN n.name END
+        FROM unnest(names) WITH ORDINALITY n(name, place)
+        LEFT JOIN LATERAL (SELECT l.queue, l.shared FROM lane_rules l WHERE l.queue = n.name OFFSET 0) r ON true
+        ORDER BY n.place
+    );
+    RETURN ARRAY(SELECT owners[array_position(names, name)] FROM unnest(queues) WITH ORDINALITY q(name, place) ORDER BY place);
+END $$;
+
+-- Balance lanes of queues that share their limits and whose locks are held. Answer: the queues where a job came into the
+-- line, or of which a lane is still to be balanced.
+-- Mostly the best held jobs fill the free places of the lanes of one queue, which is done for all lanes at once. Where a ready
+-- job has to be held, the lanes are balanced one after the other, since turns depend on who is in the line.
+CREATE FUNCTION balance_lanes(queues text[], lanes text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    q       text := queues[1];
     rules   lane_rules;
     moves   record;
     name    text;
-    changed boolean := false;
+    changed text[] := '{}';
 BEGIN
-    SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
-    SELECT array_agg(h.id) FILTER (WHERE h.id IS NOT NULL) AS chosen,
-           coalesce(bool_or(n.free < 0 OR n.is_worse), false) AS surplus
-    INTO moves
-    FROM (
-        SELECT f.lane, f.free, f.free IS NOT NULL AND EXISTS (  -- the best of those that stay held, and the worst in the line
-            SELECT FROM (
-                SELECT w.rank, w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = f.lane AND w.state = -1
-                ORDER BY w.sort, w.id OFFSET greatest(0, f.free) LIMIT 1
-            ) next WHERE (next.rank, next.id) < (f.worst_rank, f.highest_id)
-        ) AS is_worse
+    IF cardinality(queues) = 1 THEN
+        SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
+        SELECT array_agg(h.id) FILTER (WHERE h.id IS NOT NULL) AS chosen,
+               coalesce(bool_or(n.free < 0 OR n.is_worse), false) AS surplus
+        INTO moves
         FROM (
-            SELECT l.lane, l.most - b.busy AS free, b.worst_rank, b.highest_id
-            FROM (SELECT u.lane, limit_of(rules, u.lane) AS most FROM unnest(lanes) u(lane) OFFSET 0) l, LATERAL (
-                SELECT count(*) AS busy, max(j.rank) AS worst_rank, max(j.id) AS highest_id
-                FROM (
-                    SELECT r.rank, r.id FROM jobs r
-                    WHERE r.queue || '' = q AND r.lane = l.lane AND r.state = 0 AND l.most IS NOT NULL
-                    UNION ALL
-                    SELECT NULL, NULL FROM jobs t
-                    WHERE t.queue || '' = q AND t.lane = l.lane AND t.state = 2 AND l.most IS NOT NULL
-                ) j
-            ) b OFFSET 0
-        ) f OFFSET 0
-    ) n LEFT JOIN LATERAL (
-        SELECT w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = n.lane AND w.state = -1
-        ORDER BY w.sort, w.id LIMIT CASE WHEN n.free < 0 THEN 0 ELSE n.free END
-    ) h ON true;
-    IF NOT moves.surplus THEN
-        RETURN moves.chosen IS NOT NULL AND let_in(q, rules, moves.chosen);
+            SELECT f.lane, f.free, f.free IS NOT NULL AND EXISTS (  -- the best of those that stay held, and the worst in the line
+                SELECT FROM (
+                    SELECT w.rank, w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = f.lane AND w.state = -1
+                    ORDER BY w.sort, w.id OFFSET greatest(0, f.free) LIMIT 1
+                ) next WHERE (next.rank, next.id) < (f.worst_rank, f.highest_id)
+            ) AS is_worse
+            FROM (
+                SELECT l.lane, l.most - b.busy AS free, b.worst_rank, b.highest_id
+                FROM (SELECT u.lane, limit_of(rules, u.lane) AS most FROM unnest(lanes) u(lane) OFFSET 0) l, LATERAL (
+                    SELECT count(*) AS busy, max(j.rank) AS worst_rank, max(j.id) AS highest_id
+                    FROM (
+                        SELECT r.rank, r.id FROM jobs r
+                        WHERE r.queue || '' = q AND r.lane = l.lane AND r.state = 0 AND l.most IS NOT NULL
+                        UNION ALL
+                        SELECT NULL, NULL FROM jobs t
+                        WHERE t.queue || '' = q AND t.lane = l.lane AND t.state = 2 AND l.most IS NOT NULL
+                    ) j
+                ) b OFFSET 0
+            ) f OFFSET 0
+        ) n LEFT JOIN LATERAL (
+            SELECT w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = n.lane AND w.state = -1
+            ORDER BY w.sort, w.id LIMIT CASE WHEN n.free < 0 THEN 0 ELSE n.free END
+        ) h ON true;
+        IF NOT moves.surplus THEN
+            RETURN CASE WHEN let_in(q, moves.chosen) THEN queues END;
+        END IF;
     END IF;
     FOREACH name IN ARRAY lanes LOOP
-        changed := rearrange_lane(q, rules, name) OR changed;
+        changed := changed || rearrange_lane(queues, name);
     END LOOP;
     RETURN changed;
 END $$;
@@ -127,54 +161,72 @@ BEGIN
     RETURN CASE WHEN rules.limits ? lane THEN (rules.limits ->> lane)::bigint ELSE rules.limit END;
 END $$;
 
--- Balance one lane, in which ready jobs may have to be held.
-CREATE FUNCTION rearrange_lane(q text, rules lane_rules, name text) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Balance one lane of queues that share its limit, where ready jobs may have to be held. Answer: as that of balance_lanes.
+CREATE FUNCTION rearrange_lane(queues text[], name text) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    most    bigint := limit_of(rules, name);
+    most    bigint := (SELECT min(limit_of(l, name)) FROM lane_rules l WHERE l.queue = ANY (queues));
     surplus bigint[];
     chosen  bigint[];
+    changed text[] := '{}';
+    r       record;
 BEGIN
     SELECT array_agg(m.id) FILTER (WHERE m.state = 0), array_agg(m.id) FILTER (WHERE m.state = -1) INTO surplus, chosen
     FROM (
         SELECT j.id, j.state, coalesce(row_number() OVER (ORDER BY j.rank, j.id) <= n.room, true) AS fits
         FROM (
             SELECT CASE WHEN most IS NOT NULL THEN greatest(0, most - count(*)) END AS room
-            FROM jobs t WHERE t.queue || '' = q AND t.lane = name AND t.state = 2
-        ) n, LATERAL (
-            (SELECT r.id, r.rank, r.state FROM jobs r
-             WHERE r.queue || '' = q AND r.lane = name AND r.state = 0 AND n.room IS NOT NULL)
+            FROM unnest(queues) q, LATERAL (
+                SELECT FROM jobs t WHERE t.queue || '' = q AND t.lane = name AND t.state = 2 OFFSET 0
+            ) taken
+        ) n, unnest(queues) q, LATERAL (
+            (SELECT i.id, i.rank, i.state FROM jobs i
+             WHERE i.queue || '' = q AND i.lane = name AND i.state = 0 AND n.room IS NOT NULL)
             UNION ALL
             (SELECT h.id, h.rank, h.state FROM jobs h WHERE h.queue || '' = q AND h.lane = name AND h.state = -1
              ORDER BY h.sort, h.id LIMIT n.room)
         ) j
     ) m WHERE (m.state = 0) <> m.fits;
-    IF surplus IS NOT NULL AND NOT hold_back(q, surplus) THEN
-        PERFORM leave_unbalanced(ARRAY[q || '/' || name]);
-        RETURN true;
+    IF NOT hold_back(surplus) THEN
+        PERFORM leave_unbalanced(ARRAY(SELECT q || '/' || name FROM unnest(queues) q));
+        RETURN queues;
     END IF;
-    RETURN chosen IS NOT NULL AND let_in(q, rules, chosen);
+    FOR r IN SELECT j.queue, array_agg(j.id) AS ids FROM jobs j WHERE j.id = ANY (chosen) GROUP BY j.queue LOOP
+        IF let_in(r.queue, r.ids) THEN
+            changed := changed || r.queue::text;
+        END IF;
+    END LOOP;
+    RETURN changed;
 END $$;
 
 -- Hold ready jobs of a lane. Answer: whether none was passed over. One that is being taken at this moment keeps its place,
 -- and so does one that a caller's transaction has locked.
-CREATE FUNCTION hold_back(q text, ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
+CREATE FUNCTION hold_back(ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
     locked tid[] := ARRAY(SELECT j.ctid FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = 0 FOR UPDATE SKIP LOCKED);
+    r      record;
 BEGIN
-    UPDATE jobs SET state = -1, sort = rank WHERE ctid = ANY (locked);
-    PERFORM add_counts(q, -cardinality(locked), 0, 0, d_held => cardinality(locked));
-    RETURN cardinality(locked) = cardinality(ids);
+    FOR r IN
+        WITH held AS (UPDATE jobs SET state = -1, sort = rank WHERE ctid = ANY (locked) RETURNING queue)
+        SELECT queue, count(*) AS n FROM held GROUP BY queue
+    LOOP
+        PERFORM add_counts(r.queue, -r.n, 0, 0, d_held => r.n);
+    END LOOP;
+    RETURN cardinality(locked) = coalesce(cardinality(ids), 0);
 END $$;
 
--- Let held jobs into the line, in the order of their lanes, ranks and ids. Those that are locked are passed over, and their
--- lanes are left to a later call. Answer: true.
-CREATE FUNCTION let_in(q text, rules lane_rules, ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
+-- Let held jobs of a queue into the line, in the order of their lanes, ranks and ids. Those that are locked are passed over,
+-- and their lanes are left to a later call. Answer: whether there were any.
+CREATE FUNCTION let_in(q text, ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    locked bigint[] := ARRAY(
-        SELECT j.id FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = -1 ORDER BY j.id FOR UPDATE SKIP LOCKED
-    );
+    rules  lane_rules;
+    locked bigint[];
     turns  double precision[];
 BEGIN
+    IF ids IS NULL THEN
+        RETURN false;
+    END IF;
+    locked := ARRAY(SELECT j.id FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = -1 ORDER BY j.id FOR UPDATE SKIP LOCKED);
+    SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
     IF rules.fair THEN
         turns := turns_of(q, rules, locked);
     END IF;
@@ -271,45 +323,68 @@ BEGIN
     RETURN lanes;
 END $$;
 
--- set_lanes: give a queue other rules, as JSON; NULL: none. All its lanes are to be balanced then, by catch_up.
--- The lock waits until those who balanced by the old rules have committed, and this is the first lock of the call.
+-- set_lanes: give a queue other rules, as JSON; NULL: none. Its lanes are to be balanced then, by catch_up, and so are those
+-- of the queues that share limits with it now, or did before. Answer: these queues.
 CREATE FUNCTION set_lanes(q text, rules text)
-RETURNS void LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+RETURNS text[] LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
+DECLARE
+    queues text[];
 BEGIN
-    PERFORM pg_advisory_xact_lock(x'41636365'::integer, hashtext(current_schema() || '/' || q));
+    PERFORM lock_rules(true);
+    queues := group_of(q);
     DELETE FROM lane_rules WHERE queue = q;
     IF rules IS NOT NULL THEN
         INSERT INTO lane_rules
         SELECT * FROM jsonb_populate_record(NULL::lane_rules, rules::jsonb || jsonb_build_object('queue', q));
     END IF;
+    queues := ARRAY(SELECT unnest(queues) UNION SELECT unnest(group_of(q)) ORDER BY 1);
     INSERT INTO unbalanced (queue, lane)
-    SELECT DISTINCT q, j.lane FROM jobs j
-    WHERE j.queue || '' = q AND j.lane IS NOT NULL AND j.state IN (-1, 0, 2) ORDER BY 2;
+    SELECT u.name, l.lane FROM unnest(queues) u(name), LATERAL (
+        SELECT DISTINCT j.lane FROM jobs j WHERE j.queue || '' = u.name AND j.lane IS NOT NULL AND j.state IN (-1, 0, 2) OFFSET 0
+    ) l ORDER BY 2, 1;
+    RETURN queues;
 END $$;
 
--- catch_up: apply a part of what is due in a queue, and wake those who wait for it. Answer: how much it was.
-CREATE FUNCTION catch_up(at bigint, q text)
+-- catch_up: apply a part of what is due in queues, and wake those who wait for them. Answer: how much it was.
+CREATE FUNCTION catch_up(at bigint, queues text[])
 RETURNS bigint LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    due record := apply_due(q, present(at));
+    moment  bigint := present(at);
+    spent   bigint := 0;
+    touched text[];
+    due     record;
+    q       text;
 BEGIN
-    IF due.touched IS NOT NULL THEN
-        PERFORM balance(due.touched);
+    FOREACH q IN ARRAY queues LOOP
+        due := apply_due(q, moment, 1000 - spent);
+        spent := spent + due.spent;
+        touched := touched || due.touched;
+    END LOOP;
+    IF touched IS NOT NULL THEN
+        PERFORM balance(touched);
     END IF;
-    PERFORM notify_queues(ARRAY[q]);
-    RETURN due.spent;
+    PERFORM notify_queues(queues);
+    RETURN spent;
 END $$;
 
 -- lanes: the rules of a queue, as JSON, its first lanes by how many of their jobs are ready or held, and how many lanes it has.
+-- With most = 0 the rules alone: nothing is applied or counted.
 CREATE TYPE lane_info AS (lane text, ready bigint, held bigint, taken bigint);
 
 CREATE FUNCTION lanes(at bigint, q text, most bigint, OUT rules text, OUT shown lane_info[], OUT count bigint)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    due record := apply_due(q, present(at));
+    touched text[];
 BEGIN
-    IF due.touched IS NOT NULL THEN
-        PERFORM balance(due.touched);
+    IF most = 0 THEN
+        rules := (SELECT to_jsonb(r) - 'queue' FROM lane_rules r WHERE r.queue = q);
+        shown := '{}';
+        count := 0;
+        RETURN;
+    END IF;
+    touched := (apply_due(q, present(at))).touched;
+    IF touched IS NOT NULL THEN
+        PERFORM balance(touched);
     END IF;
     WITH counted AS (
         SELECT j.lane, count(*) FILTER (WHERE j.state = 0) AS ready, count(*) FILTER (WHERE j.state = -1) AS held,

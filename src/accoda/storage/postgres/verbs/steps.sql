@@ -185,9 +185,11 @@ BEGIN
 END $$;
 
 -- Apply up to `most` due moves of a queue: starts and ends of leases, then ends of kept results, then lanes that a call
--- before left to be balanced. `spent`: how many. The caller balances: once, after all that may wait for a lock of a job.
-CREATE FUNCTION apply_due(q text, moment bigint, most bigint = 1000, OUT spent bigint, OUT touched text[])
-LANGUAGE plpgsql AS $$
+-- before left to be balanced. `spent`: how many; `shared`: what the queue shares with others, see lanes.sql. The caller
+-- balances: once, after all that may wait for a lock of a job.
+CREATE FUNCTION apply_due(
+    q text, moment bigint, most bigint = 1000, OUT spent bigint, OUT touched text[], OUT shared text
+) LANGUAGE plpgsql AS $$
 DECLARE
     first record;  -- the first moment of each state
     which integer;
@@ -198,8 +200,10 @@ BEGIN
     SELECT (SELECT sort FROM jobs WHERE queue = q AND state = 1 ORDER BY sort LIMIT 1) AS start,
            (SELECT sort FROM jobs WHERE queue = q AND state = 2 ORDER BY sort LIMIT 1) AS lease_end,
            (SELECT sort FROM jobs WHERE queue = q AND state = 4 ORDER BY sort LIMIT 1) AS over,
-           (SELECT id FROM unbalanced WHERE queue = q ORDER BY id LIMIT 1) AS unbalanced
+           (SELECT id FROM unbalanced WHERE queue = q ORDER BY id LIMIT 1) AS unbalanced,
+           (SELECT r.shared FROM lane_rules r WHERE r.queue = q) AS shared
     INTO first;
+    shared := first.shared;
     IF coalesce(least(first.start, first.lease_end, first.over) > moment, true) AND first.unbalanced IS NULL THEN
         RETURN;
     END IF;
@@ -218,6 +222,27 @@ BEGIN
         spent := spent + cardinality(lanes);
         touched := touched || lanes;
     END IF;
+END $$;
+
+-- Apply up to 1,000 due moves of a queue and of those that share limits with it, where a lease may end that has the place that
+-- a job of this queue waits for. Answer: the lanes that the caller balances.
+CREATE FUNCTION apply_group_due(q text, moment bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    own     record := apply_due(q, moment);
+    unspent bigint := 1000 - own.spent;
+    touched text[] := own.touched;
+    due     record;
+    other   text;
+BEGIN
+    IF own.shared IS NOT NULL THEN
+        FOREACH other IN ARRAY group_of(q) LOOP
+            CONTINUE WHEN other = q;
+            due := apply_due(other, moment, unspent);
+            unspent := unspent - due.spent;
+            touched := touched || due.touched;
+        END LOOP;
+    END IF;
+    RETURN touched;
 END $$;
 
 -- Delete up to `most` cancelled jobs of a queue that were kept until now. Only people see them, so a take, which applies

@@ -13,14 +13,14 @@ CREATE TYPE taken_job AS (
 CREATE FUNCTION take(at bigint, q text, most bigint, lease bigint, max_cost bigint, who text)
 RETURNS SETOF taken_job LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
-    moment bigint := present(at);
-    due    record;
-    room   bigint;
-    chosen tid[];  -- stay valid: locked rows do not move
+    moment  bigint := present(at);
+    touched text[];
+    room    bigint;
+    chosen  tid[];  -- stay valid: locked rows do not move
 BEGIN
-    due := apply_due(q, moment);
-    IF due.touched IS NOT NULL THEN
-        PERFORM balance(due.touched);
+    touched := apply_group_due(q, moment);
+    IF touched IS NOT NULL THEN
+        PERFORM balance(touched);  -- who waits for another queue of the group wakes at the same moment, see wait.sql
     END IF;
     room := room_in(q, moment);
     IF room > 0 THEN

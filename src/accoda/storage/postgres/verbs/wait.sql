@@ -6,6 +6,7 @@
 --             mostly have been settled by then.)
 --   paused    whether one of the queues is, or has rules for its lanes: then news of a ready job tell nothing until it is
 --             looked for, since the job may be held
+-- Of the other queues of a group (see lanes.sql), what is due there counts: it may let a job of this queue in.
 -- A queue whose Lanes.total jobs are taken sleeps until a lease ends: room then comes by a notification.
 CREATE FUNCTION wait(
     at bigint, queues text[], OUT takable boolean, OUT due_in double precision, OUT starts boolean, OUT paused boolean
@@ -15,8 +16,9 @@ DECLARE
     moment   bigint := floor(exact);
     start_in double precision;
 BEGIN
-    SELECT coalesce(bool_or(NOT s.shut AND (s.ready OR least(s.start, s.lease_end) <= moment)), false),
-           min(CASE WHEN s.shut THEN nullif(s.until, 9223372036854775807) ELSE least(s.start, s.lease_end) END) - exact,
+    SELECT coalesce(bool_or(NOT s.shut AND (s.ready OR least(s.start, s.lease_end, s.elsewhere) <= moment)), false),
+           min(CASE WHEN s.shut THEN nullif(s.until, 9223372036854775807) ELSE least(s.start, s.lease_end, s.elsewhere) END)
+           - exact,
            min(s.start) FILTER (WHERE NOT s.shut) - exact, coalesce(bool_or(s.shut OR s.ruled), false)
     INTO takable, due_in, start_in, paused
     FROM (
@@ -28,7 +30,8 @@ BEGIN
                CASE WHEN NOT g.is_full THEN
                    (SELECT sort FROM jobs WHERE queue = u.queue AND state = 1 ORDER BY sort, id LIMIT 1)
                END AS start,
-               (SELECT sort FROM jobs WHERE queue = u.queue AND state = 2 ORDER BY sort, id LIMIT 1) AS lease_end
+               (SELECT sort FROM jobs WHERE queue = u.queue AND state = 2 ORDER BY sort, id LIMIT 1) AS lease_end,
+               CASE WHEN r.shared IS NOT NULL AND NOT g.is_full THEN first_elsewhere(u.queue, r.shared) END AS elsewhere
         FROM unnest(queues) AS u(queue) LEFT JOIN pauses p ON p.queue = u.queue
         LEFT JOIN lane_rules r ON r.queue = u.queue CROSS JOIN LATERAL (
             SELECT coalesce(r.total <= (
@@ -37,6 +40,18 @@ BEGIN
         ) g
     ) s;
     starts := NOT takable AND coalesce(start_in <= due_in, false);
+END $$;
+
+-- The first moment at which something is due in the other queues of a group: 0 where lanes are to be balanced.
+CREATE FUNCTION first_elsewhere(q text, group_name text) RETURNS double precision LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN (
+        SELECT least(min(m.start), min(m.lease_end), min(m.unbalanced)) FROM lane_rules o, LATERAL (
+            SELECT (SELECT sort FROM jobs WHERE queue = o.queue AND state = 1 ORDER BY sort, id LIMIT 1) AS start,
+                   (SELECT sort FROM jobs WHERE queue = o.queue AND state = 2 ORDER BY sort, id LIMIT 1) AS lease_end,
+                   (SELECT 0 FROM unbalanced WHERE queue = o.queue ORDER BY id LIMIT 1) AS unbalanced OFFSET 0
+        ) m WHERE o.shared = group_name AND o.queue <> q
+    );
 END $$;
 
 -- notify: tell every process that listens that these queues may have something new. It need not survive a power cut, so
