@@ -9,7 +9,7 @@
 | poison | one of them kills its process, its neighbours do not |
 | steps | nodes of flows; some add nodes |
 | failing | nodes of flows that are buried |
-| lanes | jobs of lanes, with limits and turns; some fail once |
+| lanes, lanes.more | jobs of lanes, with turns and limits that the two mostly share; some fail once |
 
 Every run of a job is noted when it starts and when it ends, in one write each.
 """
@@ -115,6 +115,15 @@ async def flaky(batch: Batch[int]) -> None:
 
 @app.handler("lanes", batch=20, lease=LEASE, retry=0)
 async def lanes(batch: Batch[int]) -> None:
+    await in_lanes(batch)
+
+
+@app.handler("lanes.more", batch=20, lease=LEASE, retry=0)
+async def more_lanes(batch: Batch[int]) -> None:
+    await in_lanes(batch)
+
+
+async def in_lanes(batch: Batch[int]) -> None:
     await work_a_little()
     for job in batch:
         if job.payload % 10 == 0 and job.attempts == 0:

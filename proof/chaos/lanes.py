@@ -8,13 +8,14 @@ from collections.abc import Callable, Sequence
 
 from accoda import AccodaError, Lanes, Store
 
-QUEUE = "lanes"
+QUEUES = ("lanes", "lanes.more")
+"""Two queues that mostly share their limits. They are of one family, so that they can on a Redis Cluster."""
 NAMES = tuple(f"customer-{number}" for number in range(20))
 BUSY = NAMES[0]
 """The lane of every third job."""
 EVERY = 3.0
 """Seconds between two changes of the rules."""
-CALM = Lanes(limit=4, fair=True, total=40)
+CALM = Lanes(limit=8, fair=True, total=40, shared="lanes")
 """The rules under which what is left is finished."""
 
 
@@ -31,21 +32,23 @@ def draw_rules(rng: random.Random) -> Lanes:
         fair=True,
         weights=rng.choice(({}, {BUSY: 0.5, NAMES[1]: 3})),
         total=rng.choice((None, None, 10, 40)),
+        shared=rng.choice(("lanes", "lanes", "lanes", None)),
     )
 
 
 async def change_rules(store: Callable[[], Store], rng: random.Random) -> None:
-    """Give the queue other rules again and again. A store that is away has them later: which call came, the history
-    says."""
+    """Give one of the queues other rules again and again.
+
+    A store that is away has them later: which call came, the history says."""
     while True:
-        await set_rules(store(), draw_rules(rng))
+        await set_rules(store(), rng.choice(QUEUES), draw_rules(rng))
         await asyncio.sleep(EVERY * rng.uniform(0.5, 1.5))
 
 
-async def set_rules(store: Store, rules: Lanes) -> bool:
+async def set_rules(store: Store, queue: str, rules: Lanes) -> bool:
     """False: it is not known whether they are set."""
     try:
-        await store.set_lanes(QUEUE, rules)
+        await store.set_lanes(queue, rules)
     except AccodaError:
         return False
     return True

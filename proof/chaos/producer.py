@@ -16,7 +16,7 @@ from pathlib import Path
 from accoda import Enqueued, NewJob, StorageError, Store, open_storage
 from accoda.payload import encode
 from proof.chaos.flows import FlowProducer
-from proof.chaos.lanes import draw_lane
+from proof.chaos.lanes import QUEUES, draw_lane
 from proof.chaos.settings import FLAKY_BURY, Settings
 from proof.chaos.watch import users
 from proof.checker import FileSink, Recorder, record
@@ -88,7 +88,7 @@ def batch(rng: random.Random, numbers: Iterator[int]) -> list[NewJob]:
         return [keyed(rng, payload) for payload in payloads[:10]]
     rank = float(rng.randrange(4))
     if kind == "lanes":
-        return [NewJob(kind, payload, rank=rank, lane=draw_lane(rng)) for payload in payloads]
+        return [NewJob(rng.choice(QUEUES), payload, rank=rank, lane=draw_lane(rng)) for payload in payloads]
     return [NewJob(kind, payload, rank=rank) for payload in payloads]
 
 

@@ -30,7 +30,7 @@ HEADLINES = {
     "stale outcomes accepted": ("stale token",),
     "ended by another job's lease": ("own lease",),
     "unexplained duplicates": ("done twice", "runs", "attempts"),
-    "lanes broken": ("lanes", "total", "held"),
+    "lanes broken": ("lanes", "shared lanes", "total", "held"),
     "flows broken": ("joins", "nodes", "results", "reports", "flows end"),
 }
 """The figures of the promise, and the rules whose violations they count."""

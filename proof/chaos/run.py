@@ -218,8 +218,9 @@ class Harness:
         await self.fleet.stop(self.fleet.producers)
         async with record(await open_storage(self.direct), self.recorder) as store:
             await close_batches(store)
-            while not await lanes.set_rules(store, lanes.CALM):
-                await asyncio.sleep(0.2)
+            for queue in lanes.QUEUES:
+                while not await lanes.set_rules(store, queue, lanes.CALM):
+                    await asyncio.sleep(0.2)
         end = time.monotonic() + DRAIN
         self.watch.moved_at = time.monotonic()
         while not (await self.watch.look() and self.watch.count.open == 0 and not await is_flow_running(self.store)):

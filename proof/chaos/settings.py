@@ -10,7 +10,7 @@ import msgspec
 VARIABLE = "CHAOS"
 LEASE = 2.0
 """Seconds that a lease lasts under fire."""
-QUEUES = ("work", "chain", "flaky", "keyed", "poison", "steps", "failing", "lanes")
+QUEUES = ("work", "chain", "flaky", "keyed", "poison", "steps", "failing", "lanes", "lanes.more")
 FLAKY_BURY = -1
 POISON = -2
 POISON_CRASHES = 2

@@ -410,6 +410,12 @@ class IgnoresSingleLimits(OtherLanes):
         return replace(rules, limits={})
 
 
+@mutant("shared lanes")
+class SharesNothing(OtherLanes):
+    def change_rules(self, rules: Lanes) -> Lanes:
+        return replace(rules, shared=None)
+
+
 @mutant("lanes")
 class HandsOutHeldJobs(Reference):
     def take(self, queue: str, count: int, **options: Any) -> list[Job]:

@@ -45,7 +45,8 @@ from proof.checker.recorder import Recorder, record
 from proof.checker.rules import Options
 from proof.checker.sinks import MemorySink
 
-QUEUES = ("a", "b")
+QUEUES = ("a", "b", "b", "c")
+RULED = ("b", "c")
 LANES = (None, "x", "y", None, "x")
 LEASE = 2.0
 Run = Callable[["Client", Job], None]
@@ -191,8 +192,8 @@ async def _administer_once(client: Client) -> None:
         await store.write("lock", b"", version=found.version if found else 0)
     elif kind < 0.95:
         await _leave(client, queue)
-    elif kind < 0.98:  # one queue only, so that the other goes strictly by rank
-        await store.set_lanes("b", _draw_rules(client))
+    elif kind < 0.98:  # not all queues, so that one goes strictly by rank
+        await store.set_lanes(choose.choice(RULED), _draw_rules(client))
     else:
         for id in ids:
             await store.look(ById(id), ahead=True)
@@ -200,7 +201,18 @@ async def _administer_once(client: Client) -> None:
 
 def _draw_rules(client: Client) -> Lanes | None:
     choose = client.random.choice
-    return choose((None, Lanes(choose((1, 2, 4)), {"x": choose((0, 1, None))}, True, total=choose((None, 2, 5)))))
+    return choose(
+        (
+            None,
+            Lanes(
+                choose((1, 2, 4)),
+                {"x": choose((0, 1, None))},
+                True,
+                total=choose((None, 2, 5)),
+                shared=choose((None, "s", "s")),
+            ),
+        )
+    )
 
 
 async def _changes(client: Client, queue: str, ids: list[int], kind: float) -> list[Change]:

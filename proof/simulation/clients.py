@@ -174,10 +174,11 @@ def _draw_rules(random: Random) -> Lanes | None:
         weights=random.choice(({}, {_BUSY: 0.5, "c2": 3})),
         by_cost=random.random() < 0.3,
         total=random.choice((None, None, 0, 2, 10)),
+        shared=random.choice((None, "calls")),
     )
 
 
-CALM_RULES = Lanes(limit=2, fair=True, total=20)
+CALM_RULES = Lanes(limit=4, fair=True, total=20, shared="calls")
 """So that all is done in the end though there are rules."""
 
 

@@ -85,6 +85,7 @@ class Script:
         self.told: dict[tuple[int, int], tuple[int, int]] = {}  # tries and crashes, where they are not all crashes
         self.ranks: dict[tuple[int, int], float] = {}
         self.lane: str | None = None  # of all jobs
+        self.queue = "q"  # of what is added next
 
     def failures(self, id: int, attempts: int) -> tuple[int, int]:
         return self.told.get((id, attempts), (0, attempts))
@@ -97,7 +98,7 @@ class Script:
             self.sink.put(end("c", self.number, int(ended * SECOND), 0, *told))
 
     def enqueue(self, began: float, ended: float | None, id: int, **asked: Any) -> None:
-        jobs = (r.Asked("q", 1, id, lane=self.lane, **asked),)
+        jobs = (r.Asked(self.queue, 1, id, lane=self.lane, **asked),)
         self.call((began, ended), r.Enqueue, r.EnqueueEnd, (jobs,), (r.Placed(id, "created", 0),))
 
     def take(
@@ -107,7 +108,7 @@ class Script:
             r.Taken(id, n, self.ranks.get((id, n), 0.0), 0, 0, 1, id, 0, 0, *self.failures(id, n), lane=self.lane)
             for id, n in tokens
         )
-        self.call((began, ended), r.Take, r.TakeEnd, ("q", count or len(tokens), lease, None), taken)
+        self.call((began, ended), r.Take, r.TakeEnd, (self.queue, count or len(tokens), lease, None), taken)
 
     def settle(self, began: float, ended: float | None, id: int, attempts: int, kind: r.Kind = "done") -> None:
         self.call((began, ended), r.Settle, r.RefusedEnd, ((r.Told("q", id, attempts, kind),),))
@@ -129,7 +130,7 @@ class Script:
         self.change(began, ended, r.Changed("remove", id, waiters, "q"), count=int(accepted))
 
     def rules(self, began: float, ended: float | None, rules: Lanes | None) -> None:
-        self.call((began, ended), r.SetLanes, r.End, ("q", rules))
+        self.call((began, ended), r.SetLanes, r.End, (self.queue, rules))
 
     def note(self, at: float, kind: str, **fields: object) -> None:
         self.at = int(at * SECOND)
@@ -552,6 +553,28 @@ def test_a_limit_is_one_that_may_have_been_in_force_at_the_last_take() -> None:
     assert not broken((0.2, 0.3, one), (0.4, 0.5, None))
 
 
+def test_a_shared_limit_holds_for_the_queues_that_surely_share_it() -> None:
+    def broken(*calls: tuple[str, float, float | None, Lanes | None]) -> set[str]:
+        script = Script()
+        script.lane = "x"
+        for queue, began, ended, rules in calls:
+            script.queue = queue
+            script.rules(began, ended, rules)
+        for id, script.queue in enumerate(("a", "b"), 1):
+            script.enqueue(0.4, 0.5, id)
+            script.take(id, id + 0.5, (id, 0))
+        return script.broken()
+
+    one, two, alone = Lanes(limit=1, shared="s"), Lanes(limit=2, shared="s"), Lanes(limit=1)
+    assert broken(("a", 0.1, 0.2, one), ("b", 0.1, 0.2, one)) == {"shared lanes"}
+    assert broken(("a", 0.1, 0.2, two), ("b", 0.1, 0.2, one)) == {"shared lanes"}  # the lowest limit holds
+    assert not broken(("a", 0.1, 0.2, two), ("b", 0.1, 0.2, two))
+    assert not broken(("a", 0.1, 0.2, one), ("b", 0.1, 0.2, alone))
+    assert not broken(("a", 0.1, 0.2, one), ("b", 0.1, 0.2, Lanes(limit=1, shared="t")))
+    assert not broken(("a", 0.1, 0.2, one), ("b", 0.1, 0.2, one), ("a", 0.25, 2.2, alone))  # it may have left in time
+    assert not broken(("a", 0.1, 0.2, one), ("b", 0.1, None, one))  # it is not known when it came
+
+
 def test_what_is_held_in_the_end_is_explained_by_a_full_lane() -> None:
     def broken(inside: int, *calls: tuple[float, float | None, Lanes | None], lane: str | None = "x") -> bool:
         script = Script()
@@ -573,3 +596,22 @@ def test_what_is_held_in_the_end_is_explained_by_a_full_lane() -> None:
     assert not broken(1, (1, None, one), (3, 4, two))
     assert broken(1)
     assert broken(1, (1, 2, one), lane=None)
+
+
+def test_what_is_held_in_the_end_may_be_held_by_a_queue_that_shares_the_limit() -> None:
+    def broken(*states: State, shared: str = "s") -> bool:
+        script = Script()
+        for script.queue, name in (("a", "s"), ("b", shared)):
+            script.rules(1, 2, Lanes(limit=1, shared=name))
+        seen = [("a", "held"), *(("b", state) for state in states)]
+        jobs = {
+            id: r.Seen(id, queue, state, 0, 1, id, 0, 0, 0.0, None, "x")  # type: ignore[arg-type]
+            for id, (queue, state) in enumerate(seen)
+        }
+        final = FinalState(jobs, {queue: QueueStats() for queue in "ab"})
+        return not check(CallLog.of(script.sink), final, rules=["held"]).ok
+
+    assert not broken("ready")
+    assert not broken("taken")
+    assert broken("dead")
+    assert broken("ready", shared="t")

@@ -10,7 +10,7 @@ from proof.checker.rules.counts import counters_conserve
 from proof.checker.rules.demand import no_waiter_forgotten
 from proof.checker.rules.ends import done_twice, from_nowhere, lost, resurrected, told_cancelled
 from proof.checker.rules.flows import ends_reported, flows_end, joins_fire_once, only_nodes_run, results_right
-from proof.checker.rules.lanes import nothing_held_for_ever, within_limits, within_total
+from proof.checker.rules.lanes import nothing_held_for_ever, within_limits, within_shared_limits, within_total
 from proof.checker.rules.leases import double_lease, own_lease, stale_token, tokens_grow
 from proof.checker.rules.runs import runs_explained
 from proof.checker.rules.timing import in_order, never_early
@@ -34,6 +34,9 @@ _RULES = (
     Rule("order", "A take never passes over a job that comes before those it hands out.", in_order),
     Rule("waiters", "No waiter that joined a job is overlooked when it is done or changed.", no_waiter_forgotten),
     Rule("lanes", "No more jobs of a lane are leased at once than its limit.", within_limits),
+    Rule(
+        "shared lanes", "No more jobs of a lane are leased at once in queues that share a limit.", within_shared_limits
+    ),
     Rule("total", "No more jobs of a queue are leased at once than its total.", within_total),
     Rule("held", "No job is held in the end while its lane has room.", nothing_held_for_ever, needs_final=True),
     Rule("budget", "What a take hands out costs at most `max_cost`; no budget is overspent.", within_budget),
