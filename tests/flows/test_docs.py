@@ -1,40 +1,21 @@
 """The page about flows is true."""
 
-import re
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+from tests.recipes import Page
 
 from accoda import App, BuryJob, FlowState, NodeOptions, NodeState, Revive, When
 from accoda.flows import members, model
 from accoda.model import RESULT_IN_REPORT
 
-PAGE = (Path(__file__).parents[2] / "docs" / "flows.md").read_text()
-FIRST, _, RECIPES = PAGE.partition("## Recipes")
-
-
-def run(*blocks: str) -> dict[str, Any]:
-    scope: dict[str, Any] = {"__name__": "example"}
-    for code in blocks:
-        exec(compile(code, "flows.md", "exec"), scope)
-    return scope
-
-
-def blocks(text: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
-def recipe(title: str) -> dict[str, Any]:
-    """A recipe, alone: it is complete."""
-    (code,) = blocks(RECIPES.partition(f"### {title}\n")[2].partition("\n##")[0])
-    return run(code)
+PAGE = Page("flows.md")
 
 
 @pytest.fixture
 def page() -> dict[str, Any]:
     """The examples before the recipes, in one scope."""
-    return run(*blocks(FIRST))
+    return PAGE.examples()
 
 
 async def test_the_first_example_ships_or_refunds(page: dict[str, Any]) -> None:
@@ -110,7 +91,7 @@ async def test_the_example_of_cancelling_undoes(page: dict[str, Any]) -> None:
 
 
 async def test_the_order_undoes_what_it_did() -> None:
-    scope = recipe("An order that undoes what it did")
+    scope = PAGE.recipe("An order that undoes what it did")
     app, ledger = scope["app"], scope["ledger"]
     async with app.testing():
         await scope["place"](scope["Order"](1, ["rome", "milan"]))
@@ -146,7 +127,7 @@ async def test_the_order_undoes_what_it_did() -> None:
 
 
 async def test_map_and_reduce_counts_words() -> None:
-    scope = recipe("Map and reduce")
+    scope = PAGE.recipe("Map and reduce")
     app: App = scope["app"]
     async with app.testing():
         flow = app.flow("count words")
@@ -157,7 +138,7 @@ async def test_map_and_reduce_counts_words() -> None:
 
 
 async def test_the_nightly_pipeline_runs_once_a_day() -> None:
-    scope = recipe("A nightly pipeline")
+    scope = PAGE.recipe("A nightly pipeline")
     app: App = scope["app"]
     async with app.testing() as trial:
         await app.run_until_idle()
@@ -173,7 +154,7 @@ async def test_the_nightly_pipeline_runs_once_a_day() -> None:
 
 
 async def test_the_first_answer_to_an_approval_counts() -> None:
-    scope = recipe("An approval")
+    scope = PAGE.recipe("An approval")
     app, mails, order, decide = scope["app"], scope["mails"], scope["Order"], scope["decide"]
     async with app.testing() as trial:
         for number in (1, 2, 3):
@@ -193,7 +174,7 @@ async def test_the_first_answer_to_an_approval_counts() -> None:
 
 
 async def test_the_import_tells_its_progress_and_stores_no_row_twice() -> None:
-    scope = recipe("An import with progress")
+    scope = PAGE.recipe("An import with progress")
     app, progress = scope["app"], scope["progress"]
     rows = [{"email": f"{number}@example.com"} for number in range(2500)]
 
@@ -214,8 +195,10 @@ async def test_the_import_tells_its_progress_and_stores_no_row_twice() -> None:
 
 def test_every_word_and_limit_is_in_the_page() -> None:
     for word in (*get_args(When), *get_args(FlowState), *NodeOptions.__annotations__):
-        assert f"`{word}`" in PAGE or f'`"{word}"`' in PAGE, word
+        assert f"`{word}`" in PAGE.text or f'`"{word}"`' in PAGE.text, word
     for state in ("done", "dead", "cancelled", "removed", "skipped"):
-        assert state in get_args(NodeState) and f"`{state}`" in PAGE
-    assert f"{model.NODES:,}" in PAGE and f"{model.EDGES:,}" in PAGE and f"1 to {model.NAME_LENGTH}" in PAGE
+        assert state in get_args(NodeState) and f"`{state}`" in PAGE.text
+    assert (
+        f"{model.NODES:,}" in PAGE.text and f"{model.EDGES:,}" in PAGE.text and f"1 to {model.NAME_LENGTH}" in PAGE.text
+    )
     assert (RESULT_IN_REPORT, members.IN_ENVELOPE, model.KEEP_FOR) == (32 << 10, 64 << 10, 86_400)

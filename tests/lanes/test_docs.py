@@ -1,43 +1,25 @@
 """The page about lanes is true."""
 
 import asyncio
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.recipes import Page
 from tests.runtime.running import running
 
 from accoda import App, Lanes
 from accoda.model import LANE, WEIGHT
 from accoda.settings import Settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "lanes.md").read_text()
-FIRST, _, RECIPES = PAGE.partition("## Recipes")
-
-
-def run(*blocks: str) -> dict[str, Any]:
-    scope: dict[str, Any] = {"__name__": "example"}
-    for code in blocks:
-        exec(compile(code, "lanes.md", "exec"), scope)
-    return scope
-
-
-def blocks(text: str) -> list[str]:
-    return re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-
-
-def recipe(title: str) -> dict[str, Any]:
-    """A recipe, alone: it is complete."""
-    (code,) = blocks(RECIPES.partition(f"### {title}\n")[2].partition("\n##")[0])
-    return run(code)
+PAGE = Page("lanes.md")
 
 
 @pytest.fixture
 def page() -> dict[str, Any]:
     """The examples before the recipes, in one scope."""
-    return run(*blocks(FIRST))
+    return PAGE.examples()
 
 
 async def declare(app: App) -> None:
@@ -91,7 +73,7 @@ async def test_two_queues_share_a_limit(page: dict[str, Any]) -> None:
 
 
 async def test_tenants_share_workers_and_one_that_pays_has_three_turns() -> None:
-    scope = recipe("Tenants that share workers fairly")
+    scope = PAGE.recipe("Tenants that share workers fairly")
     app: App = scope["app"]
     async with app.testing():
         await declare(app)
@@ -110,7 +92,7 @@ async def test_tenants_share_workers_and_one_that_pays_has_three_turns() -> None
 
 
 async def test_a_tenant_of_the_recipe_has_no_more_than_five_jobs_in_the_line() -> None:
-    scope = recipe("Tenants that share workers fairly")
+    scope = PAGE.recipe("Tenants that share workers fairly")
     app: App = scope["app"]
     async with app.testing():
         await declare(app)
@@ -122,7 +104,7 @@ async def test_a_tenant_of_the_recipe_has_no_more_than_five_jobs_in_the_line() -
 
 
 async def test_one_deployment_of_a_repository_runs_and_only_the_newest_commit_of_a_branch() -> None:
-    scope = recipe("One deployment of a repository at a time")
+    scope = PAGE.recipe("One deployment of a repository at a time")
     app: App = scope["app"]
     async with app.testing():
         await declare(app)
@@ -141,7 +123,7 @@ async def test_one_deployment_of_a_repository_runs_and_only_the_newest_commit_of
 
 
 async def test_a_crawler_asks_each_host_for_two_pages_at_a_time() -> None:
-    scope = recipe("Crawling with a limit for each host")
+    scope = PAGE.recipe("Crawling with a limit for each host")
     app: App = scope["app"]
     async with app.testing():
         await declare(app)
@@ -159,7 +141,7 @@ async def test_a_crawler_asks_each_host_for_two_pages_at_a_time() -> None:
 
 
 async def test_imports_have_the_same_number_of_rows() -> None:
-    scope = recipe("Imports that share a database fairly")
+    scope = PAGE.recipe("Imports that share a database fairly")
     app: App = scope["app"]
     async with app.testing():
         await declare(app)
@@ -179,9 +161,9 @@ async def test_imports_have_the_same_number_of_rows() -> None:
 
 def test_every_rule_and_bound_is_in_the_page() -> None:
     for name in Lanes.__struct_fields__:
-        assert f"`{name}`" in PAGE, name
-    assert f"up to {LANE} printable characters" in PAGE
-    assert f"from 1/{WEIGHT} to {WEIGHT}" in PAGE
+        assert f"`{name}`" in PAGE.text, name
+    assert f"up to {LANE} printable characters" in PAGE.text
+    assert f"from 1/{WEIGHT} to {WEIGHT}" in PAGE.text
 
 
 def test_the_page_is_found_from_the_others() -> None:
@@ -192,7 +174,7 @@ def test_the_page_is_found_from_the_others() -> None:
 
 
 async def test_a_follow_up_is_given_the_lane_as_shown() -> None:
-    assert 'app.current.enqueue("invoices", 17, lane=app.current.lane)' in PAGE
+    assert 'app.current.enqueue("invoices", 17, lane=app.current.lane)' in PAGE.text
     app = App("memory://")
     lanes: list[str | None] = []
 
