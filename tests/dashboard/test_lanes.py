@@ -2,11 +2,13 @@
 
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from dash import HOSTILE, Dash
 
-from accoda.model import Lanes
+from accoda.model import Head, Lanes
 from accoda.operations import lanes
+from accoda.runtime.served_lanes import PREFIX, STEP, Slot
 
 NAME = "".join(char for char in HOSTILE if char.isprintable())
 
@@ -57,6 +59,18 @@ def test_limits_are_shared_and_no_longer(dash: Dash) -> None:
     assert "are its own" in dash.done("/do/queues/mails/lanes/shared", shared="github", end="1")[1]
     assert "Limits shared" not in dash.text("/queues/mails/lanes")
     assert dash.do("/do/queues/mails/lanes/shared", shared="no name").status == 422
+
+
+def test_runs_of_the_last_hour_are_drawn_beside_what_waits(dash: Dash) -> None:
+    fill(dash, "acme", limit=2)
+    assert "Last hour" not in dash.text("/queues/mails/lanes")
+    slot = dash.store(lambda store: store.look(Head("mails"))).at // STEP
+    hour = msgspec.json.encode([Slot(slot, 40, {"acme": 10, NAME: 20})])
+    dash.store(lambda store: store.write(f"{PREFIX}mails/w", hour))
+    page = dash.text("/queues/mails/lanes")
+    assert 'aria-label="acme: 1 in line, 10 ran in the last hour"' in page and 'title="10 of 40 runs"' in page
+    assert '<rect class="hour" x="0" y="0" width="50.0" height="12"/>' in page and ">25 %<" in page
+    assert page.index(">acme<") < page.rindex("&lt;script&gt;"), "it has no jobs now"
 
 
 @pytest.mark.parametrize("form", [{"lane": ""}, {"lane": "a\n", "limit": "1"}, {"lane": "a", "limit": "many"},

@@ -109,24 +109,29 @@ def _draw(asked: int, found: LanesView) -> None:
     weighted = any(each.weight != 1 for each in found.lanes)
     columns += [Column("limit", right=True)] if limited else []
     columns += [Column("weight", right=True)] if weighted else []
-    table([*columns, Column("share", right=True), ""], [_row(each, limited, weighted) for each in found.lanes])
+    columns += [Column("share", right=True)]
+    # Both would not fit into 80 columns.
+    columns += [Column(title, right=True) for title in ("last hour", "runs")] if found.runs else [Column("")]
+    table(columns, [_row(each, limited, weighted, found.runs > 0) for each in found.lanes])
     if found.count > len(found.lanes):
         more = found.count - len(found.lanes)
         say(f"{more:,} more {'lane' if more == 1 else 'lanes'}: add --limit-rows {min(1000, found.count)}", err=True)
 
 
-def _row(lane: LaneView, limited: bool, weighted: bool) -> list[object]:
+def _row(lane: LaneView, limited: bool, weighted: bool, ran: bool) -> list[object]:
     row: list[object] = [lane.lane, *(f"{count:,}" for count in (lane.ready, lane.held, lane.taken))]
     if limited:
         row.append("paused" if lane.limit == 0 else "" if lane.limit is None else f"{lane.limit:,}")
     if weighted:
         row.append(f"{lane.weight:g}")
-    return [*row, f"{lane.share:.0%}", bar(lane.share, BAR)]
+    row.append(f"{lane.share:.0%}")
+    return [*row, f"{lane.runs_share:.0%}", f"{lane.runs:,}"] if ran else [*row, bar(lane.share, BAR)]
 
 
 def _facts(found: LanesView) -> list[tuple[str, object]]:
     rules = found.rules
     waiting = f"{found.ready:,} in line, {found.held:,} held, {found.taken:,} running"
+    waiting += f"; {found.runs:,} ran in the last hour" if found.runs else ""
     if rules is None:
         return [("rules", "none: a job of a lane waits as any other"), ("jobs", waiting)]
     total = None if rules.total is None else f"at most {rules.total:,} of the queue run at once"

@@ -13,6 +13,7 @@ from accoda.lanes import rules
 from accoda.model import LANE, LaneInfo, Lanes, LanesInfo, QueueStats, check_queue
 from accoda.operations.host import Host
 from accoda.operations.views import same
+from accoda.runtime.served_lanes import Served, read_served
 
 SHOWN = 100
 MOST = 1000
@@ -51,7 +52,8 @@ class RulesView(Struct, rename="camel", frozen=True, kw_only=True):
 
 class LaneView(Struct, rename="camel", frozen=True, kw_only=True):
     """The jobs of a lane that are ready, held and running (`taken`), and which `share` they are of all such jobs of the
-    queue. `limit` is how many of them may be ready or running at once; null: as many as there are."""
+    queue. `limit` is how many of them may be ready or running at once; null: as many as there are. `runs` is how many
+    of its jobs workers ran in the last hour, and `runsShare` which share of the queue's runs that is."""
 
     lane: str
     ready: int
@@ -60,26 +62,36 @@ class LaneView(Struct, rename="camel", frozen=True, kw_only=True):
     share: float
     limit: int | None = None
     weight: float = 1.0
+    runs: int = 0
+    runs_share: float = 0.0
 
     @property
     def jobs(self) -> int:
         return self.ready + self.held + self.taken
 
     @classmethod
-    def of(cls, info: LaneInfo, rules: Lanes, jobs: int) -> LaneView:
-        share = (info.ready + info.held + info.taken) / max(1, jobs)
+    def of(cls, info: LaneInfo, rules: Lanes, jobs: int, served: Served) -> LaneView:
+        runs = served.lanes.get(info.lane, 0)
         return cls(
             **same(info, "lane ready held taken"),
-            share=round(min(1.0, share), 4),  # the counters of the queue are read after those of its lanes
+            share=_share(info.ready + info.held + info.taken, jobs),
             limit=rules.limit_of(info.lane),
             weight=float(rules.weights.get(info.lane, 1)),
+            runs=runs,
+            runs_share=_share(runs, served.jobs),
         )
 
 
+def _share(part: int, whole: int) -> float:
+    """At most 1: the two are not counted at the same moment."""
+    return round(min(1.0, part / max(1, whole)), 4)
+
+
 class LanesView(Struct, rename="camel", frozen=True, kw_only=True):
-    """The lanes of a queue: its `rules` (null: it has none), and the lanes with most jobs ready or held first. `count`
-    is how many lanes have ready, held or running jobs (0 where none were asked for); `ready`, `held` and `taken` are
-    those of the whole queue. `sharedWith` are the other queues that share its limits."""
+    """The lanes of a queue: its `rules` (null: it has none), and the lanes with most jobs ready or held first; then
+    those that have none, but ran in the last hour, most runs first. `count` is how many lanes have ready, held or
+    running jobs (0 where none were asked for); `ready`, `held`, `taken` and the `runs` of the last hour are those of
+    the whole queue. `sharedWith` are the other queues that share its limits."""
 
     queue: str
     rules: RulesView | None = None
@@ -87,25 +99,14 @@ class LanesView(Struct, rename="camel", frozen=True, kw_only=True):
     ready: int = 0
     held: int = 0
     taken: int = 0
+    runs: int = 0
     count: int = 0
     lanes: builtins.list[LaneView] = []
-
-    @classmethod
-    def of(cls, queue: str, found: LanesInfo, stats: QueueStats, shared_with: builtins.list[str]) -> LanesView:
-        rules, jobs = found.rules or Lanes(), stats.ready + stats.held + stats.taken
-        return cls(
-            **same(stats, "ready held taken"),
-            queue=queue,
-            rules=None if found.rules is None else RulesView.of(found.rules),
-            shared_with=shared_with,
-            count=found.count,
-            lanes=[LaneView.of(each, rules, jobs) for each in found.lanes],
-        )
 
 
 async def get(host: Host, queue: str, limit: int = SHOWN) -> LanesView:
     """The rules of a queue, and up to `limit` of its lanes. This counts all jobs that have a lane; 0 reads the rules
-    alone."""
+    alone, and the counters of the queue."""
     check_queue(queue)
     if type(limit) is not int or not 0 <= limit <= MOST:
         raise InvalidInput("limit", f"must be an integer from 0 to {MOST}, not {limit!r:.60}")
@@ -114,9 +115,25 @@ async def get(host: Host, queue: str, limit: int = SHOWN) -> LanesView:
     stats = (await store.stats()).queues
     if found.rules is None and queue not in stats and queue not in host.handlers:
         raise NotFound("queue", queue, "a queue is there from its first job on")
-    shared = None if found.rules is None else found.rules.shared
-    group = [] if shared is None else await rules.group_of(store, queue, shared)
-    return LanesView.of(queue, found, stats.get(queue, QueueStats()), group)
+    in_force, counts = found.rules or Lanes(), stats.get(queue, QueueStats())
+    served = await read_served(store, queue) if limit else Served()
+    jobs = counts.ready + counts.held + counts.taken
+    return LanesView(
+        **same(counts, "ready held taken"),
+        queue=queue,
+        rules=None if found.rules is None else RulesView.of(found.rules),
+        shared_with=[] if in_force.shared is None else await rules.group_of(store, queue, in_force.shared),
+        runs=served.jobs,
+        count=found.count,
+        lanes=[LaneView.of(each, in_force, jobs, served) for each in (*found.lanes, *_idle(found, served, limit))],
+    )
+
+
+def _idle(found: LanesInfo, served: Served, limit: int) -> builtins.list[LaneInfo]:
+    """The lanes that ran in the last hour and have no jobs, most runs first, as many as find room."""
+    listed = {each.lane for each in found.lanes}
+    idle = sorted((-runs, lane) for lane, runs in served.lanes.items() if lane not in listed)
+    return [LaneInfo(lane, 0, 0, 0) for _, lane in idle[: max(0, limit - found.count)]]
 
 
 async def change(host: Host, queue: str, changes: Mapping[str, object], limit: int = SHOWN) -> LanesView:

@@ -417,6 +417,7 @@ class BatchRun(Batch[Any]):
         self.timeout = owner.timeout
         self.extended_at = time.monotonic()
         """When (`time.monotonic`) its leases last began."""
+        self.lanes = {job.id: job.lane for job in jobs if job.lane is not None}
         self.settled: set[int] = set()
         self.fixed: dict[int, Result] = {}
         """Results of jobs that were stopped, whatever their handler says later."""

@@ -567,6 +567,8 @@ class Processor:
         busy = one.ran if service.whole else one.ran * jobs / min(self.slots, service.concurrency)
         service.rate = QueueRate(rate.jobs * DECAY + jobs, rate.busy * DECAY + busy)
         add_up(service, stats, jobs, one.ran, one.batch.waited)
+        if one.batch.lanes:
+            service.served.count(one.batch.lanes, (*one.outcomes, *one.said))
 
 
 class StoreAccess:

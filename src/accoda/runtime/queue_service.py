@@ -13,6 +13,7 @@ from accoda.retry import Limits
 from accoda.runtime.batch import Runner
 from accoda.runtime.handler import Handler, QueueHandlers
 from accoda.runtime.heartbeat import QueueRate, QueueSums
+from accoda.runtime.served_lanes import ServedLanes
 from accoda.settings import Settings
 
 URGENT_SCORE = 20.0
@@ -72,6 +73,7 @@ class QueueService:
         self.rate = QueueRate()
         """How fast it is: jobs, and the seconds for which they kept processors busy; old ones count less."""
         self.sums = QueueSums()
+        self.served = ServedLanes(handlers.queue, handlers.options.lanes is not None)
         self._settings = settings
         self._by_type = {service.type: service for service in services}
         self._others = self._by_type.get(None)

@@ -28,7 +28,7 @@ from accoda.errors import InvalidInput, StorageError, WorkerStopped
 from accoda.flows.listing import count_flows
 from accoda.lanes.rules import declare_all
 from accoda.model import Head, Stats
-from accoda.runtime import heartbeat
+from accoda.runtime import heartbeat, served_lanes
 from accoda.runtime.drain import is_asked
 from accoda.runtime.events import tell
 from accoda.runtime.heartbeat import Heartbeat, QueueSums
@@ -300,6 +300,7 @@ class Worker:
         context = self._ready_context()
         upkeep.add(context.false_crashes.run(lambda: context.store))
         upkeep.every(1.0, self._note_attempts)
+        upkeep.every(served_lanes.EVERY, self._note_served)
         if self._wallet is not None:
             leases = [service.lease for service in self._services.values() if service.budgets]
             upkeep.every(min(1.0, min(leases) / 4), self._wallet.renew)
@@ -377,6 +378,15 @@ class Worker:
     async def _note_attempts(self) -> None:
         context = self._ready_context()
         await context.attempts.write(context.store)
+
+    async def _note_served(self) -> None:
+        context = self._ready_context()
+        try:
+            await asyncio.gather(
+                *(one.served.write(context.store, self.id, one.sums.jobs) for one in self._services.values())
+            )
+        except StorageError as error:
+            log.debug("which lanes were served is not noted: %s", error)
 
     def _tell_if_all_held(self) -> None:
         held = self._all_held()
@@ -529,6 +539,7 @@ class Worker:
         await asyncio.gather(*self._processors.values(), return_exceptions=True)
         self._processors.clear()
         await self._note_attempts()
+        await self._note_served()
         with suppress(StorageError):
             await context.false_crashes.run_once(context.store)
         if not self.options.burst:

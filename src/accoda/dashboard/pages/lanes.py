@@ -21,11 +21,13 @@ OTHERS = 50
 
 
 class Row(Struct, frozen=True):
-    """A lane with its bar: `parts` are a kind, where it begins, and how long it is, in hundredths of the longest."""
+    """A lane with its bars: `parts` are a kind, where it begins, and how long it is, in hundredths of the longest.
+    `hour` is how long the bar of its runs is, in hundredths of the longest of these."""
 
     lane: LaneView
     text: str
     parts: list[tuple[str, float, float]]
+    hour: float
 
 
 @page("/queues/{queue}/lanes", "lanes.html", section="overview")
@@ -33,12 +35,13 @@ async def view(call: PageCall) -> dict[str, Any]:
     """Rules and lanes; `lane` is one whose limit shall be changed."""
     found = await lanes.get(call.app, call.params["queue"])
     most = max((each.jobs for each in found.lanes), default=0)
+    most_runs = max((each.runs for each in found.lanes), default=0)
     asked = call.query.get("lane", "")[:LANE]
     limits = found.rules.limits if found.rules else {}
     return {
         "found": found,
         "rules": found.rules or RulesView(),
-        "rows": [_row(each, most) for each in found.lanes],
+        "rows": [_row(each, most, most_runs) for each in found.lanes],
         "kinds": KINDS,
         "limited": any(each.limit is not None for each in found.lanes),
         "weighted": any(each.weight != 1 for each in found.lanes),
@@ -51,7 +54,7 @@ async def view(call: PageCall) -> dict[str, Any]:
     }
 
 
-def _row(lane: LaneView, most: int) -> Row:
+def _row(lane: LaneView, most: int, most_runs: int) -> Row:
     parts, at, words = [], 0.0, []
     for kind, name in KINDS:
         count: int = getattr(lane, kind)
@@ -60,7 +63,9 @@ def _row(lane: LaneView, most: int) -> Row:
             parts.append((kind, round(at, 2), wide))
             words.append(f"{count:,} {name}")
         at += wide
-    return Row(lane, f"{lane.lane}: {', '.join(words)}", parts)
+    if lane.runs:
+        words.append(f"{lane.runs:,} ran in the last hour")
+    return Row(lane, f"{lane.lane}: {', '.join(words)}", parts, round(100 * lane.runs / max(1, most_runs), 2))
 
 
 def _others(found: LanesView) -> list[tuple[str, str]]:

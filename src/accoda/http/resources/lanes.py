@@ -57,9 +57,10 @@ VIEW = LanesView(
     ready=3,
     held=5,
     taken=2,
+    runs=200,
     count=2,
     lanes=[
-        LaneView(lane="customer-7", ready=1, held=4, taken=1, share=0.6, limit=2),
+        LaneView(lane="customer-7", ready=1, held=4, taken=1, share=0.6, limit=2, runs=90, runs_share=0.45),
         LaneView(lane="spammer", ready=0, held=1, taken=0, share=0.1, limit=0),
     ],
 )
@@ -75,8 +76,8 @@ def _found(text: str) -> dict[int, Reply]:
     GROUP,
     "The lanes of a queue, and its rules for them",
     queues="path",
-    description="The lanes with most jobs ready or held first. This counts the jobs that have a lane; a limit of 0 "
-    "reads the rules alone.",
+    description="The lanes with most jobs ready or held first, each with its share of the runs of the last hour; "
+    "behind them those that only ran. This counts the jobs that have a lane; a limit of 0 reads the rules alone.",
     path_example=EMAILS,
     query_example={"limit": 20},
     replies=_found("The lanes."),
