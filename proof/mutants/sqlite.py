@@ -188,3 +188,16 @@ _mutant(
     "TestReports::test_a_replaced_job_still_reports",
     statement="replace_job", piece="crashes = 0", instead="crashes = 0, reports_to = NULL", by_machine=True,
 )  # fmt: skip
+_mutant(
+    "shared-places-of-the-line-only",
+    "a job that runs in a queue that shares limits has no place",
+    "TestSharedLimits::test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue",
+    statement="in_line_or_running", piece="AND state >= 0 AND state <= 2", instead="AND state = 0 AND state <= 2",
+    by_machine=True,
+)  # fmt: skip
+_mutant(
+    "all-queues-share",
+    "queues that share other limits are of the same group",
+    "TestSharedLimits::test_to_share_no_more_lets_in_at_once",
+    statement="queues_sharing", piece="WHERE shared = CAST(?1 AS TEXT)", instead="WHERE ?1 IS NOT NULL",
+)  # fmt: skip

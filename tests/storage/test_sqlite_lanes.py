@@ -87,6 +87,26 @@ def test_a_turn_does_not_follow_one_that_has_just_left_the_line() -> None:
         pair.close()
 
 
+@asynccontextmanager
+async def woken_by(store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[list[str]]:
+    """The queues for which the storage wakes while somebody waits for Q. (The watch of the file looks again as well,
+    after a while.)"""
+    assert isinstance(store, SqliteStorage)
+    woken: list[str] = []
+    wake = store._wakeups.wake
+
+    def note(queues: Collection[str] | None = None) -> None:
+        woken.extend(queues or ())
+        wake(queues)
+
+    monkeypatch.setattr(store._wakeups, "wake", note)
+    waiting = asyncio.create_task(store.wait([Q], 3600.0))
+    while not store._wakeups.sleepers:
+        await asyncio.sleep(0)
+    yield woken
+    waiting.cancel()
+
+
 ENDS: dict[str, Callable[[Store, Job], Awaitable[object]]] = {
     "done": lambda store, job: store.settle([Done(job.lease)]),
     "buried": lambda store, job: store.settle([Bury(job.lease, "x")]),
@@ -105,26 +125,13 @@ async def test_the_end_of_a_run_wakes_at_once(
     path: Path, monkeypatch: pytest.MonkeyPatch, end: str, rules: Lanes, lane: str | None
 ) -> None:
     """Not only when the watch of the file looks again after a while."""
-    store = await open_storage(f"sqlite:///{path}", clock=ManualClock(1_790_000_000_000))
-    async with store:
-        assert isinstance(store, SqliteStorage)
+    async with await opened(path) as store:
         await store.set_lanes(Q, rules)
         await store.enqueue([NewJob(Q, key="k", lane=lane), NewJob(Q, lane=lane)])
         (job,) = await store.take(Q, 9, lease=3600.0)
-        woken: list[str] = []
-        wake = store._wakeups.wake
-
-        def note(queues: Collection[str] | None = None) -> None:
-            woken.extend(queues or ())
-            wake(queues)
-
-        monkeypatch.setattr(store._wakeups, "wake", note)
-        waiting = asyncio.create_task(store.wait([Q], 3600.0))
-        while not store._wakeups.sleepers:
-            await asyncio.sleep(0)
-        await ENDS[end](store, job)
+        async with woken_by(store, monkeypatch) as woken:
+            await ENDS[end](store, job)
         assert Q in woken
-        assert await waiting
 
 
 async def test_more_jobs_change_places_than_are_read_at_once(path: Path) -> None:
@@ -146,6 +153,28 @@ async def test_rules_that_another_handle_has_set_hold_in_this_one(path: Path) ->
         assert len(await store.take(Q, 9)) == 1
         await other.set_lanes(Q, None)
         assert len(await store.take(Q, 9)) == 1
+
+
+async def test_the_queues_that_share_limits_are_as_another_handle_says(path: Path) -> None:
+    shared = Lanes(limit=1, shared="s")
+    async with await opened(path) as store, await opened(path) as other:
+        await store.set_lanes(Q, shared)
+        await store.enqueue([NewJob(Q, lane="c"), NewJob("b", lane="c")])
+        await other.set_lanes("b", shared)
+        assert (len(await store.take("b", 9)), len(await store.take(Q, 9))) == (0, 1)
+        await other.set_lanes(Q, Lanes(limit=1, shared="t"))
+        assert len(await store.take("b", 9)) == 1
+
+
+async def test_a_lease_that_begins_wakes_those_who_share_limits(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They fell asleep before, and its end is the moment at which a job of theirs may get its place."""
+    async with await opened(path) as store:
+        for queue in (Q, "b"):
+            await store.set_lanes(queue, Lanes(limit=1, shared="s"))
+        await store.enqueue([NewJob("b", lane="c")])
+        async with woken_by(store, monkeypatch) as woken:
+            await store.take("b", 1, lease=10.0)
+        assert Q in woken
 
 
 async def test_rules_outlive_the_process(path: Path) -> None:

@@ -305,6 +305,8 @@ def lanes(tx: Transaction, name: str, limit: int) -> LanesInfo:
     queue = tx.queue(name)
     if queue is None:
         return LanesInfo(None, (), 0)
+    if not limit:
+        return LanesInfo(queue.rules, (), 0)
     apply_due(tx, queue.number)
     balance(tx)
     found = [LaneInfo(_text(lane), *counts) for lane, *counts in tx.rows("lane_counts", queue.number)]

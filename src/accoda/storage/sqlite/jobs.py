@@ -26,10 +26,11 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     rows: list[tuple[Any, ...]] = []
     created: dict[tuple[int, int], int] = {}  # how many, by queue and state
     now = tx.now
-    name, queue = "", 0
+    name, queue, lanes = "", 0, None
     for job in jobs:
         if job.queue != name:
             name, queue = job.queue, tx.make_number(job.queue)
+            lanes = tx.lanes_of(queue)
         start_time = now if job.delay is None and job.start_at is None else _start(now, job.delay, job.start_at)
         if job.key is not None:
             held = _key_holder(tx, queue, job.key)
@@ -38,23 +39,25 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
                 continue
         id = tx.next_id()
         rank = float(job.rank)
-        if job.lane is None:
-            state, sort = (READY, rank) if start_time <= now else (DELAYED, start_time)
+        if start_time > now:
+            state, sort = DELAYED, float(start_time)
         else:
-            state, sort = _place(tx, queue, job.lane.encode(), rank, start_time)
+            state, sort = READY if job.lane is None or lanes is None else HELD, rank
         waiters = 0 if job.waiter is None else 1
         row = (
             id, queue, state, sort, rank, job.cost, job.key, waiters, now, start_time, job.keep_for, job.data,
             job.reports_to, job.lane,
         )  # fmt: skip
-        if job.key is not None:  # at once, so that a second job of this call finds the key
+        new = rows
+        if job.lane is not None and lanes is not None and state == HELD:
+            # Inserted when its lane is balanced: most lanes have room, so it need not be held before.
+            new = lanes.setdefault(job.lane.encode(), [])
+        if job.key is None:
+            new.append(row)
+        else:  # at once, so that a second job of this call finds the key
             tx.run("insert_job", *row)
             if job.waiter is not None:
                 tx.run("add_waiter", id, job.waiter)
-        elif state != HELD or job.lane is None:
-            rows.append(row)
-        else:  # when its lane is balanced: most lanes have room, so it need not be held before
-            tx.new_in_lanes.setdefault((queue, job.lane.encode()), []).append(row)
         created[queue, state] = created.get((queue, state), 0) + 1
         if state != HELD:
             tx.touched.add(job.queue)
@@ -134,13 +137,22 @@ def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
         found = None if queue is None else tx.row("queue_now", queue, tx.now)
         if queue is None or found is None:
             continue
-        paused, paused_until, ready, start, lease_end = found
+        paused, paused_until, ready, *moments = found
         if ready and not paused and tx.free(queue) != 0:
             return True, None
-        for moment in (paused_until,) if paused else (start, lease_end):
+        for moment in (paused_until,) if paused else (*moments, *_moments_of_others(tx, queue)):
             if moment is not None and (soonest is None or moment < soonest):
                 soonest = int(moment)
     return soonest is not None and soonest <= tx.now, soonest
+
+
+def _moments_of_others(tx: Transaction, queue: int) -> list[float | None]:
+    """The next moments of those that share limits with a queue: a lease may hold the place that a job of it waits for.
+
+    Who sleeps until one of them hears of a nearer one: a transaction that makes it touches the whole group.
+    """
+    rows = [tx.row("queue_now", other, tx.now) for other in tx.group(queue) if other != queue]
+    return [moment for row in rows if row is not None for moment in row[3:]]
 
 
 def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[bool, int]:
@@ -159,6 +171,17 @@ def apply_due(tx: Transaction, queue: int, left: int = DUE_AT_ONCE) -> tuple[boo
             _make_ready(tx, queue, state, jobs)
             left -= len(jobs)
     return bool(paused), left
+
+
+def apply_due_of_group(tx: Transaction, queue: int) -> bool:
+    """What is due in the queue and in all that share limits with it. Tells whether the queue is paused."""
+    is_paused, left = True, DUE_AT_ONCE
+    for each in tx.group(queue):
+        paused, left = apply_due(tx, each, left)
+        balance(tx)
+        if each == queue:
+            is_paused = paused
+    return is_paused
 
 
 def apply_own_due(tx: Transaction, id: int) -> None:
@@ -216,12 +239,11 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
     queue = tx.number(name)
     if queue is None:
         return []
-    paused, _ = apply_due(tx, queue)
-    balance(tx)
+    is_paused = apply_due_of_group(tx, queue)
     free = tx.free(queue)
     if free is not None:
         count = min(count, free)
-    if paused or not count:
+    if is_paused or not count:
         return []
     jobs = _ready_jobs(tx, queue, name, count)
     if max_cost is not None:
@@ -231,6 +253,8 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
         tx.run("lease_jobs", carried([job.id for job in jobs]), tx.now + round(lease * 1000), worker, tx.now)
         tx.count(queue, "ready", -len(jobs))
         tx.count(queue, "taken", len(jobs))
+        if tx.is_shared(queue):  # the end of this lease is a moment for those who wait for the other queues
+            tx.touched.add(name)
     return jobs
 
 

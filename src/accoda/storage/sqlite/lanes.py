@@ -1,7 +1,8 @@
 """Lanes inside a transaction: the rules of a queue, and the balance of the lanes that a step has touched.
 
 What is in a lane is read from the index `jobs_lanes`, and what is in the line from `jobs_turns`; there is no counter.
-No other process changes either meanwhile: the transaction holds the file's write lock since before it looked.
+No other process changes either meanwhile: the transaction holds the file's write lock since before it looked. That
+holds for all queues that share limits, too: they are in one file.
 
 Lanes are bytes here: in a damaged file a name may be no text. (UTF-8 is ordered as code points are.)
 """
@@ -20,13 +21,17 @@ from accoda.storage.sqlite.transaction import READY, Transaction, carried
 SWAPPED_AT_ONCE = 8
 """Held jobs that may go before ready ones: so many are read at first."""
 NO_RULES = Lanes()
+NO_LIMIT = 1 << 31  # more than there are jobs
+
+Row = tuple[Any, ...]
 
 
 class Held(NamedTuple):
-    id: int
     rank: float
+    id: int
     cost: int
-    new: tuple[Any, ...] | None = None  # the row of a job that is not in the file yet
+    line: Line
+    new: Row | None = None  # the row of a job that is not in the file yet
 
 
 def set_lanes(tx: Transaction, name: str, rules: Lanes | None) -> None:
@@ -35,10 +40,13 @@ def set_lanes(tx: Transaction, name: str, rules: Lanes | None) -> None:
     known = tx.queue(name)
     if known is None:  # to take the rules of an unknown queue away does not make it
         return
-    tx.run("set_lanes", known.number, None if rules is None else msgspec.json.encode(rules).decode())
-    tx.note(known._replace(rules=rules))
-    tx.touched_lanes[known.number] = {lane for (lane,) in tx.rows("all_lanes", known.number)}
-    tx.touched.add(name)  # more may run at once
+    shared = None if rules is None else rules.shared
+    others = tx.group(known.number)
+    tx.run("set_lanes", known.number, None if rules is None else msgspec.json.encode(rules).decode(), shared)
+    tx.note(known._replace(rules=rules, shared=None if shared is None else shared.encode()))
+    for queue in {*others, *tx.group(known.number)}:
+        tx.touched_lanes[queue] = {lane: [] for (lane,) in tx.rows("all_lanes", queue)}
+        tx.touch_queue(queue)  # more may run at once
     balance(tx)
 
 
@@ -48,114 +56,62 @@ def set_lanes(tx: Transaction, name: str, rules: Lanes | None) -> None:
 def balance(tx: Transaction) -> None:
     """The end of a step: of each lane that it touched, as many jobs are in the line as its limit allows."""
     while tx.touched_lanes:
-        queue, names = tx.touched_lanes.popitem()
-        _Balance(tx, queue).run(sorted(names))
+        queue, lanes = tx.touched_lanes.popitem()
+        if not lanes:
+            continue
+        group = tx.group(queue)
+        balanced = Balance(tx, queue) if len(group) == 1 else SharedBalance(tx, group)
+        balanced.run(lanes)
 
 
-class _Balance:
-    """The lanes of one queue."""
+class Line:
+    """The line of one queue in a balance."""
 
     def __init__(self, tx: Transaction, queue: int) -> None:
+        self.queue = queue
+        self.rules = tx.rules(queue) or NO_RULES
         self._tx = tx
-        self._queue = queue
-        self._rules = tx.rules(queue) or NO_RULES
         self._firsts: dict[float, float] = {}  # the lowest turn of all lanes, by level; inf: there is none
         self._let_in = self._held_back = 0  # how many jobs
         self._coming: list[tuple[Held, float]] = []  # jobs that were let in and are not written yet, with their turns
 
-    def run(self, lanes: list[bytes]) -> None:
-        limits = {lane: self._rules.limit_of(_text(lane)) for lane in lanes}
-        new = {lane: rows for lane in lanes if (rows := self._tx.new_in_lanes.pop((self._queue, lane), None))}
-        # What happens in one lane changes nothing in another, so all of them are read before.
-        limited = self._read_limited([lane for lane, limit in limits.items() if limit is not None])
-        full = [lane for lane in new if lane in limited and self._is_full(limits[lane], len(new[lane]), limited[lane])]
-        for lane in full:
-            self._tx.run_many("insert_job", new.pop(lane))
-        limited |= self._read_limited(full)
-        others = self._read_held([lane for lane, limit in limits.items() if limit is None])
-        for lane, limit in limits.items():
-            coming = [Held(row[0], row[4], row[5], row) for row in new.get(lane, ())]
-            if limit is None:
-                held, highest = others[lane]
-                self._add(lane, held + coming, highest)
-            elif coming:
-                self._add(lane, coming, limited[lane][1])
-            else:
-                self._balance(lane, limit, limited[lane])
-        self._finish()
+    def best_held(self, lane: bytes, count: int) -> list[Held]:
+        return [Held(rank, id, cost, self) for rank, id, cost in self._tx.rows("best_held", self.queue, lane, count)]
 
-    @staticmethod
-    def _is_full(limit: int | None, count: int, row: list[Any]) -> bool:
-        """Whether more is to be done for so many new jobs than to let them in."""
-        used, _, id, *_ = row
-        return limit is None or id is not None or limit - used < count
+    def worst_ready(self, lane: bytes, count: int) -> list[tuple[float, int, int]]:
+        """Rank, id and queue."""
+        return [(rank, id, self.queue) for rank, id in self._tx.rows("worst_ready", self.queue, lane, count)]
 
-    def _finish(self) -> None:
-        self._write()
-        known = self._tx.queue(self._queue)
-        if self._let_in and known is not None:
-            self._tx.touched.add(known.name)
-        self._tx.count(self._queue, "ready", self._let_in - self._held_back)
-        self._tx.count(self._queue, "held", self._held_back - self._let_in)
+    def in_line_or_running(self, lane: bytes) -> int:
+        found = self._tx.row("in_line_or_running", self.queue, lane)
+        assert found is not None, "it counts"
+        return int(found[0])
 
-    def _read_limited(self, lanes: list[bytes]) -> dict[bytes, list[Any]]:
-        return {lane: row for lane, *row in self._read("lanes_with_limit", lanes)}
-
-    def _read_held(self, lanes: list[bytes]) -> dict[bytes, tuple[list[Held], float | None]]:
-        """All held jobs of lanes, and the highest turn of each."""
-        found: dict[bytes, tuple[list[Held], float | None]] = {}
-        for lane, id, rank, cost, highest in self._read("held_in_lanes", lanes):
-            held, _ = found.setdefault(lane, ([], highest))
-            if id is not None:
-                held.append(Held(id, rank, cost))
-        return found
-
-    def _read(self, statement: str, lanes: list[bytes]) -> list[tuple[Any, ...]]:
-        return self._tx.rows(statement, apsw.carray(tuple(lanes)), self._queue) if lanes else []
-
-    def _balance(self, lane: bytes, limit: int, row: list[Any]) -> None:
-        used, highest, id, rank, cost, is_ahead = row  # of its best held job; and whether it goes before a ready one
-        free = limit - used
-        if free < 0 or is_ahead:
-            self._exchange(lane, free)
-        elif id is not None and free == 1:
-            self._add(lane, [Held(id, rank, cost)], highest)
-        elif id is not None and free:
-            self._add(lane, self._best_held(lane, free), highest)
-
-    def _exchange(self, lane: bytes, free: int) -> None:
-        """First what leaves the line, then what comes in. (All that is ready, where more is taken than the limit.)"""
-        gain, loss, size = max(0, free), max(0, -free), SWAPPED_AT_ONCE
-        while True:
-            best = self._best_held(lane, gain + size)
-            worst = self._tx.rows("worst_ready", self._queue, lane, loss + size)
-            pairs = zip(best[gain:], worst[loss:], strict=False)
-            swaps = sum((held.rank, held.id) < (rank, id) for held, (id, rank) in pairs)  # from the first on
-            if swaps < size:
-                break
-            size *= SWAPPED_AT_ONCE
-        self._hold_back([id for id, _ in worst[: loss + swaps]])
-        self._add(lane, best[: gain + swaps], inf)
-
-    def _hold_back(self, ids: list[int]) -> None:
+    def hold_back(self, ids: list[int]) -> None:
+        if not ids:
+            return
         self._tx.run("hold_back", carried(ids))
         self._held_back += len(ids)
         self._firsts.clear()  # the lowest turn may be among them
 
-    def _best_held(self, lane: bytes, count: int) -> list[Held]:
-        return [Held(*row) for row in self._tx.rows("best_held", self._queue, lane, count)]
-
-    def _add(self, lane: bytes, jobs: list[Held], highest: float | None) -> None:
+    def let_in(self, lane: bytes, jobs: list[Held], highest: float | None) -> None:
         """Let jobs of a lane into the line. `highest`: the highest turn of the lane; inf: not known."""
         self._let_in += len(jobs)
-        name = _text(lane)
+        name = text(lane)
         last = -inf if highest is None else highest
-        for job in sorted(jobs, key=_place) if len(jobs) > 1 else jobs:  # best first
+        for job in sorted(jobs) if len(jobs) > 1 else jobs:  # best first
             turn = job.rank
-            if self._rules.fair:
-                turn = self._turn(lane, job.rank, self._rules.turn_of(name, job.cost), last)
+            if self.rules.fair:
+                turn = self._turn(lane, job.rank, self.rules.turn_of(name, job.cost), last)
                 last = max(last, turn)
             self._coming.append((job, turn))
+
+    def finish(self) -> None:
+        self._write()
+        if self._let_in:
+            self._tx.touch_queue(self.queue)
+        self._tx.count(self.queue, "ready", self._let_in - self._held_back)
+        self._tx.count(self.queue, "held", self._held_back - self._let_in)
 
     def _turn(self, lane: bytes, rank: float, length: float, highest: float) -> float:
         """Where a job comes into a fair line: see `accoda.storage.protocol`."""
@@ -176,14 +132,14 @@ class _Balance:
         if highest < level + 1:
             return highest
         self._write()
-        found = self._tx.row("last_turn", self._queue, lane, level, level + 1)
+        found = self._tx.row("last_turn", self.queue, lane, level, level + 1)
         return None if found is None else found[0]
 
     def _first_turn(self, level: float) -> float:
         """The lowest turn of all lanes in a level, or the level itself if there is none."""
         if level not in self._firsts:
             self._write()
-            found = self._tx.row("first_turn", self._queue, level, level + 1)
+            found = self._tx.row("first_turn", self.queue, level, level + 1)
             self._firsts[level] = inf if found is None else found[0]
         first = self._firsts[level]
         return first if first < inf else level
@@ -199,9 +155,95 @@ class _Balance:
             self._tx.run_many("insert_job", new)
 
 
-def _text(lane: bytes) -> str:
+class Balance:
+    """The lanes of one queue."""
+
+    def __init__(self, tx: Transaction, queue: int) -> None:
+        self._tx = tx
+        self._line = Line(tx, queue)
+
+    def run(self, lanes: dict[bytes, list[Row]]) -> None:
+        limits = {lane: self._line.rules.limit_of(text(lane)) for lane in sorted(lanes)}
+        # What happens in one lane changes nothing in another, so all of them are read before.
+        found = self._read(limits)
+        full = {lane: limits[lane] for lane, new in lanes.items() if new and _is_full(limits[lane], new, found[lane])}
+        for lane in full:
+            self._tx.run_many("insert_job", lanes[lane])
+        found |= self._read(full)
+        for lane, limit in limits.items():
+            new = lanes[lane]
+            if new and lane not in full:
+                jobs = [Held(row[4], row[0], row[5], self._line, row) for row in new]
+                self._line.let_in(lane, jobs, found[lane][1])
+            else:
+                self._balance(lane, limit, found[lane])
+        self._line.finish()
+
+    def _read(self, limits: dict[bytes, int | None]) -> dict[bytes, list[Any]]:
+        """Of each lane, what `_balance` needs."""
+        found: dict[bytes, list[Any]] = {}
+        for is_limited in (True, False):
+            lanes = tuple(lane for lane, limit in limits.items() if (limit is not None) is is_limited)
+            if lanes:
+                rows = self._tx.rows("lanes_now", apsw.carray(lanes), self._line.queue, is_limited)
+                found.update((lane, row) for lane, *row in rows)
+        return found
+
+    def _balance(self, lane: bytes, limit: int | None, row: list[Any]) -> None:
+        used, highest, id, rank, cost, is_ahead = row  # of its best held job; and whether it goes before a ready one
+        free = NO_LIMIT if limit is None else limit - used
+        if free == 1 and id is not None and not is_ahead:
+            self._line.let_in(lane, [Held(rank, id, cost, self._line)], highest)
+        elif free < 0 or is_ahead or (free and id is not None):
+            exchange([self._line], lane, free)
+
+
+def _is_full(limit: int | None, new: list[Row], row: list[Any]) -> bool:
+    """Whether more is to be done for these new jobs than to let them in."""
+    used, _, id, *_ = row
+    return id is not None or (limit is not None and limit - used < len(new))
+
+
+class SharedBalance:
+    """The lanes of queues that share their limits. Each is read on its own: slower, but simple."""
+
+    def __init__(self, tx: Transaction, queues: list[int]) -> None:
+        self._tx = tx
+        self._lines = [Line(tx, queue) for queue in queues]
+
+    def run(self, lanes: dict[bytes, list[Row]]) -> None:
+        """`lanes`: those that were touched in one of the queues."""
+        touched = [lanes, *(self._tx.touched_lanes.pop(line.queue, {}) for line in self._lines)]
+        for each in touched:
+            self._tx.run_many("insert_job", [row for new in each.values() for row in new])
+        for lane in sorted(set().union(*touched)):
+            exchange(self._lines, lane, self._free(lane))
+        for line in self._lines:
+            line.finish()
+
+    def _free(self, lane: bytes) -> int:
+        """How many more jobs of the lane may be in the line or run."""
+        limits = [line.rules.limit_of(text(lane)) for line in self._lines]
+        limit = min((limit for limit in limits if limit is not None), default=None)
+        return NO_LIMIT if limit is None else limit - sum(line.in_line_or_running(lane) for line in self._lines)
+
+
+def exchange(lines: list[Line], lane: bytes, free: int) -> None:
+    """First what leaves the line, then what comes in. (All that is ready, where more is taken than the limit.)"""
+    gain, loss, size = max(0, free), max(0, -free), SWAPPED_AT_ONCE
+    while True:
+        best = sorted(job for line in lines for job in line.best_held(lane, gain + size))
+        worst = sorted((job for line in lines for job in line.worst_ready(lane, loss + size)), reverse=True)
+        pairs = zip(best[gain:], worst[loss:], strict=False)
+        swaps = sum((held.rank, held.id) < ready[:2] for held, ready in pairs)  # from the first on
+        if swaps < size:
+            break
+        size *= SWAPPED_AT_ONCE
+    for line in lines:
+        line.hold_back([id for _, id, queue in worst[: loss + swaps] if queue == line.queue])
+    for line in lines:
+        line.let_in(lane, [job for job in best[: gain + swaps] if job.line is line], inf)
+
+
+def text(lane: bytes) -> str:
     return lane.decode("utf-8", "replace")
-
-
-def _place(job: Held) -> tuple[float, int]:
-    return job.rank, job.id

@@ -11,10 +11,14 @@ SELECT max(coalesce((SELECT value FROM counters WHERE name = 'last_id'), 0), coa
 INSERT INTO counters VALUES ('last_id', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: queue_of_name
-SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB) FROM queues WHERE name = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB) FROM queues WHERE name = ?1;
 
 -- name: queue_of_number
-SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB) FROM queues WHERE no = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB) FROM queues WHERE no = ?1;
+
+-- name: queues_sharing
+-- By name.
+SELECT no FROM queues WHERE shared = CAST(?1 AS TEXT) ORDER BY name;
 
 -- name: new_queue
 INSERT INTO queues (name) VALUES (?1) RETURNING no;
@@ -221,7 +225,7 @@ UPDATE jobs SET crashes = crashes - 1 WHERE id = ?1 AND crashes > 0;
 UPDATE queues SET paused = ?2, paused_until = ?3 WHERE no = ?1;
 
 -- name: set_lanes
-UPDATE queues SET lanes = ?2 WHERE no = ?1;
+UPDATE queues SET lanes = ?2, shared = ?3 WHERE no = ?1;
 
 -- name: count_taken
 SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 2;
@@ -234,42 +238,39 @@ WHERE queue = ?1 AND lane IS NOT NULL AND state <= 2 AND state <> 1 GROUP BY lan
 SELECT CAST(lane AS BLOB), sum(state = 0), sum(state = -1), sum(state = 2) FROM jobs INDEXED BY jobs_lanes
 WHERE queue = ?1 AND lane IS NOT NULL AND state <= 2 AND state <> 1 GROUP BY lane;
 
--- name: lanes_with_limit
+-- name: lanes_now
 -- Of each lane in ?1: how many jobs are ready or taken, the highest turn, the best held job, and whether that goes
--- before a ready one.
+-- before a ready one. Without a limit (?3 is 0) nothing is counted: any number may be in the line.
 SELECT value,
-       (SELECT count(*) FROM jobs INDEXED BY jobs_lanes
-        WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state >= 0 AND state <= 2 AND state <> 1),
+       iif(?3, (SELECT count(*) FROM jobs INDEXED BY jobs_lanes
+                WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state >= 0 AND state <= 2 AND state <> 1), 0),
        (SELECT sort FROM jobs INDEXED BY jobs_lanes
         WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state = 0 AND state <= 2 AND state <> 1
         ORDER BY sort DESC LIMIT 1),
        best.id, best.rank, best.cost,
-       EXISTS (SELECT 1 FROM jobs AS line INDEXED BY jobs_lanes
-               WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state = 0 AND state <= 2 AND state <> 1
-               AND (line.rank, line.id) > (best.rank, best.id))
+       iif(?3 AND best.id IS NOT NULL,
+           EXISTS (SELECT 1 FROM jobs AS line INDEXED BY jobs_lanes
+                   WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state = 0 AND state <= 2 AND state <> 1
+                   AND (line.rank, line.id) > (best.rank, best.id)), 0)
 FROM carray(?1) LEFT JOIN jobs AS best ON best.id = (
     SELECT id FROM jobs INDEXED BY jobs_lanes
     WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state = -1 AND state <= 2 AND state <> 1
     ORDER BY sort, rank, id LIMIT 1
 );
 
--- name: held_in_lanes
--- The held jobs of each lane in ?1, or a row without a job; and the highest turn of the lane.
-SELECT value, held.id, held.rank, held.cost,
-       (SELECT sort FROM jobs INDEXED BY jobs_lanes
-        WHERE queue = ?2 AND lane = CAST(value AS TEXT) AND state = 0 AND state <= 2 AND state <> 1
-        ORDER BY sort DESC LIMIT 1)
-FROM carray(?1) LEFT JOIN jobs AS held INDEXED BY jobs_lanes
-ON held.queue = ?2 AND held.lane = CAST(value AS TEXT) AND held.state = -1 AND held.state <= 2 AND held.state <> 1;
+-- name: in_line_or_running
+-- How many jobs of a lane.
+SELECT count(*) FROM jobs INDEXED BY jobs_lanes
+WHERE queue = ?1 AND lane = CAST(?2 AS TEXT) AND state >= 0 AND state <= 2 AND state <> 1;
 
 -- name: best_held
-SELECT id, rank, cost FROM jobs INDEXED BY jobs_lanes
+SELECT rank, id, cost FROM jobs INDEXED BY jobs_lanes
 WHERE queue = ?1 AND lane = CAST(?2 AS TEXT) AND state = -1 AND state <= 2 AND state <> 1
 ORDER BY sort, rank, id LIMIT ?3;
 
 -- name: worst_ready
 -- Sorts the ready jobs of a lane, which are at most as many as its limit.
-SELECT id, rank FROM jobs INDEXED BY jobs_lanes
+SELECT rank, id FROM jobs INDEXED BY jobs_lanes
 WHERE queue = ?1 AND lane = CAST(?2 AS TEXT) AND state = 0 AND state <= 2 AND state <> 1
 ORDER BY rank DESC, id DESC LIMIT ?3;
 

@@ -22,11 +22,13 @@ CREATE TABLE host_clock (
     stepped_by INTEGER CHECK (stepped_by BETWEEN -0x40000000000000 AND 0x40000000000000)
 ) STRICT;
 
--- One row a queue: the rules for its lanes as JSON, its pause, and its statistics, kept up to date by every transaction that moves a job.
+-- One row a queue: the rules for its lanes as JSON, the name under which it shares its limits, its pause, and its
+-- statistics, kept up to date by every transaction that moves a job.
 CREATE TABLE queues (
     no           INTEGER PRIMARY KEY,
     name         TEXT NOT NULL UNIQUE,
     lanes        TEXT CHECK (json_valid(lanes)),
+    shared       TEXT CHECK (shared <> ''),
     paused       INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     paused_until INTEGER CHECK (paused_until BETWEEN 0 AND 0x40000000000000),
     ready        INTEGER NOT NULL DEFAULT 0 CHECK (ready BETWEEN 0 AND 0x40000000000000),
@@ -41,6 +43,8 @@ CREATE TABLE queues (
     promoted     INTEGER NOT NULL DEFAULT 0 CHECK (promoted BETWEEN 0 AND 0x40000000000000),
     held         INTEGER NOT NULL DEFAULT 0 CHECK (held BETWEEN 0 AND 0x40000000000000)
 ) STRICT;
+
+CREATE INDEX queues_shared ON queues (shared, name) WHERE shared IS NOT NULL;
 
 -- state: -1 held, 0 ready, 1 delayed, 2 taken, 3 dead, 4 done, 5 cancelled. So `state < 3` waits or runs.
 -- sort: what orders the jobs of that state. Held: the rank; ready: the turn of a job that has one, else the rank;

@@ -143,7 +143,7 @@ class SqliteStorage(Closing):
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         checks.check_lanes(queue, limit)
-        return await self._run(inspector.lanes, queue, limit, lasts=False)
+        return await self._run(inspector.lanes, queue, limit, writes=limit > 0, lasts=False)
 
     async def purge(self, queue: str, state: State, *, before: int | None = None, limit: int | None = None) -> int:
         checks.check_purge(queue, state, before, limit)

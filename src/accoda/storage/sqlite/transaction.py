@@ -29,7 +29,8 @@ class QueueInfo(NamedTuple):
 
     number: int
     name: str
-    rules: Lanes | None
+    rules: Lanes | None = None
+    shared: bytes | None = None  # the name under which it shares its limits
 
 
 class Transaction:
@@ -42,8 +43,8 @@ class Transaction:
         self.now = now
         self.writes = writes
         self.touched: set[str] = set()  # queues that may have something new to take
-        self.touched_lanes: dict[int, set[bytes]] = {}  # by queue: those that the step has to balance at its end
-        self.new_in_lanes: dict[tuple[int, bytes], list[tuple[Any, ...]]] = {}  # by queue: rows to be inserted then
+        # By queue: the lanes that the step has to balance at its end, each with the rows that are to be inserted then.
+        self.touched_lanes: dict[int, dict[bytes, list[tuple[Any, ...]]]] = {}
         self.new_queues: dict[str | int, QueueInfo] = {}  # by name and by number, as `queues`
         self._cursor = cursor
         self._queues = queues
@@ -85,7 +86,7 @@ class Transaction:
             found = self.row("new_queue", queue)
             assert found is not None
             number = int(found[0])
-            self.note(QueueInfo(number, queue, None))
+            self.note(QueueInfo(number, queue))
         return number
 
     def queue(self, key: str | int) -> QueueInfo | None:
@@ -94,7 +95,7 @@ class Transaction:
         if known is None:
             found = self.row("queue_of_name" if isinstance(key, str) else "queue_of_number", key)
             if found is not None:
-                known = QueueInfo(found[0], found[1].decode("utf-8", "replace"), read_rules(found[2]))
+                known = QueueInfo(found[0], found[1].decode("utf-8", "replace"), read_rules(found[2]), found[3])
                 self.note(known)
         return known
 
@@ -106,11 +107,34 @@ class Transaction:
         known = self.queue(queue)
         return None if known is None else known.rules
 
+    def is_shared(self, queue: int) -> bool:
+        """Whether its limits hold for other queues as well."""
+        known = self.queue(queue)
+        return known is not None and known.shared is not None
+
+    def group(self, queue: int) -> list[int]:
+        """The queues that share their limits with this one, by name. It is one of them."""
+        known = self.queue(queue)
+        if known is None or known.shared is None:
+            return [queue]
+        return [number for (number,) in self.rows("queues_sharing", known.shared)]
+
+    def touch_queue(self, queue: int) -> None:
+        """There may be something new to take."""
+        known = self.queue(queue)
+        if known is not None:
+            self.touched.add(known.name)
+
+    def lanes_of(self, queue: int) -> dict[bytes, list[tuple[Any, ...]]] | None:
+        """Of `touched_lanes`. None: the queue has no rules for its lanes."""
+        return None if self.rules(queue) is None else self.touched_lanes.setdefault(queue, {})
+
     def touch_lane(self, queue: int, lane: bytes | None) -> bool:
         """A job of this lane comes to the line, or has left it, or its place. Tells whether there are rules for it."""
-        if lane is None or self.rules(queue) is None:
+        lanes = None if lane is None else self.lanes_of(queue)
+        if lane is None or lanes is None:
             return False
-        self.touched_lanes.setdefault(queue, set()).add(lane)
+        lanes.setdefault(lane, [])
         return True
 
     def come_in(self, queue: int, lane: bytes | None) -> int:
@@ -173,6 +197,15 @@ class Transaction:
             if any(counts):
                 self.run("count", queue, *counts)
         self._counts.clear()
+        self._touch_groups()
+
+    def _touch_groups(self) -> None:
+        """What is new in a queue may be what those wait for who share limits with it: a place, or the moment of one."""
+        for name in tuple(self.touched):
+            known = self.queue(name)
+            if known is not None and known.shared is not None:
+                others = (self.queue(number) for number in self.group(known.number))
+                self.touched.update(other.name for other in others if other is not None)
 
 
 def carried(ids: Iterable[int]) -> Any:
