@@ -20,6 +20,7 @@ from accoda.flows.model import FlowState
 from accoda.model import Stats
 from accoda.runtime.events import BatchReport, HandlerStats, Monitor
 from accoda.runtime.metrics import FAMILIES, Metrics
+from accoda.runtime.metrics.families import LANE_JOBS
 from accoda.runtime.metrics.monitor import MOST_TYPES
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -271,7 +272,7 @@ def documented() -> dict[str, tuple[str, tuple[str, ...]]]:
 
 
 def test_the_documentation_lists_every_metric_with_its_kind_and_labels(metrics: Metrics) -> None:
-    assert documented() == {family.name: (family.kind, family.labels) for family in FAMILIES}
+    assert documented() == {family.name: (family.kind, family.labels) for family in (*FAMILIES, LANE_JOBS)}
     registered = {metric.name + ("_total" if metric.type == "counter" else "") for metric in metrics.registry.collect()}
     assert registered == OURS
 

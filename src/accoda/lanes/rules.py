@@ -113,11 +113,18 @@ async def reset(store: Store, queue: str, lane: str | None = None) -> Lanes | No
     return await _edit(store, queue, lambda found: found.without_changes(lane))
 
 
-async def group_of(store: Storage, queue: str, shared: str) -> list[str]:
-    """The other queues whose rules have this `shared`, by name."""
+async def queues_with_rules(store: Storage) -> dict[str, Lanes]:
+    """The queues for which rules were declared or changed, by name, and the rules that follow."""
     documents = await store.documents(PREFIX)
     found = {document.name.removeprefix(PREFIX): read_json(document.value, QueueRules) for document in documents}
-    return [name for name, each in found.items() if name != queue and each is not None and each.shared == shared]
+    in_force = {queue: None if each is None else each.in_force() for queue, each in found.items()}
+    return {queue: rules for queue, rules in in_force.items() if rules is not None}
+
+
+async def group_of(store: Storage, queue: str, shared: str) -> list[str]:
+    """The other queues whose rules have this `shared`, by name."""
+    known = await queues_with_rules(store)
+    return [name for name, rules in known.items() if name != queue and rules.shared == shared]
 
 
 def check_changes(changes: Mapping[str, Any]) -> None:

@@ -83,10 +83,11 @@ async def _main(app: Host, options: ProcessOptions, settings: Settings, stack: E
         ),
     )
     if metrics is not None and options.metrics_port is not None:
-        from accoda.runtime.metrics import serve
+        from accoda.runtime.metrics import lanes_from, serve
 
         port, host = options.metrics_port, options.metrics_host
-        server = stack.enter_context(serve(port, host, metrics.page, worker.readiness))
+        lanes = lanes_from(asyncio.get_running_loop(), lambda: app.storage, worker.queues)
+        server = stack.enter_context(serve(port, host, metrics.page, worker.readiness, lanes))
         log.info("metrics at %s/metrics", server.url)
     # Signals end the process as they do any other until it listens to them: until then it holds no job.
     await _start(worker, app)

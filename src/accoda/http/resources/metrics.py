@@ -7,21 +7,25 @@ the worker's own page.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Annotated
+
+from msgspec import Meta, Struct
 
 from accoda.budget import BudgetView
 from accoda.http.call import Call, Raw
 from accoda.http.flow_metrics import flow_metrics_of
-from accoda.http.operation import Reply, operation
+from accoda.http.operation import Nothing, Reply, operation
 from accoda.model import QueueStats
-from accoda.runtime.metrics.families import FAMILIES
+from accoda.runtime.metrics.lanes import MOST_LANES, lane_samples
+from accoda.runtime.metrics.text import PAGE_TYPE, Sample, text_of
 
-PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Lanes = Annotated[int, Meta(ge=0, le=MOST_LANES, description="lanes of each queue; this counts the jobs of lanes")]
 
-_BY_NAME = {family.name: family for family in FAMILIES}
-_ORDER = {family.name: place for place, family in enumerate(FAMILIES)}
 
-Sample = tuple[str, tuple[str, ...], float]
+class MetricsQuery(Struct, frozen=True):
+    """Of how many lanes of each queue with rules for them the page has the jobs: those with most jobs that wait."""
+
+    lanes: Lanes = 0
 
 
 @operation(
@@ -30,7 +34,9 @@ Sample = tuple[str, tuple[str, ...], float]
     "Service",
     "Queue depths, budgets and flows for Prometheus",
     queues="own",
-    description="What the store knows. What each worker measures of itself is on its own page.",
+    description="What the store knows. What each worker measures of itself is on its own page. `lanes` adds the jobs "
+    "of so many lanes of each queue with rules for them.",
+    query_example={"lanes": 10},
     replies={
         200: Reply(
             description="The page.",
@@ -39,7 +45,7 @@ Sample = tuple[str, tuple[str, ...], float]
         )
     },
 )
-async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
+async def get_metrics(call: Call[None, MetricsQuery, Nothing]) -> Raw:
     app = call.app
     numbers = {name: handlers.options.number for name, handlers in app.handlers.items()}
     stats = (await app.storage.stats()).queues
@@ -51,37 +57,9 @@ async def get_metrics(call: Call[Any, Any, Any]) -> Raw:
         flows = await known.counts(app.storage)
         samples += [("accoda_flows", (state,), float(count)) for state, count in flows.items()]
         samples += known.ends()
-    return Raw(page(samples), PAGE_TYPE)
-
-
-def page(samples: list[Sample]) -> bytes:
-    """Samples in Prometheus' text format, each family with its help and kind.
-
-    >>> print(page([("queue_paused", ("emails", ""), 1.0)]).decode(), end="")
-    # HELP queue_paused 1 while the queue is paused, else 0.
-    # TYPE queue_paused gauge
-    queue_paused{queue="emails",queue_num=""} 1.0
-    """
-    lines: list[str] = []
-    said: set[str] = set()
-    for name, values, number in sorted(samples, key=lambda sample: _ORDER[_family(sample[0])]):
-        family = _BY_NAME[_family(name)]
-        if family.name not in said:
-            said.add(family.name)
-            lines += [f"# HELP {family.name} {family.text}", f"# TYPE {family.name} {family.kind}"]
-        names = (*family.labels, "le") if name.endswith("_bucket") else family.labels
-        labels = ",".join(f'{label}="{_escaped(text)}"' for label, text in zip(names, values, strict=True))
-        lines.append(f"{name}{{{labels}}} {float(number)}")
-    return "".join(line + "\n" for line in lines).encode()
-
-
-def _family(sample: str) -> str:
-    """The family of a sample; a histogram has samples of several names.
-
-    >>> _family("queue_paused"), _family("accoda_flow_duration_seconds_bucket")
-    ('queue_paused', 'accoda_flow_duration_seconds')
-    """
-    return sample if sample in _BY_NAME else sample.rpartition("_")[0]
+    if call.query.lanes:
+        samples += await lane_samples(app.storage, call.identity.has, call.query.lanes)
+    return Raw(text_of(samples), PAGE_TYPE)
 
 
 def _depths(queues: Mapping[str, QueueStats], numbers: Mapping[str, int | None]) -> Iterator[Sample]:
@@ -101,7 +79,3 @@ def _levels(budgets: Mapping[str, BudgetView]) -> Iterator[Sample]:
             yield f"queue_budget_tokens_{gauge}", (name,), getattr(view, gauge)
         yield "queue_budget_utilisation", (name,), view.utilisation
         yield "queue_budget_closed", (name,), 0 if view.closed_until is None else 1
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

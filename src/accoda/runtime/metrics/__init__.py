@@ -5,8 +5,9 @@ health answers needs nothing.
 """
 
 from accoda.runtime.metrics.families import FAMILIES, Family
+from accoda.runtime.metrics.lanes import lanes_from
 from accoda.runtime.metrics.monitor import Metrics
 from accoda.runtime.metrics.server import Server, serve
 from accoda.runtime.metrics.shared import SharedMetrics
 
-__all__ = ["FAMILIES", "Family", "Metrics", "Server", "SharedMetrics", "serve"]
+__all__ = ["FAMILIES", "Family", "Metrics", "Server", "SharedMetrics", "lanes_from", "serve"]

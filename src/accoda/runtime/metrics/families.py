@@ -127,6 +127,15 @@ FAMILIES = (
     Family("queue_budget_waits_total", "counter", "Takes of this worker that had to wait for tokens.", labels=BUDGET),
 )
 
+LANE_JOBS = Family(
+    "queue_lane_jobs",
+    "gauge",
+    "Jobs of the lanes with most jobs ready or held, by state.",
+    labels=("queue", "lane", "state"),
+    mode="livemostrecent",
+)
+"""On the page only where it is asked for, as it is read from the store then: see `lanes`."""
+
 
 def load() -> Any:
     """The library, or an error that says how to get it."""

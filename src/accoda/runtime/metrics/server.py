@@ -14,18 +14,21 @@ import threading
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
 from accoda.errors import CannotListen, InvalidInput
+from accoda.runtime.metrics.lanes import MOST_LANES
+from accoda.runtime.metrics.text import PAGE_TYPE
 
 log = logging.getLogger("accoda.metrics")
 
 LOOPBACK = "127.0.0.1"
-PAGE_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 
 Collect = Callable[[], bytes]
+CollectLanes = Callable[[int], bytes]
 Ready = Callable[[], tuple[bool, str]]
 
 
@@ -41,30 +44,54 @@ def always_ready() -> tuple[bool, str]:
     return True, ""
 
 
-def serve(port: int, host: str = LOOPBACK, collect: Collect | None = None, ready: Ready = always_ready) -> Server:
+def serve(
+    port: int,
+    host: str = LOOPBACK,
+    collect: Collect | None = None,
+    ready: Ready = always_ready,
+    lanes: CollectLanes | None = None,
+) -> Server:
     """Listen and answer until `close`. Port 0 picks a free one: `server.port` tells it.
 
-    `collect` and `ready` are called in threads of the server. Without `collect` there is only health.
+    `collect`, `ready` and `lanes` are called in threads of the server. Without `collect` there is only health. `lanes`
+    gives what `/metrics?lanes=10` adds to the page.
     """
     if type(port) is not int or not 0 <= port <= 65535:
         raise InvalidInput("port", f"must be an integer from 0 to 65535, not {port!r}")
-    return Server(_listen(host, port, lambda path: answer(path, collect, ready)))
+    return Server(_listen(host, port, lambda path: answer(path, collect, ready, lanes)))
 
 
-def answer(path: str, collect: Collect | None, ready: Ready) -> Response:
+def answer(path: str, collect: Collect | None, ready: Ready, lanes: CollectLanes | None = None) -> Response:
     """What belongs to a path. What the callbacks raise is an answer too: a probe must not be left without one."""
-    match path.partition("?")[0]:
+    path, _, query = path.partition("?")
+    match path:
         case "/metrics" if collect is not None:
-            try:
-                return Response(200, collect(), PAGE_TYPE)
-            except Exception as error:
-                log.warning("the metrics page failed: %s: %s", type(error).__name__, error, exc_info=True)
-                return Response(500, b"the metrics page failed; the log says why\n")
+            return _metrics(query, collect, lanes)
         case "/health/live":
             return Response(200, b"alive\n")
         case "/health/ready":
             return _readiness(ready)
     return Response(404, b"not found; there is /metrics, /health/live, /health/ready\n")
+
+
+def _metrics(query: str, collect: Collect, lanes: CollectLanes | None) -> Response:
+    asked = parse_qs(query, keep_blank_values=True).get("lanes", ["0"])[-1]
+    most = int(asked) if asked.isascii() and asked.isdecimal() and len(asked) < 4 else -1
+    if not 0 <= most <= MOST_LANES:
+        return Response(400, f"lanes: must be an integer from 0 to {MOST_LANES}\n".encode())
+    if most and lanes is None:
+        return Response(400, b"lanes: not with several processes; a service has them (accoda serve)\n")
+    try:
+        page = collect()
+    except Exception as error:
+        log.warning("the metrics page failed: %s: %s", type(error).__name__, error, exc_info=True)
+        return Response(500, b"the metrics page failed; the log says why\n")
+    if most and lanes is not None:
+        try:
+            page += lanes(most)
+        except Exception as error:  # the event loop is blocked, or the store is away: the rest is wanted all the more
+            log.warning("the lanes are not on the metrics page: %s: %s", type(error).__name__, error)
+    return Response(200, page, PAGE_TYPE)
 
 
 def _readiness(ready: Ready) -> Response:
