@@ -12,7 +12,8 @@ import pytest
 
 from accoda import Bury, Done, Job, Lanes, ManualClock, NewJob, Store, open_storage
 from accoda.model import Cancel, Change, Remove, Rerank, Retry
-from accoda.storage.sqlite.lanes import SWAPPED_AT_ONCE
+from accoda.storage.sqlite import lanes as lane_steps
+from accoda.storage.sqlite.lanes import MOVED_AT_ONCE, SWAPPED_AT_ONCE
 from accoda.storage.sqlite.storage import SqliteStorage
 from accoda.testing.model_pair import Pair
 from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture
@@ -49,24 +50,34 @@ def random_rules(rng: Random) -> Lanes:
         weights={"b": rng.choice((0.001, 0.7, 3))},
         by_cost=rng.random() < 0.5,
         total=rng.choice((None, None, 40)),
+        shared=rng.choice((None, "s")),
     )
 
 
-@pytest.mark.parametrize("seed", range(6))
+def random_job(rng: Random) -> NewJob:
+    queue, lane = rng.choice((Q, Q, "b")), rng.choice(("a", "b", "c", None))
+    return NewJob(queue, rank=rng.choice(RANKS), cost=rng.choice((0, 1, 7, 1 << 53)), lane=lane)
+
+
+@pytest.mark.parametrize("seed", range(12))
 def test_many_jobs_of_a_lane_are_where_the_model_has_them(seed: int) -> None:
-    """The machine has few jobs at once; here more of them come, go and change places than are looked at together."""
+    """The machine has few jobs at once; here more of them come, go and change places than are looked at together, and
+    new rules move more than one step does."""
     rng = Random(seed)
     pair = Pair(make_fixture())
+
+    def set_lanes(queue: str) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("accoda.storage.sqlite.lanes.MOVED_AT_ONCE", rng.choice((1, 2, 7, 40, 1000)))
+            pair.set_lanes(queue, random_rules(rng))
+
     try:
-        pair.set_lanes(Q, random_rules(rng))
+        set_lanes(Q)
         for _ in range(12):
-            lanes = [rng.choice(("a", "b", "c", None)) for _ in range(rng.choice((1, 5, 60)))]
-            pair.enqueue(
-                [NewJob(Q, rank=rng.choice(RANKS), cost=rng.choice((0, 1, 7, 1 << 53)), lane=lane) for lane in lanes]
-            )
+            pair.enqueue([random_job(rng) for _ in range(rng.choice((1, 5, 60)))])
             if rng.random() < 0.4:
-                pair.set_lanes(Q, random_rules(rng))
-            jobs = pair.take(Q, rng.choice((1, 30)), 60.0, None, "")
+                set_lanes(rng.choice((Q, Q, "b")))
+            jobs = pair.take(rng.choice((Q, Q, "b")), rng.choice((1, 30)), 60.0, None, "")
             pair.settle([Retry(job.lease) if rng.random() < 0.3 else Done(job.lease) for job in jobs[::2]])
             ids = rng.sample(sorted(pair.model.jobs), min(12, len(pair.model.jobs)))
             changes: list[Change] = [Rerank(id, rng.choice(RANKS)) for id in ids]
@@ -175,6 +186,64 @@ async def test_a_lease_that_begins_wakes_those_who_share_limits(path: Path, monk
         async with woken_by(store, monkeypatch) as woken:
             await store.take("b", 1, lease=10.0)
         assert Q in woken
+
+
+async def count_of(store: Store, queue: str = Q) -> tuple[int, int]:
+    stats = (await store.stats()).queues[queue]
+    return stats.ready, stats.held
+
+
+async def test_one_step_moves_a_thousand_jobs_of_a_lane_and_the_rules_hold_when_set_lanes_ends(path: Path) -> None:
+    count = 2 * MOVED_AT_ONCE + 7
+    async with await opened(path) as store:
+        assert isinstance(store, SqliteStorage)
+        await store.set_lanes(Q, Lanes(limit=0))
+        ids = [new.id for new in await store.enqueue([NewJob(Q, lane="c") for _ in range(count)])]
+        await store._run(lane_steps.set_lanes, Q, Lanes())
+        assert await count_of(store) == (MOVED_AT_ONCE, count - MOVED_AT_ONCE)
+        await store.set_lanes(Q, Lanes(limit=count - 1))
+        assert await count_of(store) == (count - 1, 1)
+        await store.set_lanes(Q, Lanes(fair=True))
+        assert await count_of(store) == (count, 0)
+        await store._run(lane_steps.set_lanes, Q, Lanes(limit=3))
+        assert await count_of(store) == (count - MOVED_AT_ONCE, MOVED_AT_ONCE)
+        await store.set_lanes(Q, Lanes(limit=2))
+        assert await count_of(store) == (2, count - 2)
+        assert [job.id for job in await store.take(Q, 9)] == ids[:2]
+
+
+@pytest.mark.parametrize("queue", [Q, "b"])
+async def test_what_a_process_that_died_left_of_new_rules_is_done_by_those_who_take(path: Path, queue: str) -> None:
+    """Until then they get nothing: the limit is never exceeded, in none of the queues that share it."""
+    shared = Lanes(limit=2 * MOVED_AT_ONCE + 2, shared="s")
+    async with await opened(path) as store:
+        assert isinstance(store, SqliteStorage)
+        await store.set_lanes(Q, shared)
+        await store.set_lanes("b", shared)
+        await store.enqueue([NewJob(q, lane="c") for q in (Q, "b") for _ in range(MOVED_AT_ONCE + 1)])
+        await store.set_lanes("b", shared)
+        assert (await count_of(store), await count_of(store, "b")) == ((MOVED_AT_ONCE + 1, 0), (MOVED_AT_ONCE + 1, 0))
+        await store._run(lane_steps.set_lanes, Q, Lanes(limit=2, shared="s"))
+        assert await store.take(queue, 9) == []
+        assert await store.wait([queue], 0)
+        found = await store.take(queue, 9)
+        while not found and await store.wait([queue], 0):
+            found = await store.take(queue, 9)
+        assert len(found) == (2 if queue == Q else 0)
+        assert not await store.wait([queue], 0)
+
+
+async def test_rules_for_more_lanes_than_one_step_looks_at(path: Path) -> None:
+    count = 2 * MOVED_AT_ONCE + 7
+    async with await opened(path) as store:
+        assert isinstance(store, SqliteStorage)
+        for queue in (Q, "b"):
+            await store.enqueue([NewJob(queue, lane=f"c{n % count}") for n in range(2 * count)])
+        await store.set_lanes("b", Lanes(limit=1, shared="s"))
+        await store._run(lane_steps.set_lanes, Q, Lanes(limit=1, shared="s"))
+        assert 0 < (await count_of(store))[1] < 2 * count
+        await store.set_lanes(Q, Lanes(limit=1, shared="s"))
+        assert (await count_of(store), await count_of(store, "b")) == ((count, count), (0, 2 * count))
 
 
 async def test_rules_outlive_the_process(path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from accoda.model import Bury, Done, Enqueued, Job, Lease, NewJob, Outcome, Refused, Retry, clean
 from accoda.storage.protocol import DUE_AT_ONCE
-from accoda.storage.sqlite.lanes import balance
+from accoda.storage.sqlite.lanes import balance, is_balanced
 from accoda.storage.sqlite.transaction import DEAD, DELAYED, DONE, HELD, KEPT, READY, TAKEN, Transaction, carried
 
 # -- enqueue
@@ -130,7 +130,10 @@ def rerank(tx: Transaction, queue: int, id: int, state: int, lane: bytes | None,
 
 
 def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
-    """For `wait`: is something takable in one of the queues; if not, at which moment? Changes nothing."""
+    """For `wait`: is something takable in one of the queues, or to be done by a take; if not, at which moment?
+
+    Changes nothing.
+    """
     soonest: int | None = None
     for name in queues:
         queue = tx.number(name)
@@ -138,7 +141,7 @@ def takable(tx: Transaction, queues: Sequence[str]) -> tuple[bool, int | None]:
         if queue is None or found is None:
             continue
         paused, paused_until, ready, *moments = found
-        if ready and not paused and tx.free(queue) != 0:
+        if not paused and (tx.unbalanced(queue) is not None or (ready and tx.free(queue) != 0)):
             return True, None
         for moment in (paused_until,) if paused else (*moments, *_moments_of_others(tx, queue)):
             if moment is not None and (soonest is None or moment < soonest):
@@ -243,7 +246,7 @@ def take(tx: Transaction, name: str, count: int, lease: float, max_cost: int | N
     free = tx.free(queue)
     if free is not None:
         count = min(count, free)
-    if is_paused or not count:
+    if is_paused or not is_balanced(tx, queue) or not count:
         return []
     jobs = _ready_jobs(tx, queue, name, count)
     if max_cost is not None:

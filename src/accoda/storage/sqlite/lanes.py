@@ -9,6 +9,7 @@ Lanes are bytes here: in a damaged file a name may be no text. (UTF-8 is ordered
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from math import floor, inf
 from typing import Any, NamedTuple
 
@@ -18,6 +19,8 @@ import msgspec
 from accoda.model import NEWCOMER, TURN, Lanes
 from accoda.storage.sqlite.transaction import READY, Transaction, carried
 
+MOVED_AT_ONCE = 1000
+"""Jobs of a lane that one step moves into the line at most, or out of it, so that no step is long."""
 SWAPPED_AT_ONCE = 8
 """Held jobs that may go before ready ones: so many are read at first."""
 NO_RULES = Lanes()
@@ -34,20 +37,65 @@ class Held(NamedTuple):
     new: Row | None = None  # the row of a job that is not in the file yet
 
 
-def set_lanes(tx: Transaction, name: str, rules: Lanes | None) -> None:
+# -- other rules
+
+
+def set_lanes(tx: Transaction, name: str, rules: Lanes | None) -> list[int]:
+    """The first step of it; gives the queues for which `go_on` has more to do."""
     if rules is not None:
         tx.make_number(name)
     known = tx.queue(name)
     if known is None:  # to take the rules of an unknown queue away does not make it
-        return
+        return []
     shared = None if rules is None else rules.shared
     others = tx.group(known.number)
     tx.run("set_lanes", known.number, None if rules is None else msgspec.json.encode(rules).decode(), shared)
     tx.note(known._replace(rules=rules, shared=None if shared is None else shared.encode()))
-    for queue in {*others, *tx.group(known.number)}:
-        tx.touched_lanes[queue] = {lane: [] for (lane,) in tx.rows("all_lanes", queue)}
+    touched = {*others, *tx.group(known.number)}
+    for queue in touched:
+        tx.set_unbalanced(queue, b"")
         tx.touch_queue(queue)  # more may run at once
-    balance(tx)
+    return go_on(tx, touched)
+
+
+def go_on(tx: Transaction, queues: Iterable[int]) -> list[int]:
+    """The next step for queues whose lanes may not be balanced; gives those for which there is more to do."""
+    done: set[int] = set()
+    for queue in queues:
+        if queue not in done and tx.unbalanced(queue) is not None:
+            _balance_next(tx, queue)
+            done.update(tx.group(queue))
+    return [queue for queue in queues if tx.unbalanced(queue) is not None]
+
+
+def is_balanced(tx: Transaction, queue: int) -> bool:
+    """Whether all lanes of a queue are balanced. If not, this step does its part of that.
+
+    Until they are, `take` gives nothing, so no limit is exceeded meanwhile; and as each `take` does a part, and `wait`
+    does not sleep, the rest is done though the process that began it has died.
+    """
+    return tx.unbalanced(queue) is None or not go_on(tx, [queue])
+
+
+def _balance_next(tx: Transaction, queue: int) -> None:
+    """Balance the lanes of the next thousand jobs of the queues that share limits with this one."""
+    group = tx.group(queue)
+    start = min(lane for each in group if (lane := tx.unbalanced(each)) is not None)
+    pages = [[lane for (lane,) in tx.rows("next_lanes", each, start, MOVED_AT_ONCE)] for each in group]
+    end = min((page[-1] for page in pages if len(page) == MOVED_AT_ONCE), default=None)
+    lanes = {lane for page in pages for lane in page if end is None or lane <= end}
+    for each in group:
+        tx.set_unbalanced(each, None if end is None else end + b"\0")  # behind it: no name has such a character
+    if lanes:
+        tx.touched_lanes.setdefault(queue, {}).update((lane, []) for lane in lanes)
+        balance(tx)
+
+
+def _leave_unbalanced(tx: Transaction, lines: Sequence[Line], lane: bytes) -> None:
+    """There was too much to do for one step."""
+    for line in lines:
+        before = tx.unbalanced(line.queue)
+        tx.set_unbalanced(line.queue, lane if before is None else min(lane, before))
 
 
 # -- balance
@@ -195,7 +243,7 @@ class Balance:
         if free == 1 and id is not None and not is_ahead:
             self._line.let_in(lane, [Held(rank, id, cost, self._line)], highest)
         elif free < 0 or is_ahead or (free and id is not None):
-            exchange([self._line], lane, free)
+            exchange(self._tx, [self._line], lane, free)
 
 
 def _is_full(limit: int | None, new: list[Row], row: list[Any]) -> bool:
@@ -217,7 +265,7 @@ class SharedBalance:
         for each in touched:
             self._tx.run_many("insert_job", [row for new in each.values() for row in new])
         for lane in sorted(set().union(*touched)):
-            exchange(self._lines, lane, self._free(lane))
+            exchange(self._tx, self._lines, lane, self._free(lane))
         for line in self._lines:
             line.finish()
 
@@ -228,21 +276,31 @@ class SharedBalance:
         return NO_LIMIT if limit is None else limit - sum(line.in_line_or_running(lane) for line in self._lines)
 
 
-def exchange(lines: list[Line], lane: bytes, free: int) -> None:
-    """First what leaves the line, then what comes in. (All that is ready, where more is taken than the limit.)"""
-    gain, loss, size = max(0, free), max(0, -free), SWAPPED_AT_ONCE
+def exchange(tx: Transaction, lines: Sequence[Line], lane: bytes, free: int) -> None:
+    """First what leaves the line, then what comes in. (All that is ready, where more is taken than the limit.)
+
+    Where that is too much for one step, only the worst leave, or only the best come: those whom the steps that follow
+    would choose as well.
+    """
+    gain, loss = min(max(0, free), MOVED_AT_ONCE), min(max(0, -free), MOVED_AT_ONCE)
+    swaps, size = 0, 0 if MOVED_AT_ONCE in (gain, loss) else SWAPPED_AT_ONCE
     while True:
         best = sorted(job for line in lines for job in line.best_held(lane, gain + size))
         worst = sorted((job for line in lines for job in line.worst_ready(lane, loss + size)), reverse=True)
+        if not size:
+            break
         pairs = zip(best[gain:], worst[loss:], strict=False)
-        swaps = sum((held.rank, held.id) < ready[:2] for held, ready in pairs)  # from the first on
+        swaps = min(MOVED_AT_ONCE, sum((held.rank, held.id) < ready[:2] for held, ready in pairs))  # from the first on
         if swaps < size:
             break
         size *= SWAPPED_AT_ONCE
+    out, come = worst[: loss + swaps], best[: gain + swaps]
     for line in lines:
-        line.hold_back([id for _, id, queue in worst[: loss + swaps] if queue == line.queue])
+        line.hold_back([id for _, id, queue in out if queue == line.queue])
     for line in lines:
-        line.let_in(lane, [job for job in best[: gain + swaps] if job.line is line], inf)
+        line.let_in(lane, [job for job in come if job.line is line], inf)
+    if len(out) >= MOVED_AT_ONCE or len(come) >= MOVED_AT_ONCE:
+        _leave_unbalanced(tx, lines, lane)
 
 
 def text(lane: bytes) -> str:

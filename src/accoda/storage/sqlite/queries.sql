@@ -11,10 +11,12 @@ SELECT max(coalesce((SELECT value FROM counters WHERE name = 'last_id'), 0), coa
 INSERT INTO counters VALUES ('last_id', ?1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
 -- name: queue_of_name
-SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB) FROM queues WHERE name = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB), unbalanced
+FROM queues WHERE name = ?1;
 
 -- name: queue_of_number
-SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB) FROM queues WHERE no = ?1;
+SELECT no, CAST(name AS BLOB), CAST(lanes AS BLOB), CAST(shared AS BLOB), unbalanced
+FROM queues WHERE no = ?1;
 
 -- name: queues_sharing
 -- By name.
@@ -230,9 +232,13 @@ UPDATE queues SET lanes = ?2, shared = ?3 WHERE no = ?1;
 -- name: count_taken
 SELECT count(*) FROM jobs WHERE queue = ?1 AND state = 2;
 
--- name: all_lanes
+-- name: set_unbalanced
+UPDATE queues SET unbalanced = ?2 WHERE no = ?1;
+
+-- name: next_lanes
+-- Those of the next ?3 jobs, by name, beginning with the lane ?2.
 SELECT CAST(lane AS BLOB) FROM jobs INDEXED BY jobs_lanes
-WHERE queue = ?1 AND lane IS NOT NULL AND state <= 2 AND state <> 1 GROUP BY lane;
+WHERE queue = ?1 AND lane >= CAST(?2 AS TEXT) AND state <= 2 AND state <> 1 ORDER BY lane LIMIT ?3;
 
 -- name: lane_counts
 SELECT CAST(lane AS BLOB), sum(state = 0), sum(state = -1), sum(state = 2) FROM jobs INDEXED BY jobs_lanes

@@ -22,13 +22,15 @@ CREATE TABLE host_clock (
     stepped_by INTEGER CHECK (stepped_by BETWEEN -0x40000000000000 AND 0x40000000000000)
 ) STRICT;
 
--- One row a queue: the rules for its lanes as JSON, the name under which it shares its limits, its pause, and its
--- statistics, kept up to date by every transaction that moves a job.
+-- One row a queue: the rules for its lanes as JSON, the name under which it shares its limits, the name from which on its
+-- lanes may not be balanced yet (NULL: all are), its pause, and its statistics, kept up to date by every transaction that
+-- moves a job.
 CREATE TABLE queues (
     no           INTEGER PRIMARY KEY,
     name         TEXT NOT NULL UNIQUE,
     lanes        TEXT CHECK (json_valid(lanes)),
     shared       TEXT CHECK (shared <> ''),
+    unbalanced   BLOB,
     paused       INTEGER NOT NULL DEFAULT 0 CHECK (paused IN (0, 1)),
     paused_until INTEGER CHECK (paused_until BETWEEN 0 AND 0x40000000000000),
     ready        INTEGER NOT NULL DEFAULT 0 CHECK (ready BETWEEN 0 AND 0x40000000000000),

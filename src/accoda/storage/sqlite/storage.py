@@ -139,7 +139,9 @@ class SqliteStorage(Closing):
 
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
         checks.check_set_lanes(queue, rules)
-        await self._run(lane_steps.set_lanes, queue, rules)
+        queues = await self._run(lane_steps.set_lanes, queue, rules)
+        while queues:
+            queues = await self._run(lane_steps.go_on, queues)
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         checks.check_lanes(queue, limit)

@@ -31,6 +31,7 @@ class QueueInfo(NamedTuple):
     name: str
     rules: Lanes | None = None
     shared: bytes | None = None  # the name under which it shares its limits
+    unbalanced: bytes | None = None  # the name from which on its lanes may not be balanced yet
 
 
 class Transaction:
@@ -95,7 +96,7 @@ class Transaction:
         if known is None:
             found = self.row("queue_of_name" if isinstance(key, str) else "queue_of_number", key)
             if found is not None:
-                known = QueueInfo(found[0], found[1].decode("utf-8", "replace"), read_rules(found[2]), found[3])
+                known = QueueInfo(found[0], found[1].decode("utf-8", "replace"), read_rules(found[2]), *found[3:])
                 self.note(known)
         return known
 
@@ -118,6 +119,17 @@ class Transaction:
         if known is None or known.shared is None:
             return [queue]
         return [number for (number,) in self.rows("queues_sharing", known.shared)]
+
+    def unbalanced(self, queue: int) -> bytes | None:
+        """The name from which on its lanes may not be balanced yet. None: all are."""
+        known = self.queue(queue)
+        return None if known is None else known.unbalanced
+
+    def set_unbalanced(self, queue: int, lane: bytes | None) -> None:
+        known = self.queue(queue)
+        if known is not None and known.unbalanced != lane:
+            self.run("set_unbalanced", queue, lane)
+            self.note(known._replace(unbalanced=lane))
 
     def touch_queue(self, queue: int) -> None:
         """There may be something new to take."""
