@@ -1,8 +1,10 @@
 """Lanes on PostgreSQL: calls that balance one lane at once, jobs that others have locked, callers' own transactions."""
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
+from itertools import pairwise
 from random import Random
 
 import asyncpg
@@ -358,6 +360,53 @@ class TestSharedLimits:
             (better,) = await store.enqueue([NewJob(FAR, lane="a", rank=-1)])
             assert await states(store, ready.id, better.id) == ["ready", "held"]
         assert await states(store, better.id, ready.id) == ["ready", "held"]
+
+
+class TestLongLanes:
+    """Rules that let very many jobs of a lane in."""
+
+    @pytest.mark.parametrize("queues", [["q"], [NEAR, FAR]])
+    async def test_one_step_lets_in_a_part_of_them_and_set_lanes_goes_on(
+        self, store: PostgresStorage, schema: str, sql: asyncpg.Connection, queues: list[str]
+    ) -> None:
+        shared = "q" if len(queues) > 1 else None
+        for queue in queues:
+            await store.set_lanes(queue, Lanes(limit=1, fair=True, shared=shared))
+        ids = [
+            each.id for each in await store.enqueue([NewJob(queues[n % len(queues)], lane="a") for n in range(3500)])
+        ]
+
+        async def ready() -> int:
+            return int(await sql.fetchval(f"SELECT count(*) FROM {schema}.jobs WHERE state = 0"))
+
+        for queue in queues:
+            rules = json.dumps({"limits": {}, "fair": True, "weights": {}, "by_cost": False, "shared": shared})
+            await sql.fetch(call_of(schema, "set_lanes", 2), queue, rules)
+        counted = [await ready()]
+        while counted[-1] < len(ids):  # as one who calls after a crash of who changed the rules
+            await store.take(queues[-1], 0)
+            counted.append(await ready())
+        steps = [after - before for before, after in pairwise(counted)]
+        assert max(steps) <= 1100 and len(steps) >= 4
+        for queue in queues:
+            await store.set_lanes(queue, Lanes(limit=2, shared=shared))
+        assert await ready() == 2
+        for queue in queues:
+            await store.set_lanes(queue, Lanes(limit=3000, shared=shared))
+        assert await ready() == 3000
+        best = [job.id for queue in queues for job in await store.take(queue, 3000)]
+        assert sorted(best) == ids[:3000]
+
+    async def test_a_step_that_touches_more_jobs_itself_lets_all_of_them_in(self, store: PostgresStorage) -> None:
+        await store.set_lanes("q", Lanes(limit=2000, fair=True))
+        key = NewJob("q", lane="a", key="k")
+        await store.enqueue(
+            [key, *(NewJob("q", lane="a") for _ in range(2499)), *(NewJob("q", lane="a") for _ in range(2499))]
+        )
+        assert (await store.stats()).queues["q"].ready == 2000
+        jobs = await store.take("q", 2000)
+        assert await store.settle([Done(job.lease) for job in jobs]) == []
+        assert (await store.stats()).queues["q"].ready == 2000
 
 
 class TestLockedJobs:

@@ -88,8 +88,9 @@ MUTANTS = {
     "a purge leaves lanes as they are": ("purge", "due.touched || gone.touched", "due.touched", f"{LETS_IN} way=purge"),
     "a job with another rank stays in the line": ("rerank_job", "r.lane IS NOT NULL", "false", RERANKED),
     "a take ignores the total": ("room_in", "r.total IS NOT NULL", "false", TOTAL),
-    "a turn is not taken": ("let_in", "coalesce(turns[width_bucket(j.id, locked)], j.rank)", "j.rank", TURNS),
-    "a newcomer waits for a whole turn": ("turns_of", "length * newcomer", "length", EXACT),
+    "a turn is not taken": ("let_in", "turns[width_bucket(j.id, l.ids)]", "j.rank", TURNS),
+    "a newcomer waits for a whole turn": ("turns_of", "r.length * newcomer", "r.length", EXACT),
+    "each job has the turn of the first of its lane": ("turns_of", "last := greatest(last, turn);", "", EXACT),
     "lanes are rearranged after all were filled": (
         "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, coalesce(moves.chosen, '{}')) THEN", BY_NAME,
     ),

@@ -21,6 +21,10 @@
 -- makes at the same moment: see store_jobs.) A caller's own transaction, which may stay open for long or see an old snapshot,
 -- takes no lock of the rules or of a lane, and what it knows of the rules decides only whom it wakes: its jobs of lanes are
 -- held, and its lanes are unbalanced, from its commit on.
+--
+-- Other rules may let very many jobs in. A step lets in at most 1,000 of a lane beside as many as it touched itself, leaves
+-- such a lane unbalanced, and set_lanes goes on with further steps. Holding back is not divided: a job above the limit must
+-- not be taken in between. (For 100,000 jobs that is a statement of seconds, for which only calls about the lane wait.)
 
 -- The state in which a job of a lane comes in, until its lane is balanced. Where there are no rules that changes nothing,
 -- so it is ready at once. Rules that come at this moment are no harm: balance looks again, under the lock.
@@ -80,7 +84,7 @@ BEGIN
         SELECT owner, min(queue) AS queue, array_agg(DISTINCT lane COLLATE "C" ORDER BY lane COLLATE "C") AS lanes
         FROM unnest(owners, queues, lanes) t(owner, queue, lane) WHERE owner IS NOT NULL AND lane <> '' GROUP BY owner
     LOOP
-        news := news || balance_lanes(group_of(r.queue), r.lanes);
+        news := news || balance_lanes(group_of(r.queue), r.lanes, 1000 + cardinality(touched));
     END LOOP;
     RETURN ARRAY(
         SELECT '+' || name FROM unnest(news) name
@@ -105,11 +109,11 @@ BEGIN
     RETURN ARRAY(SELECT owners[array_position(names, name)] FROM unnest(queues) WITH ORDINALITY q(name, place) ORDER BY place);
 END $$;
 
--- Balance lanes of queues that share their limits and whose locks are held. Answer: the queues where a job came into the
--- line, or of which a lane is still to be balanced.
+-- Balance lanes of queues that share their limits and whose locks are held; `bound`: how many jobs of a lane may come in.
+-- Answer: the queues where a job came into the line, or of which a lane is still to be balanced.
 -- Mostly the best held jobs fill the free places of the lanes of one queue, which is done for all lanes at once. Where a ready
 -- job has to be held, the lanes are balanced one after the other, since turns depend on who is in the line.
-CREATE FUNCTION balance_lanes(queues text[], lanes text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION balance_lanes(queues text[], lanes text[], bound integer) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     q       text := queues[1];
     rules   lane_rules;
@@ -126,7 +130,7 @@ BEGIN
             SELECT f.lane, f.free, f.free IS NOT NULL AND EXISTS (  -- the best of those that stay held, and the worst in the line
                 SELECT FROM (
                     SELECT w.rank, w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = f.lane AND w.state = -1
-                    ORDER BY w.sort, w.id OFFSET greatest(0, f.free) LIMIT 1
+                    ORDER BY w.sort, w.id OFFSET greatest(0, least(f.free, bound)) LIMIT 1
                 ) next WHERE (next.rank, next.id) < (f.worst_rank, f.highest_id)
             ) AS is_worse
             FROM (
@@ -144,14 +148,20 @@ BEGIN
             ) f OFFSET 0
         ) n LEFT JOIN LATERAL (
             SELECT w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = n.lane AND w.state = -1
-            ORDER BY w.sort, w.id LIMIT CASE WHEN n.free < 0 THEN 0 ELSE n.free END
+            ORDER BY w.sort, w.id LIMIT greatest(0, least(n.free, bound))
         ) h ON true;
         IF NOT moves.surplus THEN
+            IF cardinality(moves.chosen) >= bound THEN
+                PERFORM leave_unbalanced(ARRAY(
+                    SELECT q || '/' || j.lane FROM jobs j WHERE j.id = ANY (moves.chosen)
+                    GROUP BY j.lane HAVING count(*) >= bound
+                ));
+            END IF;
             RETURN CASE WHEN let_in(q, moves.chosen) THEN queues END;
         END IF;
     END IF;
     FOREACH name IN ARRAY lanes LOOP
-        changed := changed || rearrange_lane(queues, name);
+        changed := changed || rearrange_lane(queues, name, bound);
     END LOOP;
     RETURN changed;
 END $$;
@@ -162,7 +172,7 @@ BEGIN
 END $$;
 
 -- Balance one lane of queues that share its limit, where ready jobs may have to be held. Answer: as that of balance_lanes.
-CREATE FUNCTION rearrange_lane(queues text[], name text) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION rearrange_lane(queues text[], name text, bound integer) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     most    bigint := (SELECT min(limit_of(l, name)) FROM lane_rules l WHERE l.queue = ANY (queues));
     surplus bigint[];
@@ -170,9 +180,11 @@ DECLARE
     changed text[] := '{}';
     r       record;
 BEGIN
-    SELECT array_agg(m.id) FILTER (WHERE m.state = 0), array_agg(m.id) FILTER (WHERE m.state = -1) INTO surplus, chosen
+    SELECT array_agg(m.id) FILTER (WHERE m.state = 0),
+           (array_agg(m.id ORDER BY m.rank, m.id) FILTER (WHERE m.state = -1))[:bound]
+    INTO surplus, chosen
     FROM (
-        SELECT j.id, j.state, coalesce(row_number() OVER (ORDER BY j.rank, j.id) <= n.room, true) AS fits
+        SELECT j.id, j.rank, j.state, coalesce(row_number() OVER (ORDER BY j.rank, j.id) <= n.room, true) AS fits
         FROM (
             SELECT CASE WHEN most IS NOT NULL THEN greatest(0, most - count(*)) END AS room
             FROM unnest(queues) q, LATERAL (
@@ -183,12 +195,15 @@ BEGIN
              WHERE i.queue || '' = q AND i.lane = name AND i.state = 0 AND n.room IS NOT NULL)
             UNION ALL
             (SELECT h.id, h.rank, h.state FROM jobs h WHERE h.queue || '' = q AND h.lane = name AND h.state = -1
-             ORDER BY h.sort, h.id LIMIT n.room)
+             ORDER BY h.sort, h.id LIMIT least(n.room, bound))
         ) j
     ) m WHERE (m.state = 0) <> m.fits;
     IF NOT hold_back(surplus) THEN
         PERFORM leave_unbalanced(ARRAY(SELECT q || '/' || name FROM unnest(queues) q));
         RETURN queues;
+    END IF;
+    IF cardinality(chosen) >= bound THEN
+        PERFORM leave_unbalanced(ARRAY(SELECT q || '/' || name FROM unnest(queues) q));
     END IF;
     FOR r IN SELECT j.queue, array_agg(j.id) AS ids FROM jobs j WHERE j.id = ANY (chosen) GROUP BY j.queue LOOP
         IF let_in(r.queue, r.ids) THEN
@@ -218,21 +233,25 @@ END $$;
 -- and their lanes are left to a later call. Answer: whether there were any.
 CREATE FUNCTION let_in(q text, ids bigint[]) RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    rules  lane_rules;
-    locked bigint[];
-    turns  double precision[];
+    l     record;  -- those that are locked now: a place stays valid, since a locked row does not move
+    count bigint;
+    turns double precision[];
 BEGIN
     IF ids IS NULL THEN
         RETURN false;
     END IF;
-    locked := ARRAY(SELECT j.id FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = -1 ORDER BY j.id FOR UPDATE SKIP LOCKED);
-    SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
-    IF rules.fair THEN
-        turns := turns_of(q, rules, locked);
-    END IF;
-    UPDATE jobs j SET state = 0, sort = coalesce(turns[width_bucket(j.id, locked)], j.rank) WHERE j.id = ANY (locked);
-    PERFORM add_counts(q, cardinality(locked), 0, 0, d_held => -cardinality(locked));
-    IF cardinality(locked) < cardinality(ids) THEN
+    SELECT array_agg(j.place) AS places, array_agg(j.id) AS ids, array_agg(j.lane) AS lanes, array_agg(j.rank) AS ranks,
+           array_agg(j.cost) AS costs
+    INTO l
+    FROM (
+        SELECT c.ctid AS place, c.id::bigint, c.lane::text, c.rank::double precision, c.cost::bigint FROM jobs c
+        WHERE c.id = ANY (let_in.ids) AND c.state + 0 = -1 ORDER BY c.id FOR UPDATE SKIP LOCKED
+    ) j;
+    turns := turns_of(q, l.lanes, l.ranks, l.costs);
+    UPDATE jobs j SET state = 0, sort = turns[width_bucket(j.id, l.ids)] WHERE j.ctid = ANY (l.places);
+    GET DIAGNOSTICS count = ROW_COUNT;
+    PERFORM add_counts(q, count, 0, 0, d_held => -count);
+    IF count < cardinality(ids) THEN
         PERFORM leave_unbalanced(ARRAY(
             SELECT DISTINCT q || '/' || j.lane FROM jobs j WHERE j.id = ANY (ids) AND j.state + 0 = -1
         ));
@@ -240,56 +259,62 @@ BEGIN
     RETURN true;
 END $$;
 
--- The turns of locked jobs that come into a fair line, in the order of their ids, which ascend.
--- What is in the line is read once for each level, and once for each lane at a level; then a job that comes in here counts for
--- those behind it. Other lanes may change the lowest turn at the same moment: then these turns are as of before.
-CREATE FUNCTION turns_of(q text, rules lane_rules, ids bigint[]) RETURNS double precision[] LANGUAGE plpgsql AS $$
+-- What orders jobs that come into the line of a queue, in the order in which they are given, that of their ids: the ranks, or
+-- in a fair line their turns. What is in the line is read once for each level, and once for each lane at a level; then a job
+-- that comes in here counts for those behind it. Other lanes may change the lowest turn at the same moment: then these turns
+-- are as of before.
+CREATE FUNCTION turns_of(q text, lanes text[], ranks double precision[], costs bigint[])
+RETURNS double precision[] LANGUAGE plpgsql AS $$
 DECLARE
     unit     CONSTANT double precision := 2.0::double precision ^ (-40);  -- TURN in accoda/model.py
     newcomer CONSTANT double precision := 1 - 2.0::double precision ^ (-10);  -- NEWCOMER there
-    turns    double precision[] := array_fill(NULL::double precision, ARRAY[cardinality(ids)]);
+    rules    lane_rules;
+    turns    double precision[] := ranks;
     levels   double precision[] := '{}';
     firsts   double precision[] := '{}';  -- the lowest turn at each level; NULL: there is none
     place    integer;  -- of the level in both
     r        record;
-    name     text;              -- the lane of the job before
-    level    double precision;  -- and its level
     last     double precision;  -- the last turn of the lane at this level; NULL: there is none
-    weight   double precision;
-    length   double precision;
     turn     double precision;
 BEGIN
+    SELECT * INTO rules FROM lane_rules l WHERE l.queue = q;
+    IF rules.fair IS NOT TRUE THEN
+        RETURN ranks;
+    END IF;
     FOR r IN
-        SELECT j.id, j.lane, j.cost, j.floor, l.sort AS last
-        FROM (SELECT i.id, i.lane, i.cost, i.rank, floor(i.rank) FROM jobs i WHERE i.id = ANY (ids) OFFSET 0) j
-        LEFT JOIN LATERAL (
-            SELECT p.sort FROM jobs p
-            WHERE p.queue || '' = q AND p.lane = j.lane AND p.state = 0 AND p.sort >= j.floor AND p.sort < j.floor + 1
-            ORDER BY p.sort DESC LIMIT 1
-        ) l ON true
-        ORDER BY j.lane, j.rank, j.id
+        SELECT j.place, j.level, j.nth, CASE WHEN rules.by_cost THEN greatest(1, j.cost) ELSE 1 END
+               / coalesce((rules.weights ->> j.lane)::double precision, 1) * unit AS length,
+               CASE WHEN j.nth = 1 THEN (
+                   SELECT p.sort FROM jobs p
+                   WHERE p.queue || '' = q AND p.lane = j.lane AND p.state = 0 AND p.sort >= j.level AND p.sort < j.level + 1
+                   ORDER BY p.sort DESC LIMIT 1
+               ) END AS last
+        FROM (
+            SELECT u.place, u.lane, u.cost, floor(u.rank) AS level,
+                   row_number() OVER (PARTITION BY u.lane COLLATE "C", floor(u.rank) ORDER BY u.rank, u.place) AS nth
+            FROM unnest(lanes, ranks, costs) WITH ORDINALITY u(lane, rank, cost, place)
+        ) j
+        ORDER BY j.lane COLLATE "C", j.level, j.nth
     LOOP
-        IF name IS NULL OR name <> r.lane OR level <> r.floor THEN
-            name := r.lane;
-            level := r.floor;
+        IF r.nth = 1 THEN
             last := r.last;
-            weight := coalesce((rules.weights ->> name)::double precision, 1);
-            place := array_position(levels, level);
+            place := array_position(levels, r.level);
             IF place IS NULL THEN
-                levels := levels || level;
-                firsts := array_append(firsts, lowest_turn(q, level));
+                levels := levels || r.level;
+                firsts := array_append(firsts, lowest_turn(q, r.level));
                 place := cardinality(levels);
             END IF;
         END IF;
-        length := CASE WHEN rules.by_cost THEN greatest(1, r.cost) ELSE 1 END / weight * unit;
-        turn := coalesce(last + length, coalesce(firsts[place], level) + length * newcomer);
-        IF turn >= level + 1 AND level + 1 > level THEN
-            turn := level + 1 - unit;
+        turn := coalesce(last + r.length, coalesce(firsts[place], r.level) + r.length * newcomer);
+        IF turn >= r.level + 1 AND r.level + 1 > r.level THEN
+            turn := r.level + 1 - unit;
         END IF;
-        turns[width_bucket(r.id, ids)] := turn;
-        IF turn >= level AND turn < level + 1 THEN
+        turns[r.place] := turn;
+        IF turn >= r.level AND turn < r.level + 1 THEN
             last := greatest(last, turn);
-            firsts[place] := least(firsts[place], turn);
+            IF turn < firsts[place] IS NOT FALSE THEN
+                firsts[place] := turn;
+            END IF;
         END IF;
     END LOOP;
     RETURN turns;
@@ -312,15 +337,28 @@ BEGIN
     SELECT DISTINCT split_part(path, '/', 1), substr(path, strpos(path, '/') + 1) FROM unnest(touched) path ORDER BY 1, 2;
 END $$;
 
--- Up to `most` lanes of a queue that were left: the caller balances them. One that another call has locked is balanced there.
-CREATE FUNCTION unbalanced_lanes(q text, most bigint) RETURNS text[] LANGUAGE plpgsql AS $$
+-- The first lanes of a queue that were left: the caller balances them. One that another call has locked is balanced there. They
+-- cost up to about `most` of its due moves: each one, and as many as it may let in. `cost`: how much it is.
+CREATE FUNCTION unbalanced_lanes(q text, most bigint, OUT touched text[], OUT cost bigint) LANGUAGE plpgsql AS $$
 DECLARE
-    places tid[] := ARRAY(SELECT ctid FROM unbalanced WHERE queue = q ORDER BY id LIMIT most FOR UPDATE SKIP LOCKED);
-    lanes  text[];
+    rules  lane_rules;
+    places tid[] := '{}';
+    u      record;
 BEGIN
-    WITH gone AS (DELETE FROM unbalanced WHERE ctid = ANY (places) RETURNING queue || '/' || lane AS path)
-    SELECT coalesce(array_agg(path), '{}') INTO lanes FROM gone;
-    RETURN lanes;
+    SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
+    cost := 0;
+    FOR u IN SELECT ctid, lane FROM unbalanced WHERE queue = q ORDER BY id FOR UPDATE SKIP LOCKED LOOP
+        EXIT WHEN cost >= most;
+        touched := touched || (q || '/' || u.lane);
+        places := places || u.ctid;
+        cost := cost + 1 + (
+            SELECT count(*) FROM (
+                SELECT FROM jobs j WHERE j.queue || '' = q AND j.lane = u.lane AND j.state = -1
+                LIMIT least(1000, limit_of(rules, u.lane))
+            ) held
+        );
+    END LOOP;
+    DELETE FROM unbalanced WHERE ctid = ANY (places);
 END $$;
 
 -- set_lanes: give a queue other rules, as JSON; NULL: none. Its lanes are to be balanced then, by catch_up, and so are those

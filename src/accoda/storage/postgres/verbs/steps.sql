@@ -179,7 +179,7 @@ END $$;
 CREATE FUNCTION due_jobs(q text, which integer, moment double precision, most bigint) RETURNS tid[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(
-        SELECT ctid FROM jobs WHERE queue = q AND state = which AND sort <= moment ORDER BY sort, id LIMIT most
+        SELECT ctid FROM jobs WHERE queue = q AND state = which AND sort <= moment ORDER BY sort, id LIMIT greatest(0, most)
         FOR UPDATE SKIP LOCKED
     );
 END $$;
@@ -194,7 +194,7 @@ DECLARE
     first record;  -- the first moment of each state
     which integer;
     due   tid[];
-    lanes text[];
+    lanes record;
 BEGIN
     spent := 0;
     SELECT (SELECT sort FROM jobs WHERE queue = q AND state = 1 ORDER BY sort LIMIT 1) AS start,
@@ -219,8 +219,8 @@ BEGIN
     END LOOP;
     IF first.unbalanced IS NOT NULL THEN
         lanes := unbalanced_lanes(q, most - spent);
-        spent := spent + cardinality(lanes);
-        touched := touched || lanes;
+        spent := spent + lanes.cost;
+        touched := touched || lanes.touched;
     END IF;
 END $$;
 
