@@ -11,9 +11,10 @@ import pytest_asyncio
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
 
-from accoda import Bury, Done, Job, ManualClock, NewJob, Retry, open_storage
+from accoda import Bury, Done, InvalidInput, Job, ManualClock, NewJob, Retry, open_storage
 from accoda.model import TURN, ById, LaneInfo, Lanes, Rerank
 from accoda.storage.protocol import Store
+from accoda.storage.redis.lanes import LaneVerbs
 
 Q = "q"
 BASE = "accoda:q"
@@ -57,6 +58,12 @@ async def drain(store: Store, queue: str = Q) -> list[Job]:
     return ran
 
 
+def left_of_lanes(server: RedisServer) -> list[str]:
+    """What is stored about the jobs of lanes."""
+    patterns = ("lanes", "turns", "held*", "ready:of:*")
+    return [key for pattern in patterns for key in server.ask("KEYS", f"{BASE}:{pattern}")]
+
+
 async def damage(server: RedisServer, place: str, id: int, old: bytes, new: bytes) -> None:
     """Change the record of a job."""
 
@@ -95,7 +102,7 @@ async def test_a_job_without_a_lane_is_in_no_index_of_lanes(store: Store, server
     await store.set_lanes(Q, RULES)
     await store.enqueue([NewJob(Q)] * 3)
     await store.take(Q, 1)
-    assert server.ask("EXISTS", f"{BASE}:lanes", f"{BASE}:turns", f"{BASE}:held") == 0
+    assert left_of_lanes(server) == []
 
 
 @pytest.mark.parametrize("lane", ["a", "a b,c:d", "ü€😀", "'\"\\{}[]()%", "x" * 128, "-inf", "1e5"])
@@ -164,8 +171,8 @@ async def test_a_rank_that_changes_leaves_no_old_place(store: Store, server: Red
     ids = [answer.id for answer in await store.enqueue(of("a", "a", "a"))]
     for n in range(5):
         assert await store.change([Rerank(id, float(n - place)) for place, id in enumerate(ids)]) == 3
-    assert server.ask("ZCARD", f"{BASE}:lanes") == 3
-    assert server.ask("ZCARD", f"{BASE}:turns") == 1
+    assert server.ask("HGETALL", f"{BASE}:lanes") == ["a", "1"]
+    assert [server.ask("ZCARD", f"{BASE}:{key}") for key in ("ready:of:a", "held:of:a", "turns")] == [1, 2, 1]
     assert [job.id for job in await drain(store)] == ids[::-1]
 
 
@@ -179,6 +186,83 @@ async def test_a_take_that_is_cancelled_gives_its_places_back(store: Store) -> N
     while (await store.stats()).queues[Q].taken:
         await asyncio.sleep(0)
     assert (await store.lanes(Q)).lanes == (LaneInfo("a", 2, 3, 0),)
+
+
+async def dies(self: LaneVerbs, shard: object, queues: object, what: str = "") -> None:
+    """The caller of `set_lanes` dies after the first step."""
+
+
+class TestLaneWithManyJobs:
+    """One step moves a thousand of them, and other steps come in between."""
+
+    @pytest_asyncio.fixture
+    async def store(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Store]:
+        monkeypatch.setattr(LaneVerbs, "_balance", dies)
+        yield store
+
+    async def counts(self, store: Store) -> tuple[int, int, int]:
+        stats = (await store.stats()).queues[Q]
+        return stats.ready, stats.held, stats.taken
+
+    async def test_a_lower_limit_is_never_exceeded(self, store: Store) -> None:
+        """A take that would get a job of a lane with too many in the line balances it instead."""
+        await store.enqueue(of(*["a"] * 2500))
+        await store.set_lanes(Q, Lanes(limit=2))
+        assert await self.counts(store) == (1500, 1000, 0)
+        assert [len(await store.take(Q, 100)) for _ in range(4)] == [0, 0, 2, 0]
+        assert await self.counts(store) == (0, 2498, 2)
+
+    async def test_a_limit_that_is_lifted_lets_a_thousand_in_with_each_step(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(limit=1))
+        ids = [answer.id for answer in await store.enqueue(of(*["a"] * 2500))]
+        await store.set_lanes(Q, None)
+        assert await self.counts(store) == (1001, 1499, 0)
+        late = [answer.id for answer in await store.enqueue(of("a"))]
+        assert await self.counts(store) == (2001, 500, 0)
+        assert [job.id for job in await drain(store)] == ids + late
+
+    async def test_one_step_for_each_lane_with_so_many(self, store: Store) -> None:
+        await store.enqueue(of(*["a"] * 1500, *["b"] * 1500))
+        await store.set_lanes(Q, Lanes(limit=0))
+        assert await self.counts(store) == (2000, 1000, 0)
+        assert await store.take(Q, 2000) == []
+        assert await self.counts(store) == (500, 2500, 0)
+
+
+async def test_set_lanes_goes_on_until_all_lanes_are_balanced(store: Store) -> None:
+    await store.enqueue([*of(*["a"] * 2500, *["b"] * 1200), *of(*["c"] * 1200, queue="other")])
+    await store.set_lanes("other", Lanes(shared="x", limit=3))
+    await store.set_lanes(Q, Lanes(shared="x", limit=2))
+    stats = (await store.stats()).queues
+    assert (stats[Q].ready, stats[Q].held, stats["other"].ready) == (4, 3696, 2)
+    await store.set_lanes(Q, None)
+    stats = (await store.stats()).queues
+    assert (stats[Q].ready, stats["other"].ready) == (3700, 3)
+    assert len(await drain(store)) == 3700
+
+
+class TestGroups:
+    async def test_are_forgotten_with_their_last_queue(self, store: Store, server: RedisServer) -> None:
+        await store.set_lanes(Q, Lanes(shared="x"))
+        await store.set_lanes("a.b", Lanes(shared="x"))
+        assert server.ask("HGETALL", "accoda:groups") == ["x", "a.b,q"]
+        await store.set_lanes("a.b", Lanes(shared="y"))
+        assert server.ask("HGETALL", "accoda:groups") == ["x", "q", "y", "a.b"]
+        await store.set_lanes(Q, Lanes())
+        await store.set_lanes("a.b", None)
+        assert server.ask("EXISTS", "accoda:groups") == 0
+
+    @pytest.mark.parametrize("text", [None, "", "other", "q,other,q2", "?,,q"])
+    async def test_that_are_damaged_leave_each_queue_its_own(
+        self, store: Store, server: RedisServer, text: str | None
+    ) -> None:
+        await store.set_lanes(Q, Lanes(limit=1, shared="x"))
+        await store.enqueue(of("a", "a"))
+        server.ask("DEL", "accoda:groups")
+        if text is not None:
+            server.ask("HSET", "accoda:groups", "x", text)
+        await store.enqueue(of("a"))
+        assert len(await drain(store)) == 3
 
 
 class TestDamage:
@@ -196,9 +280,9 @@ class TestDamage:
         ran = await drain(store)
         stats = (await store.stats()).queues[Q]
         assert (stats.total, stats.dead, len(ran)) == (1, 1, 2)
-        assert server.ask("EXISTS", f"{BASE}:lanes", f"{BASE}:turns", f"{BASE}:held") == 0
+        assert left_of_lanes(server) == []
 
-    @pytest.mark.parametrize("index", ["lanes", "turns", "held", "rules"])
+    @pytest.mark.parametrize("index", ["lanes", "turns", "held", "ready:of:a", "held:of:b", "rules"])
     async def test_of_an_index_raises_nothing(self, store: Store, server: RedisServer, index: str) -> None:
         await store.set_lanes(Q, RULES)
         await store.enqueue(of("a", "a", "b", "b", "b"))
@@ -208,7 +292,7 @@ class TestDamage:
         await store.set_lanes(Q, None)
         assert (await store.lanes(Q)).rules is None
 
-    @pytest.mark.parametrize("text", ["x", "", "1", "1,2,3", "-1,0,0,,0", "9,1,1,9,1,"])
+    @pytest.mark.parametrize("text", ["x", "", "1", "1,2,3", "-1,0,0,,0,", "9,1,1,9,1", "1,0,0,,0,x y"])
     async def test_of_the_rules_lets_all_jobs_in(self, store: Store, server: RedisServer, text: str) -> None:
         await store.set_lanes(Q, Lanes(limit=1))
         server.ask("HSET", f"{BASE}:meta", "lanes", text)
@@ -235,6 +319,23 @@ class TestInACluster:
         assert found.lanes == tuple(LaneInfo(lane, 0, 3, 2) for lane in "abc")
         assert await store.settle([Done(job.lease) for job in jobs]) == []
         assert len(await drain(store)) == 9
+
+    async def test_limits_are_shared_within_a_family(self, store: Store) -> None:
+        await store.set_lanes(Q, Lanes(limit=1, shared=Q))
+        await store.set_lanes("q.far", Lanes(limit=1, shared=Q))
+        await store.enqueue([*of("a", "b"), *of("a", "b", queue="q.far")])
+        jobs = [*await store.take(Q, 9), *await store.take("q.far", 9)]
+        assert sorted((job.queue, str(job.lane)) for job in jobs) == [(Q, "a"), (Q, "b")]
+        assert await store.settle([Done(job.lease) for job in jobs]) == []
+        assert len(await store.take("q.far", 9)) == 2
+        assert (await store.lanes("q.far", limit=0)).rules == Lanes(limit=1, shared=Q)
+
+    @pytest.mark.parametrize("queue", [Q, "q.far"])
+    async def test_limits_are_not_shared_between_families(self, store: Store, queue: str) -> None:
+        await store.set_lanes(queue, Lanes(limit=1))
+        with pytest.raises(InvalidInput, match="share limits only as 'q'"):
+            await store.set_lanes(queue, Lanes(limit=2, shared="github"))
+        assert (await store.lanes(queue, limit=0)).rules == Lanes(limit=1)
 
     async def test_follow_ups_for_other_families_keep_their_lanes(self, store: Store) -> None:
         await store.set_lanes("other", Lanes(limit=1))

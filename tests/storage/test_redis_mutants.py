@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
-from tests.storage import test_redis_outbox
+from tests.storage import test_redis_lanes, test_redis_outbox
 from tests.storage.suite_tests import (
     AS_IT_IS,
     BOUNDED,
@@ -34,6 +34,7 @@ from tests.storage.suite_tests import (
 
 from accoda import open_storage
 from accoda.storage.redis import scripts
+from accoda.storage.redis.lanes import LaneVerbs
 
 GIVEN_BACK = "TestStorm.test_of_leases_gives_every_job_back_once"
 CANCELLED = "TestStorm.test_of_cancelled_jobs_leaves_none"
@@ -65,6 +66,9 @@ SO_MANY = "TestLaneLimit.test_of_each_lane_so_many_are_in_the_line_and_the_other
 OWN_LIMITS = "TestLaneLimit.test_limits_of_single_lanes_win"
 RAN_BEFORE = "TestLaneLimit.test_jobs_that_ran_before_the_rules_count"
 RUNNING = "TestPlaceInALane.test_an_outcome_that_is_refused_frees_nothing"
+LOWEST = "TestSharedLimits.test_the_lowest_limit_holds"
+LEASE_ELSEWHERE = "TestSharedLimits.test_waiting_ends_with_the_lease_of_another_queue"
+DUE_ELSEWHERE = "TestSharedLimits.test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
 BETTER = "TestPlaceInALane.test_a_better_job_takes_the_place_of_a_worse_one_in_the_line"
 PLACE = "TestPlaceInALane.test_a_batch_frees_as_many_places_as_it_had"
 LEASE_OVER = "TestPlaceInALane.test_the_end_of_a_lease_does_too"
@@ -142,22 +146,45 @@ MUTANTS = {
     "purge unlimited": ("purge.lua", "if n > most or", "if", AT_MOST),
     "age of the youngest": ("stats.lua", "now - job.created", "0", AGE),
     "any version": ("write.lua", "if expected ~= '' and expected ~= found then", "if false then", VERSIONS),
-    "no limit": ("parts/balance.lua", "  if limit then", "  if false then", SO_MANY),
-    "no own limits": ("parts/balance.lua", "  if own then", "  if false then", OWN_LIMITS),
-    "running jobs have no place": ("parts/balance.lua", "'(' .. lane .. '\\0t'", "'(' .. lane .. '\\0s'", RUNNING),
-    "those that ran before have none": ("set_lanes.lua", "  Lane.note_taken(base)", "  --", RAN_BEFORE),
+    "no limit": ("parts/balance.lua", "return limit - count", "return math.huge", SO_MANY),
+    "no own limits": ("parts/balance.lua", "    if own then", "    if false then", OWN_LIMITS),
+    "running jobs have no place": (
+        "parts/lane.lua", "  many('ZREM', base .. ':turns', ids)",
+        "  many('ZREM', base .. ':turns', ids) call('DEL', base .. ':lanes')", RUNNING,
+    ),
+    "those that ran before have none": (
+        "set_lanes.lua", "Lane.forget_rules()", "Lane.forget_rules() call('HDEL', base .. ':lanes', 'a')", RAN_BEFORE,
+    ),
+    "a place is taken in one queue only": (
+        "parts/balance.lua", "count + step.counts[n]", "count + (touched and step.counts[n] or 0)", DUE_ELSEWHERE,
+    ),
+    "the own limit holds": (
+        "parts/balance.lua", "math.min(limit, its_limit or math.huge)", "its_limit or math.huge", LOWEST,
+    ),
+    "a place elsewhere wakes no wait": (
+        "wait.lua", "(each .. ':ends'), '')", "(base .. ':ends'), '')", LEASE_ELSEWHERE,
+    ),
+    "what is due elsewhere is not applied": ("take.lua", "    Due.apply(each)", "    Due.apply(base)", DUE_ELSEWHERE),
     "worse jobs stay in the line": ("parts/balance.lua", "worst <= place", "true", BETTER),
-    "places are not given on": ("settle.lua", "    Lane.end_run(base, lane, id)", "    --", PLACE),
-    "nor with the end of a lease": ("parts/due.lua", "  Lane.end_run(base, job.lane, job.id)", "  --", LEASE_OVER),
+    "places are not given on": ("settle.lua", "    Lane.end_run(base, lane)", "    --", PLACE),
+    "nor with the end of a lease": ("parts/due.lua", "  Lane.end_run(base, job.lane)", "  --", LEASE_OVER),
     "a place wakes no wait": ("parts/balance.lua", "if step.wakes then", "if false then", PLACE_WAKES),
     "no total": ("take.lua", "math.min(count, free or count)", "count", TOTAL),
     "total wakes no wait": ("parts/lane.lua", "left < total and left + count >= total", "false", TOTAL_WAKES),
-    "no turns": ("parts/balance.lua", "rank and step.rules.is_fair", "false", TURNS),
-    "turns of all levels": ("parts/balance.lua", "local level = math.floor(rank)", "local level = 0", LEVELS),
-    "no weights": ("parts/balance.lua", " / weight * TURN", " * TURN", WEIGHTS),
-    "turns are not shown": ("parts/job.lua", "call('ZSCORE', base .. ':turns', id) or ''", "''", SHOWN),
+    "no turns": ("parts/balance.lua", "if step.rules.is_fair", "if false", TURNS),
+    "turns of all levels": ("parts/turn.lua", "local level = floor(rank)", "local level = 0", LEVELS),
+    "no weights": ("parts/balance.lua", " / step.weight * TURN", " * TURN", WEIGHTS),
+    "turns are not shown": ("parts/job.lua", "call('ZSCORE', base .. ':turns', Lane.long(id)) or ''", "''", SHOWN),
     "document without an end": ("parts/document.lua", "tonumber(ends) <= now\n", "false\n", ENDED),
 }  # fmt: skip
+
+LOWERED = "TestLaneWithManyJobs.test_a_lower_limit_is_never_exceeded"
+LIFTED = "TestLaneWithManyJobs.test_a_limit_that_is_lifted_lets_a_thousand_in_with_each_step"
+WITH_MANY_JOBS = {
+    "jobs above a limit are taken": ("take.lua", "if Lane.is_over(base, laned) then", "if false then", LOWERED),
+    "one step holds all back": ("parts/balance.lua", "or #back == AT_ONCE", "", LOWERED),
+    "one step lets all in": ("parts/balance.lua", "from_held == AT_ONCE", "false", LIFTED),
+}
 
 FAILURES = (AssertionError, TimeoutError, pytest.fail.Exception)
 
@@ -235,6 +262,13 @@ async def run_on_a_cluster(servers: ClusterSet, test: str, monkeypatch: pytest.M
         await call(test_redis_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
 
 
+async def run_with_many_jobs(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LaneVerbs, "_balance", test_redis_lanes.dies)
+    with need(RedisServer) as server:
+        async with await open_storage(server.url) as store:
+            await call(test_redis_lanes, test, store=store)
+
+
 @pytest.fixture(scope="module")
 def servers() -> Iterator[ClusterSet]:
     with need(ClusterSet) as servers:
@@ -255,8 +289,17 @@ async def test_so_does_one_in_a_cluster(mutant: str, servers: ClusterSet, monkey
         await run_on_a_cluster(servers, test, monkeypatch)
 
 
+@pytest.mark.parametrize("mutant", WITH_MANY_JOBS)
+async def test_so_does_one_of_a_lane_with_many_jobs(mutant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    *change, test = WITH_MANY_JOBS[mutant]
+    with changed(*change), pytest.raises(FAILURES):
+        await run_with_many_jobs(test, monkeypatch)
+
+
 async def test_the_same_tests_pass_without_a_mutant(servers: ClusterSet, monkeypatch: pytest.MonkeyPatch) -> None:
     for test in sorted({test for *_, test in MUTANTS.values()}):
         await run_on_a_server(test)
     for test in sorted({test for *_, test in IN_A_CLUSTER.values()}):
         await run_on_a_cluster(servers, test, monkeypatch)
+    for test in sorted({test for *_, test in WITH_MANY_JOBS.values()}):
+        await run_with_many_jobs(test, monkeypatch)

@@ -11,7 +11,7 @@ from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 from tests.storage.redis_verbs import use_every_verb
 
-from accoda import open_storage
+from accoda import NewJob, open_storage
 from accoda.model import Lanes
 from accoda.storage.redis.client import Client
 from accoda.storage.redis.scripts import all_scripts, script
@@ -36,6 +36,7 @@ async def test_are_called_as_their_headers_say(server: RedisServer, monkeypatch:
         await use_every_verb(store)
         await store.set_lanes("q", Lanes(limits={"a": 1}))
         await store.lanes("q")
+        await store.enqueue([NewJob("q", lane="a")])
         server.ask("ZADD", "accoda:q:ready", -9, "what is no record")
         await store.take("q", 1)
     only_in_a_cluster = {"collect", "post", "register"}

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
+from accoda.errors import InvalidInput
 from accoda.model import LaneInfo, Lanes, LanesInfo
 from accoda.storage.redis.client import Client
-from accoda.storage.redis.keys import Keys, Shard
+from accoda.storage.redis.keys import Keys, Shard, family
 from accoda.storage.redis.scripts import script
 from accoda.storage.redis.shards import Shards
 
-_SET_LANES, _LANES = script("set_lanes"), script("lanes")
-_Counts = dict[str, list[int]]  # by lane: ready, held, taken
+_SET_LANES, _BALANCE, _LANES = script("set_lanes"), script("balance"), script("lanes")
+AT_ONCE = 1000  # lanes in one step, so that the server is never busy for long
 
 
 class LaneVerbs:
@@ -26,66 +27,87 @@ class LaneVerbs:
         self._shards = shards
 
     async def set_lanes(self, queue: str, rules: Lanes | None) -> None:
+        if self._shards.single is None and rules is not None:
+            _check_group(queue, rules.shared)
         text = "" if rules is None else _rules_text(rules)
         own = [] if rules is None else _own_rules(rules)
         for shard in self._shards.of_queue(queue):
             if self._shards.single is None:
                 await self._shards.registered(shard.tag)
-            await self._balance(shard, queue, "set", text, *own)
+            keys = self._keys_of(shard, queue)
+            left: bytes = await self._client.once(_SET_LANES, shard, keys, queue, text, *own)
+            if left:
+                await self._balance(shard, left.decode().split(","))
 
     async def mend(self, shard: Shard, queue: str) -> None:
         """Forget what damaged records have left in their lanes."""
-        await self._balance(shard, queue, "mend")
+        await self._balance(shard, [queue], "mend")
 
-    async def _balance(self, shard: Shard, queue: str, what: str, rules: str = "", *own: str) -> None:
-        """In pieces; the first also sets the rules."""
-        keys = self._keys_of(shard, queue)
-        after = await self._client.run(_SET_LANES, shard, keys, queue, "", what, rules, *own, writes=True)
-        while after:
-            what = "" if what == "set" else what
-            after = await self._client.run(_SET_LANES, shard, keys, queue, after, what, "", writes=True)
+    async def _balance(self, shard: Shard, queues: Sequence[str], what: str = "") -> None:
+        """All lanes of these queues, in pieces. One that comes meanwhile is balanced by the step that it comes with."""
+        bases = [self._keys.bases[queue, shard.partition] for queue in queues]
+        lanes = sorted({lane for base in bases for lane in await self._names(shard, base)})
+        done = 0
+        while done < len(lanes):
+            piece = lanes[done : done + AT_ONCE]
+            done += await self._client.run(_BALANCE, shard, [shard.queues, *bases], what, *piece, writes=True)
+
+    async def _names(self, shard: Shard, base: str) -> list[bytes]:
+        names: list[bytes] = []
+        cursor: bytes | str = "0"
+        while cursor != b"0":
+            cursor, page = await self._client.command(shard.slot, "HSCAN", f"{base}:lanes", cursor, "COUNT", AT_ONCE)
+            names += page[::2]
+        return names
 
     async def lanes(self, queue: str, limit: int) -> LanesInfo:
         rules = None
-        counts: _Counts = {}
+        counts: dict[str, list[int]] = {}  # by lane: ready, held, taken
         for shard in self._shards.of_queue(queue):
-            found = await self._count(shard, queue, counts)
-            rules = rules or found
+            text, own = await self._client.run(_LANES, shard, self._keys_of(shard, queue), "rules")
+            rules = rules or _read_rules(text, own)
+            for lane, numbers in (await self._count(shard, queue) if limit else {}).items():
+                name = lane.decode(errors="replace")
+                before = counts.get(name, [0, 0, 0])
+                counts[name] = [one + int(other) for one, other in zip(before, numbers, strict=True)]
         lanes = [LaneInfo(lane, *numbers) for lane, numbers in counts.items()]
         lanes.sort(key=lambda each: (-each.ready - each.held, each.lane))
         return LanesInfo(rules, tuple(lanes[:limit]), len(lanes))
 
-    async def _count(self, shard: Shard, queue: str, counts: _Counts) -> Lanes | None:
-        """Add the jobs of a shard to the counts, and give its rules."""
-        keys = self._keys_of(shard, queue)
-        text, own, taken, after, *told = await self._client.run(_LANES, shard, keys, "")
-        for lane, count in _pairs(taken):
-            _add(counts, lane, 0, 0, count)
-        while True:
-            for lane, ready, held in zip(told[::3], told[1::3], told[2::3], strict=True):
-                _add(counts, lane, ready, held, 0)
-            if not after:
-                return _read_rules(text, own)
-            after, *told = await self._client.run(_LANES, shard, keys, after)
+    async def _count(self, shard: Shard, queue: str) -> dict[bytes, tuple[int, int, int]]:
+        """The jobs of a shard, by lane. A lane may be told of twice."""
+        counts = {}
+        cursor: bytes | str = "0"
+        while cursor != b"0":
+            cursor, *told = await self._client.run(_LANES, shard, self._keys_of(shard, queue), cursor)
+            each = iter(told)
+            counts.update({lane: (ready, held, taken) for lane, ready, held, taken in zip(*[each] * 4, strict=True)})
+        return counts
 
     def _keys_of(self, shard: Shard, queue: str) -> list[str]:
         return [shard.queues, self._keys.bases[queue, shard.partition]]
+
+
+def _check_group(queue: str, shared: str | None) -> None:
+    """In a Cluster, a step reaches the queues of one family."""
+    own = family(queue)
+    if shared is not None and shared != own:
+        raise InvalidInput(
+            "shared",
+            f"on a Redis Cluster the queue {queue!r} can share limits only as {own!r}, with queues whose names begin "
+            f"with it ({own!r}, {own + '.sync'!r}, ...), not as {shared!r}; rename those that are to share limits, "
+            "so that they have the same part before the first dot",
+        )
 
 
 def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
     return zip(islice(flat, 0, None, 2), islice(flat, 1, None, 2), strict=True)
 
 
-def _add(counts: _Counts, lane: bytes, *numbers: int | bytes) -> None:
-    name = lane.decode(errors="replace")
-    before = counts.get(name, [0, 0, 0])
-    counts[name] = [one + int(other) for one, other in zip(before, numbers, strict=True)]
-
-
 def _rules_text(rules: Lanes) -> str:
     limit, total = ("" if number is None else number for number in (rules.limit, rules.total))
     has_own = bool(rules.limits or rules.weights)
-    return f"{limit},{rules.fair:d},{rules.by_cost:d},{total},{has_own:d}"
+    return f"{limit},{rules.fair:d},{rules.by_cost:d},{total},{has_own:d},{rules.shared or ''}"
 
 
 def _own_rules(rules: Lanes) -> list[str]:
@@ -101,7 +123,7 @@ def _own_rules(rules: Lanes) -> list[str]:
 def _read_rules(text: bytes, own: Sequence[bytes]) -> Lanes | None:
     if not text:
         return None
-    limit, fair, by_cost, total, _ = text.decode().split(",")
+    limit, fair, by_cost, total, _, shared = text.decode().split(",")
     limits: dict[str, int | None] = {}
     weights: dict[str, float] = {}
     for lane, each in _pairs(own):
@@ -111,5 +133,11 @@ def _read_rules(text: bytes, own: Sequence[bytes]) -> Lanes | None:
         if weight:
             weights[lane.decode()] = float(weight)
     return Lanes(
-        int(limit) if limit else None, limits, fair == "1", weights, by_cost == "1", int(total) if total else None
+        limit=int(limit) if limit else None,
+        limits=limits,
+        fair=fair == "1",
+        weights=weights,
+        by_cost=by_cost == "1",
+        total=int(total) if total else None,
+        shared=shared or None,
     )

@@ -1,11 +1,11 @@
 -- Buries taken records that the taker could not read: dead jobs, with the reason, that have the bytes as their data.
 -- Each has a new id, for its own may be damaged, or another job's. What is left of it in its lane is for
--- set_lanes.lua to mend: the lane may be what cannot be read.
+-- balance.lua to mend: the lane may be what cannot be read.
 --
 -- keys:      calls, ids, queues, base
 -- arguments: now, call, forget, width, step, number, floor, then the records
 -- answer:    how many were buried
--- uses:      server once record placed lease lane balance due job add
+-- uses:      server once record placed lease lane turn balance due job add
 local earlier = once(false)
 if earlier then
   return earlier

@@ -3,13 +3,13 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, then the batch, or id, attempts, taken_at for each lease
 -- answer:    how many went back
--- uses:      server record placed lease lane balance due
+-- uses:      server record placed lease lane turn balance due
 local base, ids, records = KEYS[2], {}, {}
 local function put_back(id, batch, record)
   ids[#ids + 1], records[#records + 1] = id, record
   local lane = select(4, Record.head_of(record)) or ''
   if lane ~= '' then
-    Lane.end_run(base, lane, id)
+    Lane.end_run(base, lane)
   end
   Lease.release(base, batch, 1)
 end

@@ -1,63 +1,67 @@
--- Gives a queue other rules for its lanes, and balances the lanes, a piece of them at a time, in the order of their
--- names.
+-- Gives a queue other rules for its lanes, and balances the lanes: of the queue, and of those that it shared its limits
+-- with before or shares them with now. As many as can be in one step; balance.lua goes on.
 --
--- keys:      queues, base
--- arguments: now, call, forget, width, name, after, what, rules (or empty: none), then lane, rules of its own for each
---            that has some (all as in parts/lane.lua)
---   after   the lane after which to begin (or empty)
---   what    "set": these rules hold from now on; else they stay as they are. "mend": look for what damage has left over
--- answer:    the last lane of the piece; empty: that was all
--- uses:      server record placed lease lane balance due
-local AT_ONCE = 1000
-local base, after, what = KEYS[2], ARGV[6], ARGV[7]
-
-local function set()
-  call('HDEL', base .. ':meta', 'lanes')
-  call('DEL', base .. ':rules')
-  if ARGV[8] ~= '' then
-    call('SADD', KEYS[1], ARGV[5])
-    call('HSET', base .. ':meta', 'lanes', ARGV[8])
-    local own = {}
-    for at = 9, #ARGV do
-      own[at - 8] = ARGV[at]
-    end
-    many('HSET', base .. ':rules', own)
-  end
-  Lane.note_taken(base)
-  call('PUBLISH', base .. ':wake', '') -- `total` may be higher
+-- keys:      calls, queues, base
+-- arguments: now, call, forget, width, name, rules (or empty: none), then lane, rules of its own for each that has some
+--            (both as in parts/lane.lua)
+-- answer:    the names of the queues whose lanes are left to be balanced, with commas
+-- uses:      server once record placed lease lane turn balance due
+local earlier = once(false)
+if earlier then
+  return earlier
 end
+local base, name, rules = KEYS[3], ARGV[5], ARGV[6]
+local root = match(base, '^(.*):')
+local names, is_affected = {name}, {[name] = true}
 
--- Forget entries whose job is not there: they would take a place in its lane for ever.
-local function mend(lane)
-  for _, member in ipairs(call('ZRANGEBYLEX', base .. ':lanes', '[' .. lane .. '\0', '(' .. lane .. '\1')) do
-    local kind, id = match(member, '%z([hrs])%x+$'), sub(member, -16)
-    local record = kind and Placed.find(base, kind == 'h' and 'held' or 'ready', id)
-    if kind == 's' then
-      record = select(2, Lease.split(call('HGET', base .. ':taken', id) or ''))
-    end
-    if select(4, Record.head_of(record or '')) ~= lane then
-      call('ZREM', base .. ':lanes', member)
-      call('ZREM', base .. ':turns', kind == 'r' and id or '')
-    end
+-- The queue belongs to the group of this name, or no more.
+local function join(shared, is_in)
+  local members = {is_in and name or nil}
+  for each in string.gmatch(call('HGET', root .. ':groups', shared) or '', '[^,]+') do
+    members[#members + 1] = each ~= name and each or nil
+    names[#names + 1], is_affected[each] = not is_affected[each] and each or nil, true
+  end
+  if #members == 0 then
+    call('HDEL', root .. ':groups', shared)
+  else
+    call('HSET', root .. ':groups', shared, table.concat(Lane.sort(members), ','))
   end
 end
 
-Lease.unlock(base)
-if what == 'set' then
-  set()
+local before = Lane.rules(base).shared
+if before then
+  join(before, false)
 end
+call('HDEL', base .. ':meta', 'lanes')
+call('DEL', base .. ':rules')
+if rules ~= '' then
+  call('SADD', KEYS[2], name)
+  call('HSET', base .. ':meta', 'lanes', rules)
+  local own = {}
+  for at = 7, #ARGV do
+    own[at - 6] = ARGV[at]
+  end
+  many('HSET', base .. ':rules', own)
+end
+Lane.forget_rules()
+local shared = Lane.rules(base).shared
+if shared then
+  join(shared, true)
+  Lane.forget_rules()
+end
+call('PUBLISH', base .. ':wake', '') -- `total` may be higher
+
+local bases, lanes, is_known, is_all = {}, {}, {}, true
+for n, each in ipairs(names) do
+  bases[n] = root .. ':' .. each
+  local page = call('HSCAN', bases[n] .. ':lanes', '0', 'COUNT', AT_ONCE)
+  is_all = is_all and page[1] == '0'
+  for at = 1, #page[2], 2 do
+    local lane = page[2][at]
+    lanes[#lanes + 1], is_known[lane] = not is_known[lane] and lane or nil, true
+  end
+end
+is_all = Lane.balance_some(bases, Lane.sort(lanes)) == #lanes and is_all
 Due.apply(base)
 Lane.balance()
-for _ = 1, AT_ONCE do
-  local member = call('ZRANGEBYLEX', base .. ':lanes', '(' .. after .. '\1', '+', 'LIMIT', '0', '1')[1]
-  if not member then
-    return ''
-  end
-  after = match(member, '^%Z*')
-  if what == 'mend' then
-    mend(after)
-  end
-  Lane.touch(base, after)
-  Lane.balance()
-end
-return after
+return remember(is_all and '' or table.concat(names, ','))

@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
 -- answer:    the records, then the numbers of waiters as "place:count" with commas, counted from 0, and the moment of
 --            the take
--- uses:      server record placed lease lane balance due job
+-- uses:      server record placed lease lane turn balance due job
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
 local base, batch, count, max_cost = KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8])
@@ -47,7 +47,7 @@ end
 -- its bytes, so that it is not mistaken for the job whose id it may begin with; the client cannot read it and buries
 -- it.
 -- The jobs that have lanes are noted for `Lane.take`.
-local ids, held, waiters, lanes, laned_ids, ranks = {}, {}, {}, {}, {}, {}
+local ids, held, waiters, laned = {}, {}, {}, {}
 local function read_heads(records)
   local prefix = batch .. ',' .. moment .. ','
   for n = 1, #records do
@@ -59,8 +59,7 @@ local function read_heads(records)
         waiters[#waiters + 1] = n - 1 .. ':' .. Job.waiters_of(base, id)
       end
       if lane ~= '' then
-        local at = #lanes + 1
-        lanes[at], laned_ids[at], ranks[at] = lane, id, Record.rank_of(record) or '0'
+        laned[#laned + 1] = {lane = lane, id = id}
       end
     end
     held[2 * n - 1], held[2 * n] = id or record, prefix .. record
@@ -73,8 +72,10 @@ if again and Lease.end_of(base, batch) > now then
   records, taken_at = given_before()
   read_heads(records)
 else
-  Due.apply(base)
-  Lane.balance()
+  for _, each in ipairs(Lane.group(base)) do -- a place in a lane may be free by what is due in another queue
+    Due.apply(each)
+    Lane.balance()
+  end
   local till, free = Lane.gate(base)
   -- Sent again when its lease is over, it is a take like any other, if all that it was given is back in the line. Else
   -- its name is still in use and it gives nothing: a lease that has ended is not handed out.
@@ -87,6 +88,10 @@ else
     return {'', ''}
   end
   read_heads(records)
+  if Lane.is_over(base, laned) then
+    Lane.balance()
+    return {'', ''}
+  end
   -- No other taker can have them: a script is one step for the server. The new place is written first, so that nothing
   -- is lost should a command fail.
   Lease.unlock(base)
@@ -94,7 +99,7 @@ else
   Lease.give(base, batch, format('%d', now + ARGV[7]), joined .. ',' .. ARGV[9], held)
   call('ZREMRANGEBYRANK', base .. ':ready', '0', format('%d', size - 1))
   Placed.unindex(base, 'ready', ids)
-  Lane.take(base, lanes, laned_ids, ranks)
+  Lane.take(base, laned)
 end
 records[#records + 1] = table.concat(waiters, ',')
 records[#records + 1] = taken_at

@@ -6,7 +6,7 @@
 -- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction, because `now` is
 --            rounded down; after an 's' where a job starts then), or empty if there is none; then the shard's last
 --            sequence number
--- uses:      server record placed lease lane balance due
+-- uses:      server record placed lease lane turn balance due
 local AGAIN = 10 -- ms until more results are deleted
 local soonest, kind = math.huge, ''
 local function sooner(when, what)
@@ -31,7 +31,10 @@ for n = 2, #KEYS do
     if free ~= 0 then
       sooner(Due.first_moment(base .. ':delayed'), 's')
     end
-    sooner(Due.first_moment(base .. ':ends'), '')
+    for _, each in ipairs(Lane.group(base)) do -- a place in a lane may be free with what is due in another queue
+      sooner(each ~= base and Due.first_moment(each .. ':delayed'), '')
+      sooner(Due.first_moment(each .. ':ends'), '')
+    end
   end
 end
 local answer = ''

@@ -1,164 +1,144 @@
--- The lanes that a step has touched are balanced: of each, so many jobs are in the line as the rules of the queue allow.
-local TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 -- as in accoda/model.py
+-- The lanes that a step has touched are balanced: of each, so many jobs are in the line as the rules allow, over all
+-- queues of the group that share them. `sides` are the steps of these queues: mostly one.
+local AT_ONCE = 1000 -- so many held jobs of a lane come in with one step at most, and so many are held back
+Lane.moved = 0 -- jobs that came in or were held back so far
 
--- Jobs that come in, best first. They are mostly in that order.
-function Lane.sort(jobs)
-  for n = 2, #jobs do
-    if jobs[n].place < jobs[n - 1].place then
-      table.sort(jobs, function(one, other)
-        return one.place < other.place
-      end)
-      return
-    end
-  end
-end
-
--- The held jobs of a lane, best first, one with each call. One without a record is left over from damage.
-function Lane.held_jobs(base, lane)
-  local page, at, from, size = {}, 0, '[' .. lane .. '\0h', '1'
+-- The held jobs of a lane in one queue, best first, one with each call. One without a record is left over from damage.
+local function held_in(step, lane, size)
+  local key, from, page, at = step.base .. ':held:of:' .. lane, 0, {}, 0
   local function next_job()
     at = at + 1
     if not page[at] then
-      page = call('ZRANGEBYLEX', base .. ':lanes', from, '(' .. lane .. '\0i', 'LIMIT', '0', size)
-      at, from, size = 1, '(' .. (page[#page] or ''), '100'
+      local found = call('ZRANGE', key, from, from + size - 1, 'WITHSCORES')
+      local records, missing = Placed.held_records(step.base, found)
+      page, at = {}, 1
+      for n = 1, #found, 2 do
+        local id, rank = found[n], found[n + 1]
+        if records[id] then
+          page[#page + 1] = {step = step, lane = lane, id = id, rank = rank, place = Lane.digits(rank) .. id,
+            record = records[id], was_held = true}
+        end
+      end
+      many('ZREM', key, missing)
+      from, size = from + #page, 100
+      if #page == 0 and #missing > 0 then
+        return next_job()
+      end
     end
-    local member = page[at]
-    local id = member and sub(member, -16)
-    local record = id and Placed.find(base, 'held', id)
-    if id and not record then
-      call('ZREM', base .. ':lanes', member)
-      return next_job()
-    end
-    return id and {lane = lane, id = id, place = sub(member, -32), record = record, member = member}
+    return page[at]
   end
   return next_job
 end
 
--- The places of the ready jobs of a lane by rank and id, from the best to the worst, and the members that have them.
-function Lane.ready_places(base, lane)
-  local places, members = {}, {}
-  for n, member in ipairs(call('ZRANGEBYLEX', base .. ':lanes', '[' .. lane .. '\0r', '(' .. lane .. '\0s')) do
-    places[n] = sub(member, -32)
-    members[places[n]] = member
+-- The same of all queues.
+function Lane.held_jobs(sides, lane, size)
+  if #sides == 1 then
+    return held_in(sides[1], lane, size)
   end
-  table.sort(places)
-  return places, members
+  local sources, heads = {}, {}
+  for n, step in ipairs(sides) do
+    sources[n] = step.any_held and held_in(step, lane, size) or nil
+  end
+  return function()
+    local best
+    for n, source in pairs(sources) do
+      heads[n] = heads[n] or source()
+      if not heads[n] then
+        sources[n] = nil
+      elseif not best or heads[n].place < heads[best].place then
+        best = n
+      end
+    end
+    local job = best and heads[best]
+    heads[best or 0] = nil
+    return job
+  end
 end
 
--- Which jobs of a lane have to leave the line, and which come in, where `free` more may. The jobs of `coming` from `at`
--- on are to be held. Unless some were held before (`is_mixed`), no job that was held is better than a ready one.
-function Lane.choose(step, coming, lane, free)
-  local back, into, at, places, members = {}, {}, 1, nil, nil
+-- The places of the ready jobs of a lane by rank and id, from the best to the worst, and the steps of their queues.
+function Lane.ready_places(sides, lane)
+  local places, of = {}, {}
+  for _, step in ipairs(sides) do
+    for _, member in ipairs(call('ZRANGE', step.base .. ':ready:of:' .. lane, '0', '-1')) do
+      local place = sub(member, -16) .. sub(member, 9, -17)
+      places[#places + 1], of[place] = place, step
+    end
+  end
+  table.sort(places)
+  return places, of
+end
+
+-- Which jobs of a lane have to leave the line, and which come in, where `free` more may. Those of `coming`, best first,
+-- that do not come in are to be held. Of one queue, no job that was held before is better than a ready one, unless some
+-- of this step are held already (`is_mixed`).
+function Lane.choose(sides, lane, coming, free)
+  local back, into, at, from_held, places, of = {}, {}, 1, 0, nil, nil
   local function hold_worst(place) -- of the ready ones, if it is behind this place; whether it is
     if not places then
-      places, members = Lane.ready_places(step.base, lane)
+      places, of = Lane.ready_places(sides, lane)
     end
     local worst = places[#places]
-    if not worst or worst <= place then
+    if not worst or worst <= place or #back == AT_ONCE then
       return false
     end
     places[#places], free = nil, free + 1
-    back[#back + 1] = {lane = lane, id = sub(worst, -16), member = members[worst]}
+    back[#back + 1] = {step = of[worst], lane = lane, id = sub(worst, -16)}
     return true
   end
   while free < 0 and hold_worst('') do end
-  local next_held = step.any_held and Lane.held_jobs(step.base, lane)
-  local held = next_held and next_held()
+  local is_mixed = #sides > 1 or sides[1].is_mixed
+  local next_held = Lane.held_jobs(sides, lane, math.max(1, math.min(free, 100)))
+  local held = (free > 0 or is_mixed) and next_held()
   while held or coming[at] do
     local new = coming[at]
     local best = (not new or (held and held.place < new.place)) and held or new
-    if free <= 0 and (best == held and not step.is_mixed or not hold_worst(best.place)) then
+    if (best == held and from_held == AT_ONCE) or (free <= 0 and not hold_worst(best.place)) then
       break
     end
     into[#into + 1], free = best, free - 1
     if best == new then
       at = at + 1
     else
-      held = (free > 0 or new or step.is_mixed) and next_held() or nil
+      from_held = from_held + 1
+      held = (free > 0 or new or is_mixed) and next_held()
     end
   end
-  return back, into, at
+  Lane.moved = Lane.moved + #back + from_held
+  return back, into
 end
 
--- The lowest turn of a level in the queue, and the highest of the lane; false where there is none. Jobs that come in with
--- this step are not stored yet: they are noted here.
-function Lane.lowest(step, level)
-  local lowest = step.lowest[level]
-  if lowest == nil then
-    local till = '(' .. format('%.17g', level + 1)
-    local found = call('ZRANGEBYSCORE', step.base .. ':turns', format('%.17g', level), till, 'WITHSCORES', 'LIMIT', 0, 1)
-    lowest = tonumber(found[2]) or false
-    step.lowest[level] = lowest
-  end
-  return lowest
-end
-
-function Lane.highest(step, lane, level)
-  local highest = step.highest[level]
-  if highest == nil then
-    local from, till = '(' .. lane .. '\0r' .. Lane.digits(level + 1), '[' .. lane .. '\0r' .. Lane.digits(level)
-    local member = call('ZREVRANGEBYLEX', step.base .. ':lanes', from, till, 'LIMIT', '0', '1')[1]
-    highest = member and Lane.number(sub(member, -48, -33)) or false
-    step.highest[level] = highest
-  end
-  return highest
-end
-
--- The turn of a job that comes into a fair line.
-function Lane.turn(step, lane, rank, length)
-  local level = math.floor(rank)
-  local highest, lowest = Lane.highest(step, lane, level), Lane.lowest(step, level)
-  local turn = highest and highest + length or (lowest or level) + length * NEWCOMER
-  if turn >= level + 1 and level + 1 > level then
-    turn = level + 1 - TURN
-  end
-  local its_level = math.floor(turn)
-  if its_level ~= level then -- a level so high that its turns are rounded to the next
-    highest, lowest = Lane.highest(step, lane, its_level), Lane.lowest(step, its_level)
-  end
-  if its_level + 1 > its_level then -- else it is of no level, so high is it
-    step.highest[its_level] = highest and highest > turn and highest or turn
-    step.lowest[its_level] = lowest and lowest < turn and lowest or turn
-  end
-  return turn
-end
-
--- A job comes into the line: what it was noted with, or its record, if it was held, tells where. What cannot be read goes
--- to the head, where the next take finds it and its client buries it.
-function Lane.let_in(step, job, weight)
-  local rank, cost = job.rank, job.cost
-  if job.member then
+-- A job comes into the line. What cannot be read goes to the head, where the next take finds it and its client buries it.
+function Lane.let_in(job, n)
+  local step, rank, cost = job.step, job.rank, job.cost
+  if job.was_held then
     rank, cost = Record.rank_of(job.record)
   end
   job.rank, job.turn = rank, rank or '-inf'
-  if rank and step.rules.is_fair then
-    local length = (step.rules.by_cost and tonumber(cost) or 1) / weight * TURN
-    job.turn = format('%.17g', Lane.turn(step, job.lane, rank, length))
+  if rank then
+    step.counts[n] = step.counts[n] + 1
+    if step.rules.is_fair then
+      local length = step.rules.by_cost and tonumber(cost) or 1
+      job.turn = format('%.17g', Turn.of(step, job.lane, rank, length / step.weight * TURN))
+    end
   end
   step.into[#step.into + 1] = job
 end
 
--- Jobs of a lane leave the line and are held.
-function Lane.hold_back(step, jobs)
+-- Jobs of a lane leave the line and are held. What the index has without a record is left over from damage, and stays.
+function Lane.hold_back(step, jobs, n)
   Lane.write(step) -- so that the turns of the jobs that stay can be read again
-  local base, kept, ids, records, members = step.base, {}, {}, {}, {}
-  for n, job in ipairs(jobs) do
+  step.lowest, step.highest = {}, {}
+  local base, kept, ids, records = step.base, {}, {}, {}
+  for _, job in ipairs(jobs) do
     local record = Placed.find(base, 'ready', job.id)
     job.record, job.rank = record, record and Record.rank_of(record)
-    ids[n], members[n] = job.id, job.member
-    if job.rank then -- else the entry was left over from damage
-      kept[#kept + 1], records[#records + 1] = job, record
+    if job.rank then
+      step.counts[n] = step.counts[n] - Lane.unindex(base, job.lane, job.id, job.rank)
+      kept[#kept + 1], ids[#ids + 1], records[#records + 1] = job, job.id, record
     end
   end
-  many('ZREM', base .. ':lanes', members)
-  many('ZREM', base .. ':turns', ids)
   Lane.hold(base, kept)
-  ids = {}
-  for n, job in ipairs(kept) do
-    ids[n] = job.id
-  end
   Placed.remove(base, 'ready', ids, records)
-  step.lowest, step.highest = {}, {}
 end
 
 -- Store what comes into the line. In its new place first, so that nothing is lost should a command fail.
@@ -166,89 +146,178 @@ function Lane.write(step)
   if #step.into == 0 then
     return
   end
-  local base, scored, members, turns, gone, gone_ids = step.base, {}, {}, {}, {}, {}
+  local base, scored, turns, indexed, gone, gone_ids = step.base, {}, {}, {}, {}, {}
   local ids, sorted = Lane.by_id(step.into)
   for n, job in ipairs(sorted) do
     scored[2 * n - 1], scored[2 * n] = job.turn, job.record
     if job.rank then
-      members[#members + 1], members[#members + 2] = '0', Lane.ready_member(job.lane, job.turn, job.id, job.rank)
-      turns[#turns + 1], turns[#turns + 2] = job.turn, job.id
+      turns[#turns + 1], turns[#turns + 2] = job.turn, Lane.long(job.id)
+      indexed[#indexed + 1] = job
     end
-    if job.member then -- it was held
-      gone[#gone + 1], gone_ids[#gone_ids + 1] = job.member, job.id
+    if job.was_held then
+      gone[#gone + 1], gone_ids[#gone_ids + 1] = job, job.id
     end
   end
   step.wakes = step.wakes or call('ZCARD', base .. ':ready') == 0
   Placed.add(base, 'ready', ids, scored)
-  many('ZADD', base .. ':lanes', members)
+  Lane.each(indexed, 'ZADD', base .. ':ready:of:', function(job)
+    return Lane.ready_entry(job.turn, job.id, job.rank)
+  end)
   many('ZADD', base .. ':turns', turns)
   Placed.remove(base, 'held', gone_ids)
-  many('ZREM', base .. ':lanes', gone)
+  Lane.each(gone, 'ZREM', base .. ':held:of:', function(job)
+    return job.id
+  end)
   step.into = {}
 end
 
-function Lane.balance_one(step, lane, own)
-  local coming, limit, weight = step.lanes[lane], step.rules.limit, 1
-  if own then
-    local its_limit, its_weight = match(own, '^(%-?%d*),(.*)$')
-    limit, weight = its_limit == '' and limit or tonumber(its_limit), tonumber(its_weight) or 1
+-- How many jobs more of the n-th lane may come into the line: the lowest limit that a queue gives it, without those that
+-- are there and those that run. Negative: so many too many are.
+function Lane.room(sides, n, lane)
+  local limit, count = math.huge, 0
+  for _, step in ipairs(sides) do
+    local touched, own, its_limit = step.lanes[lane], step.own[n], step.rules.limit
+    step.weight, step.highest = 1, {}
+    if own then
+      local given, weight = match(own, '^(%-?%d*),(.*)$')
+      its_limit = given == '' and its_limit or tonumber(given)
+      step.weight = tonumber(weight) or 1
+    end
+    step.counts[n] = math.max(0, (tonumber(step.counts[n]) or 0) - (touched and touched.gone or 0))
+    limit, count = math.min(limit, its_limit or math.huge), count + step.counts[n]
   end
-  Lane.sort(coming)
-  local free = math.huge
-  if limit then -- those in the line and those that run are neighbours
-    free = limit - call('ZLEXCOUNT', step.base .. ':lanes', '[' .. lane .. '\0r', '(' .. lane .. '\0t')
+  return limit - count
+end
+
+-- The jobs of a lane that become ready, best first. They are mostly in that order.
+function Lane.coming(sides, lane)
+  local jobs = sides[1].lanes[lane] and sides[1].lanes[lane].coming or {}
+  for n = 2, #sides do
+    for _, job in ipairs(sides[n].lanes[lane] and sides[n].lanes[lane].coming or {}) do
+      jobs[#jobs + 1] = job
+    end
   end
-  local back, into, at = Lane.choose(step, coming, lane, free)
-  step.highest = {}
-  if #back > 0 then
-    Lane.hold_back(step, back)
+  for n = 2, #jobs do
+    if jobs[n].place < jobs[n - 1].place then
+      table.sort(jobs, function(one, other)
+        return one.place < other.place
+      end)
+      break
+    end
+  end
+  return jobs
+end
+
+function Lane.balance_one(sides, n, lane, any_held)
+  local free, into, back = Lane.room(sides, n, lane), Lane.coming(sides, lane), {}
+  if free < #into or (any_held and (free > 0 or #sides > 1 or sides[1].is_mixed)) then
+    back, into = Lane.choose(sides, lane, into, free)
+  end
+  for _, step in ipairs(#back > 0 and sides or {}) do
+    local its_own = {}
+    for _, job in ipairs(back) do
+      its_own[#its_own + 1] = job.step == step and job or nil
+    end
+    Lane.hold_back(step, its_own, n)
   end
   for _, job in ipairs(into) do
-    Lane.let_in(step, job, weight)
-  end
-  for n = at, #coming do
-    step.held[#step.held + 1] = coming[n]
+    Lane.let_in(job, n)
   end
 end
 
--- Texts in the order of their bytes. Lua's own goes by the locale of the server, but not for hexadecimal digits.
-local hex = setmetatable({}, {__index = function(known, char)
-  known[char] = format('%02x', string.byte(char))
-  return known[char]
-end})
-function Lane.in_order(lanes)
-  local codes, names = {}, {}
-  for lane in pairs(lanes) do
-    local code = string.gsub(lane, '.', hex)
-    codes[#codes + 1], names[code] = code, lane
+-- Store what has become of the lanes in one queue, and wake sleepers if its line was empty: with the last sequence
+-- number, if `ids_key` has it, as in parts/add.lua.
+function Lane.finish(step, lanes, ids_key)
+  local base, held, counts, gone = step.base, {}, {}, {}
+  for _, job in ipairs(step.noted) do
+    held[#held + 1] = not job.turn and job or nil
   end
-  table.sort(codes)
-  for n, code in ipairs(codes) do
-    codes[n] = names[code]
+  Lane.hold(base, held)
+  Lane.write(step)
+  local any_held = call('ZCARD', base .. ':held') > 0
+  for n, lane in ipairs(lanes) do
+    if step.counts[n] > 0 or any_held and call('EXISTS', base .. ':held:of:' .. lane) == 1 then
+      counts[#counts + 1], counts[#counts + 2] = lane, format('%d', step.counts[n])
+    else
+      gone[#gone + 1] = lane
+    end
   end
-  return codes
+  many('HSET', base .. ':lanes', counts)
+  many('HDEL', base .. ':lanes', gone)
+  if step.wakes then
+    Lane.wake(base, ids_key)
+  end
 end
 
--- The end of a step: of each lane that it touched, so many jobs are in the line as the rules allow. Sleepers are woken
--- if the line was empty: with the last sequence number, if `ids_key` has it, as in parts/add.lua. Whether there was
--- anything to do.
+-- The steps of the queues of a group, and the lanes that they have touched, in the order of their names if any job may
+-- come in. Whether any is held.
+function Lane.sides(base)
+  local sides, lanes, any_held, is_known = {}, {}, false, {}
+  for n, each in ipairs(Lane.group(base)) do
+    local step = Lane.step(each)
+    sides[n], step.any_held = step, call('ZCARD', each .. ':held') > 0
+    any_held = any_held or step.any_held
+    for lane in pairs(step.lanes) do
+      lanes[#lanes + 1], is_known[lane] = not is_known[lane] and lane or nil, true
+    end
+  end
+  Lane.sort(lanes)
+  for _, step in ipairs(sides) do
+    step.rules, step.counts = Lane.rules(step.base), values_of(step.base .. ':lanes', lanes)
+    step.own = step.rules.has_own and values_of(step.base .. ':rules', lanes) or {}
+  end
+  return sides, lanes, any_held
+end
+
+-- The end of a step. Whether there was anything to do.
 function Lane.balance(ids_key)
-  local is_any = next(steps) ~= nil
-  for base, step in pairs(steps) do
-    steps[base] = nil
-    many('ZREM', base .. ':lanes', step.ended)
-    step.rules, step.lowest, step.any_held = Lane.rules(base), {}, call('ZCARD', base .. ':held') > 0
-    step.into, step.held = {}, {}
-    local lanes = Lane.in_order(step.lanes)
-    local own = step.rules.has_own and values_of(base .. ':rules', lanes) or {}
+  local base = next(steps)
+  local is_any = base ~= nil
+  while base do
+    local sides, lanes, any_held = Lane.sides(base)
     for n, lane in ipairs(lanes) do
-      Lane.balance_one(step, lane, own[n])
+      Lane.balance_one(sides, n, lane, any_held)
     end
-    Lane.hold(base, step.held)
-    Lane.write(step)
-    if step.wakes then
-      Lane.wake(base, ids_key)
+    for _, step in ipairs(sides) do
+      Lane.finish(step, lanes, ids_key)
+      steps[step.base] = nil
     end
+    base = next(steps)
   end
   return is_any
+end
+
+-- Whether one of these ready jobs, which a take would get, is of a lane that has more jobs in the line and running than
+-- its limit. That is so only until `set_lanes` has come to the end of the lane. Then the lanes are to be balanced.
+function Lane.is_over(base, jobs)
+  if not Lane.rules(base).has_limits or #jobs == 0 then
+    return false
+  end
+  for _, job in ipairs(jobs) do
+    Lane.touch(base, job.lane)
+  end
+  local sides, lanes = Lane.sides(base)
+  for n, lane in ipairs(lanes) do
+    if Lane.room(sides, n, lane) < 0 then
+      return true
+    end
+  end
+  for _, step in ipairs(sides) do
+    steps[step.base] = nil
+  end
+  return false
+end
+
+-- Balance lanes of some queues, until many jobs have moved; how many of the lanes are balanced.
+function Lane.balance_some(bases, lanes)
+  for n, lane in ipairs(lanes) do
+    for _, base in ipairs(bases) do
+      Lane.touch(base, lane)
+    end
+    Lane.balance()
+    if Lane.moved >= AT_ONCE then
+      return n - 1
+    end
+  end
+  return #lanes
 end

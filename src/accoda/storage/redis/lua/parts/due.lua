@@ -65,7 +65,7 @@ function Due.come_back(base, batch, ids, values)
       Record.give_back(job, moment)
       job.crashes = Record.plus_one(job.crashes)
       if job.lane ~= '' then
-        Lane.end_run(base, job.lane, job.id)
+        Lane.end_run(base, job.lane)
       end
     end
     records[n] = job and Record.build(job) or record or value

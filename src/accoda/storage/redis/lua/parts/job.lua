@@ -145,7 +145,7 @@ function Job.describe(base, state, record, batch, taken_at)
   local till, worker, turn = '', '', ''
   local id, _, _, lane = Record.head_of(record)
   if state == 'ready' and (lane or '') ~= '' then
-    turn = call('ZSCORE', base .. ':turns', id) or ''
+    turn = call('ZSCORE', base .. ':turns', Lane.long(id)) or ''
   end
   if batch then
     till = format('%d', Lease.end_of(base, batch))

@@ -1,19 +1,23 @@
 -- Lanes: whom a job belongs to. What the rules of a queue mean is in accoda/storage/protocol.py, "Lanes".
 --
---   <base>:meta     its field "lanes": the rules, "limit,fair,by_cost,total,own"; own is 1 if lanes have their own
---   <base>:rules    hash: lane -> its own "limit,weight"; the limit is "-" if it is lifted, both are empty if not given
---   <base>:lanes    sorted set of the jobs of lanes, in the order of its members (all scores are 0):
---                     lane NUL h rank id         held
---                     lane NUL r turn rank id    ready; turn is what orders it in the line
---                     lane NUL s id              taken, while the rules have limits
---                   where turn and rank are as `Lane.digits` gives them
---   <base>:turns    sorted set: id -> turn, of the same ready jobs, so that the lowest of a level is found
+--   <base>:meta             its field "lanes": the rules, "limit,fair,by_cost,total,own,shared"; own is 1 if lanes have
+--                           their own
+--   <base>:rules            hash: lane -> its own "limit,weight"; the limit is "-" if it is lifted, both are empty if not
+--                           given
+--   <base>:lanes            hash: lane -> how many of its jobs are ready or taken, for each lane with ready, held or
+--                           taken jobs
+--   <base>:ready:of:<lane>  sorted set of its ready jobs in the order of the line: their turns, which order them there, as
+--                           level and (in the member) rest, then id, then rank as `Lane.digits` gives it
+--   <base>:held:of:<lane>   sorted set: id of a held job -> its rank
+--   <base>:turns            sorted set: id -> turn, of the ready jobs of all lanes, so that the lowest of a level is found
+--   <root>:groups           hash: what queues share (`Lanes.shared`) -> their names, with commas
 --
 -- A job that becomes ready is noted with its lane. `Lane.balance` (balance.lua), with which each step ends, lets as many
 -- into the line as the rules allow. Where a job is looked for before, those that are noted are held.
 local Lane = {}
+local floor = math.floor
 
--- A number as 16 digits that are in the order of the numbers, and back.
+-- A number as 16 digits that are in the order of the numbers.
 local digits = {}
 function Lane.digits(number)
   local text = digits[number]
@@ -30,37 +34,51 @@ function Lane.digits(number)
   return text
 end
 
-function Lane.number(text)
-  local high, low = tonumber(sub(text, 1, 8), 16), tonumber(sub(text, 9), 16)
-  if high >= 0x80000000 then
-    high = high - 0x80000000
-  else
-    high, low = 0xffffffff - high, 0xffffffff - low
-  end
-  return (struct.unpack('>d', struct.pack('>I4I4', high, low)))
-end
-
--- What the rules are. Without rules, or where they cannot be read, all jobs come into the line, by their ranks.
+-- What the rules are, and the pause. Without rules, or where they cannot be read, all jobs come into the line, by their
+-- ranks.
 local rules_of = {}
 function Lane.rules(base)
   local rules = rules_of[base]
   if not rules then
-    local text = call('HGET', base .. ':meta', 'lanes') or ''
-    local limit, fair, by_cost, total, own = match(text, '^(%d*),([01]),([01]),(%d*),([01])$')
-    rules = {limit = tonumber(limit), is_fair = fair == '1', by_cost = by_cost == '1', total = tonumber(total),
-      has_own = own == '1'}
-    rules.has_limits = rules.limit or rules.has_own
+    local paused, text = unpack(call('HMGET', base .. ':meta', 'paused', 'lanes'))
+    local limit, fair, by_cost, total, own, shared =
+      match(text or '', '^(%d*),([01]),([01]),(%d*),([01]),([%w_.-]*)$')
+    rules = {paused = paused, limit = tonumber(limit), is_fair = fair == '1', by_cost = by_cost == '1',
+      total = tonumber(total), has_own = own == '1', shared = shared ~= '' and shared or nil}
+    rules.has_limits = rules.limit or rules.has_own or rules.shared
     rules_of[base] = rules
   end
   return rules
 end
 
+-- They are about to change.
+function Lane.forget_rules()
+  rules_of = {}
+end
+
+-- The bases of the queues that share their limits with this one, itself included, in the order of their names.
+function Lane.group(base)
+  local rules = Lane.rules(base)
+  if not rules.group then
+    local group, root, has_it = {}, match(base, '^(.*):'), false
+    local names = rules.shared and call('HGET', root .. ':groups', rules.shared) or ''
+    for name in string.gmatch(names, '[^,]+') do
+      local other = root .. ':' .. name
+      if Lane.rules(other).shared == rules.shared then
+        group[#group + 1], has_it = other, has_it or other == base
+      end
+    end
+    rules.group = has_it and group or {base}
+  end
+  return rules.group
+end
+
 -- Whether the queue may give jobs: the end of its pause, empty if that has none (nil: it is not paused), and how many
 -- jobs more may run (nil: as many as there are).
 function Lane.gate(base)
-  local till, rules = unpack(call('HMGET', base .. ':meta', 'paused', 'lanes'))
+  local rules = Lane.rules(base)
+  local till, total = rules.paused, rules.total
   till = till and (till == '' or (#till <= 16 and (tonumber(till) or 0) > now)) and till or nil
-  local total = rules and Lane.rules(base).total
   return till, total and math.max(0, total - call('HLEN', base .. ':taken')) or nil
 end
 
@@ -73,114 +91,155 @@ function Lane.ended(base, count)
   end
 end
 
--- What this step has to balance, by queue: its lanes, each with the jobs that became ready; the members of jobs that no
--- longer run; whether a held job may be better than one in the line.
+-- What this step has to balance, by queue: `lanes` has of each lane the jobs that become ready, and how many of those
+-- that were ready or taken are so no more; `noted` all jobs that become ready, in their order; `into` those that come into
+-- the line; `lowest` is for their turns.
 local steps = {}
-function Lane.touch(base, lane)
+function Lane.step(base)
   local step = steps[base]
   if not step then
-    step = {base = base, lanes = {}, ended = {}}
+    step = {base = base, lanes = {}, noted = {}, into = {}, lowest = {}}
     steps[base] = step
   end
-  local coming = step.lanes[lane]
-  if not coming then
-    coming = {}
-    step.lanes[lane] = coming
+  return step
+end
+
+function Lane.touch(base, lane)
+  local step = steps[base] or Lane.step(base)
+  local touched = step.lanes[lane]
+  if not touched then
+    touched = {coming = {}, gone = 0}
+    step.lanes[lane] = touched
   end
-  return coming, step
+  return touched, step
 end
 
 -- A job becomes ready.
 function Lane.come(base, lane, id, rank, cost, record)
-  local coming = Lane.touch(base, lane)
-  coming[#coming + 1] = {lane = lane, id = id, rank = rank, cost = cost, record = record,
-    place = Lane.digits(rank) .. id, turn = rank}
+  local touched, step = Lane.touch(base, lane)
+  local job = {step = step, lane = lane, id = id, rank = rank, cost = cost, record = record,
+    place = Lane.digits(rank) .. id}
+  touched.coming[#touched.coming + 1] = job
+  step.noted[#step.noted + 1] = job
 end
 
 -- A job no longer runs.
-function Lane.end_run(base, lane, id)
-  if Lane.rules(base).has_limits then
-    local _, step = Lane.touch(base, lane)
-    step.ended[#step.ended + 1] = Lane.taken_member(lane, id)
+function Lane.end_run(base, lane)
+  local touched = Lane.touch(base, lane)
+  touched.gone = touched.gone + 1
+end
+
+-- What a lane has of a ready job: level and member. The level is kept apart from the rest of the turn, because Redis reads
+-- the scores of a small sorted set again and again, which takes long for such fractions.
+local level_texts = {}
+function Lane.ready_entry(turn, id, rank)
+  local level = floor(turn)
+  local text = level_texts[level]
+  if not text then
+    text = format('%.17g', level)
+    level_texts[level] = text
   end
+  return text, struct.pack('>d', turn - level) .. id .. Lane.digits(rank)
 end
 
-function Lane.taken_member(lane, id)
-  return lane .. '\0s' .. id
+-- An id as a member of the turns: so long that Redis makes a table of them, however few they are, for the same reason.
+local LONG = string.rep('0', 49)
+function Lane.long(id)
+  return LONG .. id
 end
 
-function Lane.held_member(lane, rank, id)
-  return lane .. '\0h' .. Lane.digits(rank) .. id
-end
-
-function Lane.ready_member(lane, turn, id, rank)
-  return lane .. '\0r' .. Lane.digits(turn) .. Lane.digits(rank) .. id
-end
-
--- Take ready jobs out of the index. One without a turn is not in it.
-function Lane.unindex(base, lanes, ids, ranks)
-  local members = {}
-  for n, turn in ipairs(values_of(base .. ':turns', ids, 'ZMSCORE')) do
-    if turn then
-      members[#members + 1] = Lane.ready_member(lanes[n], turn, ids[n], ranks[n])
+-- One command for each lane of these jobs, with the one or two values that `values` gives for each.
+function Lane.each(jobs, command, key, values)
+  local lists = {}
+  for _, job in ipairs(jobs) do
+    local list = lists[job.lane]
+    if not list then
+      list = {}
+      lists[job.lane] = list
     end
+    local size, one, other = #list, values(job)
+    list[size + 1], list[size + 2] = one, other
   end
-  many('ZREM', base .. ':lanes', members)
+  for lane, list in pairs(lists) do
+    many(command, key .. lane, list)
+  end
+end
+
+-- Ready jobs are taken, the first of each lane. The lanes stay balanced: each has so many jobs less in the line, and so
+-- many more that run.
+function Lane.take(base, jobs)
+  local ids, counts = {}, {}
+  for n, job in ipairs(jobs) do
+    ids[n], counts[job.lane] = Lane.long(job.id), (counts[job.lane] or 0) + 1
+  end
+  for lane, count in pairs(counts) do
+    call('ZREMRANGEBYRANK', base .. ':ready:of:' .. lane, '0', format('%d', count - 1))
+  end
   many('ZREM', base .. ':turns', ids)
 end
 
--- Ready jobs are taken. Their lanes stay balanced: each has one job less in the line, and one more that runs.
-function Lane.take(base, lanes, ids, ranks)
-  if #ids == 0 then
-    return
+-- A ready job leaves the line otherwise; how many places that frees: one that could not be read has none.
+function Lane.unindex(base, lane, id, rank)
+  local turn = call('ZSCORE', base .. ':turns', Lane.long(id))
+  if not turn or not rank then
+    return 0
   end
-  Lane.unindex(base, lanes, ids, ranks)
-  if Lane.rules(base).has_limits then
-    local members = {}
-    for n, id in ipairs(ids) do
-      members[2 * n - 1], members[2 * n] = '0', Lane.taken_member(lanes[n], id)
-    end
-    many('ZADD', base .. ':lanes', members)
-  end
-end
-
--- Note which jobs of lanes are taken, if the rules have limits: they may have been taken under others.
-function Lane.note_taken(base)
-  local members = {}
-  for _, value in ipairs(call('HVALS', base .. ':taken')) do
-    local _, record = Lease.split(value)
-    local id, _, _, lane = Record.head_of(record or '')
-    if (lane or '') ~= '' then
-      members[#members + 1], members[#members + 2] = '0', Lane.taken_member(lane, id)
-    end
-  end
-  if Lane.rules(base).has_limits then
-    many('ZADD', base .. ':lanes', members)
-  else
-    many('ZREM', base .. ':lanes', members) -- "0" is none
-  end
+  call('ZREM', base .. ':turns', Lane.long(id))
+  return call('ZREM', base .. ':ready:of:' .. lane, (select(2, Lane.ready_entry(turn, id, rank))))
 end
 
 -- A job leaves the state ready, held or taken.
 function Lane.leave(base, state, lane, id, record)
+  local touched = Lane.touch(base, lane)
   if state == 'taken' then
-    Lane.end_run(base, lane, id)
-    return
-  end
-  local rank = Record.rank_of(record)
-  Lane.touch(base, lane)
-  if rank and state == 'held' then
-    call('ZREM', base .. ':lanes', Lane.held_member(lane, rank, id))
-  elseif rank then
-    Lane.unindex(base, {lane}, {id}, {rank})
+    touched.gone = touched.gone + 1
+  elseif state == 'held' then
+    call('ZREM', base .. ':held:of:' .. lane, id)
+  else
+    touched.gone = touched.gone + Lane.unindex(base, lane, id, (Record.rank_of(record)))
   end
 end
 
--- Ids and jobs in the order of the ids, in which neighbours share a bucket of the index by id.
+-- Put jobs that are noted, or were held back, among those that are held.
+function Lane.hold(base, jobs)
+  local ids, sorted = Lane.by_id(jobs)
+  local scored = {}
+  for n, job in ipairs(sorted) do
+    scored[2 * n - 1], scored[2 * n] = job.rank, job.record
+  end
+  if #ids > 0 then
+    Placed.add(base, 'held', ids, scored)
+    Lane.each(jobs, 'ZADD', base .. ':held:of:', function(job)
+      return job.rank, job.id
+    end)
+  end
+end
+
+-- The jobs of a queue that are noted are held, since one of them may be looked for.
+function Lane.hold_noted(base)
+  local step = steps[base]
+  if step and #step.noted > 0 then
+    Lane.hold(base, step.noted)
+    step.noted, step.is_mixed = {}, true
+    for _, touched in pairs(step.lanes) do
+      touched.coming = {}
+    end
+  end
+end
+
+-- Ids and jobs in the order of the ids, in which neighbours share a bucket of the index by id. Most are in it already.
 function Lane.by_id(jobs)
-  local ids, by_id, sorted = {}, {}, {}
+  local ids, is_sorted = {}, true
   for n, job in ipairs(jobs) do
-    ids[n], by_id[job.id] = job.id, job
+    ids[n] = job.id
+    is_sorted = is_sorted and (n == 1 or ids[n - 1] < job.id)
+  end
+  if is_sorted then
+    return ids, jobs
+  end
+  local by_id, sorted = {}, {}
+  for _, job in ipairs(jobs) do
+    by_id[job.id] = job
   end
   table.sort(ids)
   for n, id in ipairs(ids) do
@@ -189,29 +248,24 @@ function Lane.by_id(jobs)
   return ids, sorted
 end
 
--- Put jobs that are noted, or were held back, among those that are held.
-function Lane.hold(base, jobs)
-  local ids, sorted = Lane.by_id(jobs)
-  local scored, members = {}, {}
-  for n, job in ipairs(sorted) do
-    scored[2 * n - 1], scored[2 * n] = job.rank, job.record
-    members[2 * n - 1], members[2 * n] = '0', Lane.held_member(job.lane, job.rank, job.id)
+-- Texts in the order of their bytes. Lua's own is by the locale of the server; if that is another, hexadecimal digits are
+-- in it as well.
+local IS_BY_BYTES = 'Z' < 'a' and 'a-b' < 'aa'
+local hex = setmetatable({}, {__index = function(known, char)
+  known[char] = format('%02x', string.byte(char))
+  return known[char]
+end})
+function Lane.sort(texts)
+  local of = {}
+  for n, text in ipairs(IS_BY_BYTES and {} or texts) do
+    texts[n] = string.gsub(text, '.', hex)
+    of[texts[n]] = text
   end
-  if #ids > 0 then
-    Placed.add(base, 'held', ids, scored)
-    many('ZADD', base .. ':lanes', members)
+  table.sort(texts)
+  for n, code in ipairs(texts) do
+    texts[n] = of[code] or code
   end
-end
-
--- The jobs of a queue that are noted are held, since one of them may be looked for.
-function Lane.hold_noted(base)
-  local step = steps[base]
-  for lane, coming in pairs(step and step.lanes or {}) do
-    if #coming > 0 then
-      Lane.hold(base, coming)
-      step.lanes[lane], step.is_mixed = {}, true
-    end
-  end
+  return texts
 end
 
 -- Wake sleepers: something is ready. One that hears a number needs no look whether there is something to take, unless it

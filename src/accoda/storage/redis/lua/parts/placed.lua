@@ -6,7 +6,7 @@
 --                                Redis packs so small a hash: about 8 bytes a job
 --   <base>:<state>:ids           sorted set of the buckets that are not empty
 --
--- Of a held job the bucket has the record, and the sorted set its id and its rank: it is let in by its id, one by one.
+-- Of a held job the bucket has the record, and the sorted set its id and its rank: it comes into the line by its id.
 --
 -- The order by score is what `take` needs. The buckets answer what it cannot: where a job is, by its id; which id is
 -- the lowest; pages by id. In the order of one score records are in the order of their ids, so halving finds one.
@@ -106,6 +106,26 @@ function Placed.find(base, state, id)
   if record and Record.head_of(record) == id then
     return record, score
   end
+end
+
+-- The records of held jobs, by id, where `ranked` has their ids and ranks in turn; and the ids that have none.
+function Placed.held_records(base, ranked)
+  local ids, found, missing = {}, {}, {}
+  for n = 1, #ranked, 2 do
+    ids[#ids + 1] = ranked[n]
+  end
+  Placed.each_bucket(ids, function(bucket, from, to)
+    local digits = {}
+    for n = from, to do
+      digits[n - from + 1] = sub(ids[n], width + 1)
+    end
+    local records = call('HMGET', base .. ':held:ids:' .. bucket, unpack(digits))
+    for n = from, to do
+      found[ids[n]] = records[n - from + 1]
+      missing[#missing + 1] = not found[ids[n]] and ids[n] or nil
+    end
+  end)
+  return found, missing
 end
 
 -- The ids of a state in their order, from the first one that is not below `from`, at least `count` of them if there are

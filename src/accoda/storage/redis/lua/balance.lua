@@ -1,0 +1,35 @@
+-- Balances lanes of some queues after set_lanes.lua, until many jobs have moved.
+--
+-- keys:      queues, then the base of each queue
+-- arguments: now, call, forget, width, what ("mend": look for what damage has left over, too), then the lanes, in order
+-- answer:    how many of the lanes are balanced; the next step begins with the others
+-- uses:      server record placed lease lane turn balance due
+local bases, lanes = {unpack(KEYS, 2)}, {unpack(ARGV, 6)}
+Lease.unlock(bases[1])
+
+-- Forget the ready jobs of a lane that are not there, and count its places anew: what damage has left over would take
+-- them for ever.
+local function mend(base, lane, taken)
+  local key = base .. ':ready:of:' .. lane
+  for _, member in ipairs(call('ZRANGE', key, '0', '-1')) do
+    local id = sub(member, 9, -17)
+    if select(4, Record.head_of(Placed.find(base, 'ready', id) or '')) ~= lane then
+      call('ZREM', key, member)
+      call('ZREM', base .. ':turns', Lane.long(id))
+    end
+  end
+  local count = call('ZCARD', key) + (taken[lane] or 0)
+  call('HSET', base .. ':lanes', lane, format('%d', count))
+end
+
+for _, base in ipairs(ARGV[5] == 'mend' and bases or {}) do
+  local taken = {}
+  for _, value in ipairs(call('HVALS', base .. ':taken')) do
+    local lane = select(5, Record.head_of_taken(value)) or ''
+    taken[lane] = (taken[lane] or 0) + 1
+  end
+  for _, lane in ipairs(lanes) do
+    mend(base, lane, taken)
+  end
+end
+return Lane.balance_some(bases, lanes)
