@@ -45,7 +45,7 @@ FULL = "TestTotal.test_a_wait_sleeps_until_one_has_ended"
 EXACT = "TestFairLanes.test_a_turn_is_exact"
 BY_NAME = "TestFairLanes.test_the_lanes_of_a_step_come_by_name"
 BY_RANK = "TestFairLanes.test_a_call_is_one_step"
-SHARED_PLACE = "TestSharedLimits.test_a_crowd_over_both_queues_is_never_over_the_limit"
+SHARED_PLACE = "TestSharedLimits.test_a_start_time_elsewhere_takes_the_place"
 SHARED_BEST = "TestSharedLimits.test_the_best_job_of_all_of_them_comes_in"
 SHARED_LEASE = "TestSharedLimits.test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
 LOWEST = "TestSharedLimits.test_the_lowest_limit_holds"
@@ -92,7 +92,9 @@ MUTANTS = {
         "verbs/settle.lua", "    local jobs = {}",
         "    if tx.reports ~= nil then app.store_reports(tx) end tx.reports = nil local jobs = {}", THEN_REPORT,
     ),
-    "taken jobs have no place": ("shared/9_lanes.lua", "count(group, lane, TAKEN)", "0", RAN_BEFORE),
+    "taken jobs have no place": (
+        "shared/9_lanes.lua", "(others or by_rank:count({no, lane}))", "by_rank:count({no, lane, READY})", RAN_BEFORE,
+    ),
     "an end frees no place": ("shared/9_lanes.lua", "        note(tx, row[QUEUE], row[LANE])", "", NEXT_IN),
     "the first stays in the line": ("shared/9_lanes.lua", "not is_before(last, other)", "true", BETTER),
     "a place wakes no wait": ("shared/9_lanes.lua", "filled[no] = true", "", HEARS_OF_A_PLACE),
@@ -107,7 +109,7 @@ MUTANTS = {
     ),
     "a lane's jobs as they come": ("shared/9_lanes.lua", "table.sort(held, is_before)", "", BY_RANK),
     "taken jobs of one queue": (
-        "shared/9_lanes.lua", "sum = sum + by_rank:count", "sum = by_rank:count", SHARED_PLACE,
+        "shared/9_lanes.lua", "sum = sum + (others", "sum = (others", SHARED_PLACE,
     ),
     "the best of one queue": ("shared/9_lanes.lua", "for i = 2, #group do", "for i = 3, #group do", SHARED_BEST),
     "leases of one queue end": (

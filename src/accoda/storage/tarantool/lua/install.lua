@@ -43,15 +43,17 @@ local function install()
     index(jobs, 'age', true, {2, 'unsigned', 3, 'integer', 1, 'unsigned'})
 
     -- The jobs of lanes that are ready, held or taken: see 9_lanes.lua. A space of its own, so that jobs without a lane
-    -- are in no further index.
+    -- are in no further index. `sort` holds that of the job where it is ready, else nothing: an index by the elements of
+    -- an array has no entry for an empty one, so held and taken jobs are in neither `turn` nor `line`.
     local lanes = space('accoda_lanes', {
         {'job', 'unsigned'}, {'queue', 'unsigned'}, {'lane', 'string'}, {'state', 'integer'}, {'rank', 'number'},
-        {'sort', 'number'},
+        {'sort', 'array'},
     })
     index(lanes, 'primary', true, {1, 'unsigned'})
     index(lanes, 'rank', true, {2, 'unsigned', 3, 'string', 4, 'integer', 5, 'number', 1, 'unsigned'})
-    index(lanes, 'turn', true, {2, 'unsigned', 3, 'string', 4, 'integer', 6, 'number', 1, 'unsigned'})
-    index(lanes, 'line', true, {2, 'unsigned', 4, 'integer', 6, 'number', 1, 'unsigned'})
+    local sort = {field = 6, type = 'number', path = '[*]'}
+    index(lanes, 'turn', true, {{2, 'unsigned'}, {3, 'string'}, sort, {1, 'unsigned'}})
+    index(lanes, 'line', true, {{2, 'unsigned'}, sort, {1, 'unsigned'}})
 
     -- The rules of a queue for its lanes, in msgpack: `Lanes` in accoda/model.py. `shared` is that of the rules, to find
     -- the queues that share their limits.

@@ -3,8 +3,7 @@
 local app = ...
 local msgpack = require('msgpack')
 local f = app.field
-local READY = app.READY
-local JOB, QUEUE, LANE, STATE, RANK, SORT = 1, 2, 3, 4, 5, 6 -- the fields of a row of accoda_lanes
+local JOB, QUEUE, LANE, RANK, SORT = 1, 2, 3, 5, 6 -- fields of a row of accoda_lanes
 local TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 -- as in accoda/model.py
 
 -- By queue: the tuple of its rules, and what is in it, so that rules are decoded once after each change.
@@ -99,28 +98,32 @@ end
 -- The highest turn of the lane's own jobs in the line at a level, or nil.
 local function last_turn(no, lane, level)
     local index = box.space.accoda_lanes.index.turn
-    local row = index:select({no, lane, READY, level + 1}, {iterator = 'LT', limit = 1})[1]
-    local is_its = row ~= nil and row[QUEUE] == no and row[LANE] == lane and row[STATE] == READY
-    local sort = is_its and app.plain(row[SORT]) or -math.huge
+    local row = index:select({no, lane, level + 1}, {iterator = 'LT', limit = 1})[1]
+    local is_its = row ~= nil and row[QUEUE] == no and row[LANE] == lane
+    local sort = is_its and app.plain(row[SORT][1]) or -math.huge
     return sort >= level and sort or nil
 end
 
 -- The lowest turn of the jobs of lanes in the line at a level, or nil.
 local function first_turn(no, level)
     local index = box.space.accoda_lanes.index.line
-    local row = index:select({no, READY, level}, {iterator = 'GE', limit = 1})[1]
-    local is_its = row ~= nil and row[QUEUE] == no and row[STATE] == READY
-    local sort = is_its and app.plain(row[SORT]) or math.huge
+    local row = index:select({no, level}, {iterator = 'GE', limit = 1})[1]
+    local is_its = row ~= nil and row[QUEUE] == no
+    local sort = is_its and app.plain(row[SORT][1]) or math.huge
     return sort < level + 1 and sort or nil
 end
 
 -- What orders a job that comes into a fair line. `firsts` and `lasts`: by queue and level, the lowest turn of the line
 -- and the last one of this lane, where they are known. They are read once: no job leaves the line while others come in.
+-- `lasts.is_empty`: the lane had no job at all.
 function app.turn(rules, row, lane, firsts, lasts)
     local no, level = row[QUEUE], math.floor(app.plain(row[RANK]))
     firsts[no], lasts[no] = firsts[no] or {}, lasts[no] or {}
     local length = length_of(rules, row, lane)
-    local last = lasts[no][level] or last_turn(no, lane, level)
+    local last = lasts[no][level]
+    if last == nil and not lasts.is_empty then
+        last = last_turn(no, lane, level)
+    end
     local first = firsts[no][level] or first_turn(no, level)
     local turn = last ~= nil and last + length or (first or level) + length * NEWCOMER
     if turn >= level + 1 and level + 1 ~= level then

@@ -25,11 +25,25 @@ function app.come(tx, job)
     table.insert(note(tx, job[f.QUEUE], job[f.LANE]), job)
 end
 
+-- What a row has of the `sort` of its job: see install.lua.
+local function sort_of(state, sort)
+    return state == READY and {sort} or {}
+end
+
 -- Writes the row of a job that is ready, held or taken.
 function app.put(job)
+    local state = job[f.STATE]
     box.space.accoda_lanes:replace({
-        job[f.ID], job[f.QUEUE], job[f.LANE], job[f.STATE], app.plain(job[f.RANK]), app.plain(job[f.SORT]),
+        job[f.ID], job[f.QUEUE], job[f.LANE], state, app.plain(job[f.RANK]), sort_of(state, app.plain(job[f.SORT])),
     })
+end
+
+-- The same for a job that was ready and is taken now.
+local to_taken = {{'=', STATE, TAKEN}, {'=', SORT, sort_of(TAKEN)}}
+function app.put_taken(job)
+    if box.space.accoda_lanes:update(job[f.ID], to_taken) == nil then
+        app.put(job) -- its row was deleted by hand
+    end
 end
 
 -- Deletes the row of a job, if it has one, and notes its lane.
@@ -59,12 +73,12 @@ local function shift(tx, row, state, sort)
         local job = row.job
         job[f.STATE], job[f.SORT] = state, sort
         box.space.accoda_jobs:insert(job)
-        box.space.accoda_lanes:insert({id, no, row[LANE], state, row[RANK], sort})
+        box.space.accoda_lanes:insert({id, no, row[LANE], state, row[RANK], sort_of(state, sort)})
     elseif box.space.accoda_jobs:update(id, {{'=', f.STATE, state}, {'=', f.SORT, sort}}) == nil then
         app.displace(tx, id)
         return
     else
-        box.space.accoda_lanes:update(id, {{'=', STATE, state}, {'=', SORT, sort}})
+        box.space.accoda_lanes:update(id, {{'=', STATE, state}, {'=', SORT, sort_of(state, sort)}})
     end
     app.count_state(tx, no, row[STATE], -1)
     app.count_state(tx, no, state, 1)
@@ -80,12 +94,20 @@ end
 
 -- A lane is balanced over a group of queues, mostly one: so each of these asks in all of them.
 
-local function count(group, lane, state)
-    local by_rank, sum = box.space.accoda_lanes.index.rank, 0
+-- How many jobs are in the line or running, unless all may be; whether some are held; and whether there are none at all.
+-- The held ones come first in the index, so one look tells what else to ask for: mostly nothing or little.
+local function count(group, lane, limit)
+    local by_rank, sum, holds, is_empty = box.space.accoda_lanes.index.rank, 0, false, true
     for _, no in ipairs(group) do
-        sum = sum + by_rank:count({no, lane, state})
+        local first = by_rank:min({no, lane})
+        local is_held = first ~= nil and first[STATE] == HELD
+        if first ~= nil and limit < math.huge then
+            local others = is_held and by_rank:count({no, lane, READY}) + by_rank:count({no, lane, TAKEN})
+            sum = sum + (others or by_rank:count({no, lane}))
+        end
+        holds, is_empty = holds or is_held, is_empty and first == nil
     end
-    return sum
+    return sum, holds, is_empty
 end
 
 -- The worst job in the line, or nil.
@@ -181,9 +203,9 @@ local function merge(held, lane, coming)
     end
 end
 
--- Takes held jobs into the line. `filled`: the queues where one has come in.
-local function let_in(tx, group, lane, rows, filled)
-    local lasts = {}
+-- Takes held jobs into the line. `filled`: the queues where one has come in; `is_empty`: whether the lane was empty.
+local function let_in(tx, group, lane, rows, filled, is_empty)
+    local lasts = {is_empty = is_empty}
     for _, row in ipairs(rows) do
         local no = row[QUEUE]
         local rules = group.rules[no]
@@ -197,11 +219,10 @@ end
 -- than MOST are moved, beside new ones. The limit is kept all the same, since those that must leave the line go first.
 -- How many jobs were moved.
 local function balance_lane(tx, group, lane, coming, filled)
-    local free, back = app.limit_of(group, lane), 0
-    if free < math.huge then
-        free = free - count(group, lane, TAKEN) - count(group, lane, READY)
-    end
-    local best = free >= 0 and best_held(group, lane, free) or nil
+    local limit, back = app.limit_of(group, lane), 0
+    local busy, holds, is_empty = count(group, lane, limit)
+    local free = limit - busy
+    local best = not holds and {} or free >= 0 and best_held(group, lane, free) or nil
     if best ~= nil and #best < MOST and #best + #coming <= free then
         merge(best, lane, coming) -- there is a place for all
     else
@@ -211,7 +232,7 @@ local function balance_lane(tx, group, lane, coming, filled)
     if back > 0 then
         tx.firsts = {}
     end
-    let_in(tx, group, lane, best, filled)
+    let_in(tx, group, lane, best, filled, is_empty)
     return back + #best
 end
 

@@ -40,7 +40,7 @@ local function take(tx, name, count, lease, max_cost, worker)
     for i = 1, size do
         local job = jobs:update(found[i][ID], ops)
         if job[LANE] ~= nil then
-            app.put(job)
+            app.put_taken(job)
         end
         taken[i] = job
     end
