@@ -357,7 +357,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
                 done.append((row[1], lease.id, row[3]))
         else:
             _put_back(tx, row, outcome)
-        tx.touch_lane(row[1], row[7])
+        if row[7] is not None:
+            tx.touch_lane(row[1], row[7])
         del held[lease.id]
         follow_ups += outcome.then
     _finish(tx, done)

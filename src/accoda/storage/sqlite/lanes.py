@@ -142,16 +142,21 @@ class Line:
         self._held_back += len(ids)
         self._firsts.clear()  # the lowest turn may be among them
 
-    def let_in(self, lane: bytes, jobs: list[Held], highest: float | None) -> None:
+    def let_in(self, lane: bytes, jobs: list[Held], highest: float | None = inf) -> None:
         """Let jobs of a lane into the line. `highest`: the highest turn of the lane; inf: not known."""
         self._let_in += len(jobs)
         name = text(lane)
-        last = -inf if highest is None else highest
+        lasts: dict[float, float] = {}  # the turns of these jobs: the highest by level
         for job in sorted(jobs) if len(jobs) > 1 else jobs:  # best first
             turn = job.rank
             if self.rules.fair:
-                turn = self._turn(lane, job.rank, self.rules.turn_of(name, job.cost), last)
-                last = max(last, turn)
+                level = float(floor(turn))
+                last = lasts[level] if level in lasts else self._last_turn(lane, level, highest)
+                turn = self._turn(level, self.rules.turn_of(name, job.cost), last)
+                if turn < level + 1:
+                    lasts[level] = turn if last is None else max(last, turn)  # at the end of a level it may go back
+                else:  # ranks are so high that a turn may be in another level
+                    highest = inf
             self._coming.append((job, turn))
 
     def finish(self) -> None:
@@ -161,10 +166,8 @@ class Line:
         self._tx.count(self.queue, "ready", self._let_in - self._held_back)
         self._tx.count(self.queue, "held", self._held_back - self._let_in)
 
-    def _turn(self, lane: bytes, rank: float, length: float, highest: float) -> float:
-        """Where a job comes into a fair line: see `accoda.storage.protocol`."""
-        level = float(floor(rank))
-        last = self._last_turn(lane, level, highest)
+    def _turn(self, level: float, length: float, last: float | None) -> float:
+        """Where a job comes into a fair line: see `accoda.storage.protocol`. `last`: the highest turn of its lane."""
         turn = self._first_turn(level) + length * NEWCOMER if last is None else last + length
         if turn >= level + 1 > level:
             turn = level + 1 - TURN
@@ -173,9 +176,9 @@ class Line:
             self._firsts[own] = min(self._firsts[own], turn)
         return turn
 
-    def _last_turn(self, lane: bytes, level: float, highest: float) -> float | None:
+    def _last_turn(self, lane: bytes, level: float, highest: float | None) -> float | None:
         """The highest turn of a lane in a level."""
-        if highest < level:
+        if highest is None or highest < level:
             return None
         if highest < level + 1:
             return highest
@@ -243,7 +246,7 @@ class Balance:
         if free == 1 and id is not None and not is_ahead:
             self._line.let_in(lane, [Held(rank, id, cost, self._line)], highest)
         elif free < 0 or is_ahead or (free and id is not None):
-            exchange(self._tx, [self._line], lane, free)
+            exchange(self._tx, [self._line], lane, free, highest)
 
 
 def _is_full(limit: int | None, new: list[Row], row: list[Any]) -> bool:
@@ -276,7 +279,7 @@ class SharedBalance:
         return NO_LIMIT if limit is None else limit - sum(line.in_line_or_running(lane) for line in self._lines)
 
 
-def exchange(tx: Transaction, lines: Sequence[Line], lane: bytes, free: int) -> None:
+def exchange(tx: Transaction, lines: Sequence[Line], lane: bytes, free: int, highest: float | None = inf) -> None:
     """First what leaves the line, then what comes in. (All that is ready, where more is taken than the limit.)
 
     Where that is too much for one step, only the worst leave, or only the best come: those whom the steps that follow
@@ -298,7 +301,7 @@ def exchange(tx: Transaction, lines: Sequence[Line], lane: bytes, free: int) -> 
     for line in lines:
         line.hold_back([id for _, id, queue in out if queue == line.queue])
     for line in lines:
-        line.let_in(lane, [job for job in come if job.line is line], inf)
+        line.let_in(lane, [job for job in come if job.line is line], inf if out else highest)
     if len(out) >= MOVED_AT_ONCE or len(come) >= MOVED_AT_ONCE:
         _leave_unbalanced(tx, lines, lane)
 
