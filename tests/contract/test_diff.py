@@ -38,6 +38,7 @@ PLAIN = contract(queue(TO, SUBJECT, USER))
 OTHER = queue(TO, id=2, name="other")
 
 PAUSE = "    retry: 30s\n"
+LANES = "    lanes: {limit: 2, limits: {a: null}, fair: true}\n"
 TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
     ("nothing", PLAIN, PLAIN, []),
     ("a description", PLAIN, contract(queue(TO, SUBJECT, USER, more="    description: New words\n")), []),
@@ -130,6 +131,9 @@ TABLE: list[tuple[str, str, str, list[tuple[Verdict, str]]]] = [
     ("a pause", contract(queue(TO, more=PAUSE)), contract(queue(TO, more="    retry: {first: 2}\n    timeout: 5\n")), [
         (SAFE, 'emails: retry is {"first": 2.0} now, was 30.0'),
         (SAFE, "emails: timeout is 5.0 now, was the default"),
+    ]),
+    ("rules for lanes", contract(queue(TO, more="    lanes: 2\n")), contract(queue(TO, more=LANES)), [
+        (SAFE, 'emails: lanes is {"limit": 2, "limits": {"a": null}, "fair": true} now, was {"limit": 2}'),
     ]),
     ("a policy", PLAIN, contract(queue(TO, SUBJECT, USER, more=AGING)), [
         (SAFE, f"emails: policy is aging now, was the default; {KEPT} before all new ones"),

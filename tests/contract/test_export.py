@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
-from accoda import App, Batch, ContractError
+from accoda import App, Batch, ContractError, Lanes
 from accoda.contract import Contract, Field, Queue, QueueSettings, generate, load, parse
 from accoda.contract.diff import compare
 from accoda.contract.export import export, write
@@ -56,7 +56,7 @@ def test_structs_dataclasses_and_typed_dicts_become_queues() -> None:
     @app.handler("visits")
     async def visit(visit: Visit) -> None: ...
 
-    @app.handler("rows")
+    @app.handler("rows", lanes=Lanes(limit=2, limits={"vip": None}))
     def row(row: Row) -> None: ...
 
     text, notes = export(app.handlers)
@@ -89,6 +89,7 @@ queues:
       - {name: pages, type: "[]int64", default: [1, 2]}
   - id: 2
     name: rows
+    lanes: {"limit": 2, "limits": {"vip": null}}
     fields:
       - {name: id, type: int64}
       - {name: all_of_them, type: bool}
@@ -227,6 +228,18 @@ DEFAULTS: dict[str, st.SearchStrategy[Any]] = {
 }
 
 
+LANE_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5).filter(str.isprintable)
+RULES = st.builds(
+    Lanes,
+    limit=st.none() | st.integers(0, 10_000),
+    limits=st.dictionaries(LANE_NAMES, st.none() | st.integers(0, 10_000), max_size=3),
+    weights=st.dictionaries(LANE_NAMES, st.sampled_from((0.5, 1000, 3)), max_size=2),
+    by_cost=st.booleans(),
+    total=st.none() | st.integers(0, 9),
+    shared=st.sampled_from((None, "github", "a.b-c", "no", "1")),
+)
+
+
 @st.composite
 def fields(draw: st.DrawFn) -> tuple[Field, ...]:
     words = draw(st.lists(st.sampled_from(list(DEFAULTS)), min_size=1, max_size=6))
@@ -237,10 +250,12 @@ def fields(draw: st.DrawFn) -> tuple[Field, ...]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(fields(), TEXT, st.sampled_from(["strict", "aging", None]))
-def test_what_is_written_is_read_as_the_same(fields: tuple[Field, ...], about: str, policy: str | None) -> None:
+@given(fields(), TEXT, st.sampled_from(["strict", "aging", None]), st.none() | RULES)
+def test_what_is_written_is_read_as_the_same(
+    fields: tuple[Field, ...], about: str, policy: str | None, lanes: Lanes | None
+) -> None:
     about = " ".join(about.split())
-    queues = (Queue(1, "no", fields, about, QueueSettings(policy=policy, lease=1.5)),)
+    queues = (Queue(1, "no", fields, about, QueueSettings(policy=policy, lease=1.5, lanes=lanes)),)
     contract = Contract(queues, about)
     try:
         found = parse(write(contract))

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accoda import App, ContractError, InvalidInput, NewJob
+from accoda import App, ContractError, InvalidInput, Lanes, NewJob
 from accoda.contract import Contract, generate, parse
 from accoda.contract.generator.code import literal
 from accoda.contract.wire import shape_of
@@ -36,6 +36,7 @@ queues:
     name: everything
     policy: aging
     cost: 3
+    lanes: {limit: 2, total: 9, shared: github}
     fields:
       - {name: a, type: int}
       - {name: b, type: int64}
@@ -56,6 +57,16 @@ queues:
       {name: another_field_with_a_name_as_long_as_may, type: int},
       {name: a_default_with_a_name_of_the_longest_kin, type: "[]string", default: [aaaaaaaaaaaa, bbbbbbbbbbbb, ccccccccccc]},
       {name: a_text_as_a_default_that_is_long_itself, type: string, default: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}]}
+  - {id: 6, name: rules, lanes: 3, fields: [{name: only, type: bool}]}
+  - id: 7
+    name: many_rules
+    batch: 20
+    lanes:
+      fair: true
+      limit: null
+      limits: {"one's": 1, 'two "2"': 2, three: null, a-lane-with-a-name-that-is-long-enough: 4, another-lane-with-a-name-that-is-long: 5}
+      weights: {gold: 3, 东京: 0.5}
+    fields: [{name: only, type: bool}]
   - {id: 4, name: x2, fields: [{name: only, type: bool}]}
   - {id: 5, name: x10, fields: [{name: only, type: bool}]}
 """  # noqa: E501
@@ -268,7 +279,7 @@ class Mine:
                 storage.done(job)
 
 
-async def test_the_dispatcher_runs_what_the_producers_enqueue(made: Any) -> None:
+async def test_the_dispatcher_runs_what_the_producers_enqueue(made: Any, contract: Contract) -> None:
     mine = Mine()
     producer = App("memory://")  # knows no handler: the queue's line is all it needs
     queues = made.Queues(producer)
@@ -277,9 +288,14 @@ async def test_the_dispatcher_runs_what_the_producers_enqueue(made: Any) -> None
     assert job.data == b"\x94\xa1a\xa1b\xc4\x01c\x05"
     assert told.what == "created"
 
-    app = made.dispatcher(made.Handlers(mine, mine, mine, mine, mine), App("memory://"))
+    app = made.dispatcher(made.Handlers(*(mine,) * 7), App("memory://"))
     assert app.handlers["emails"].options.batch == 50
     assert (app.handlers["everything"].options.cost, app.handlers["everything"].options.policy) == (3, "aging")
+    assert app.handlers["everything"].options.lanes == Lanes(limit=2, total=9, shared="github")
+    assert app.handlers["rules"].options.lanes == Lanes(limit=3)
+    rules = contract.queue("many_rules")
+    assert rules is not None and app.handlers["many_rules"].options.lanes == rules.settings.lanes
+    assert rules.settings.lanes is not None and len(rules.settings.lanes.limits) == 5
     await made.Queues(app).emails.enqueue({"priority": 0}, to="a", subject="b", body=b"c", user_id=5)
     await made.Queues(app).emails.enqueue_many([made.EmailsJob(to="x", subject="", body=b"", user_id=1)])
     await app.run_until_idle(["emails"])
@@ -299,7 +315,7 @@ async def test_a_payload_of_another_kind_is_refused(made: Any) -> None:
 
 async def test_a_stored_payload_that_cannot_be_read_is_buried_by_name(made: Any) -> None:
     mine = Mine()
-    app = made.dispatcher(made.Handlers(mine, mine, mine, mine, mine), App("memory://"))
+    app = made.dispatcher(made.Handlers(*(mine,) * 7), App("memory://"))
     [told] = await app.storage.enqueue([NewJob("emails", b"\x94\xa1a\x01")])
     await app.run_until_idle(["emails"])
     found = await app.find(told.id)

@@ -9,6 +9,7 @@ from msgspec import UNSET
 from accoda.contract import load, parse
 from accoda.contract.loader import MOST_BYTES
 from accoda.errors import ContractError
+from accoda.model import Lanes
 from accoda.retry import Exponential
 
 GOOD = """\
@@ -64,6 +65,8 @@ queues:
     keep_dead_for: 7d
     policy: aging
     cost: 5
+    lanes: {limit: 2, limits: {customer-7: 10, "a, b": 0, 东京: null}, fair: false, weights: {gold: 3, tin: 0.5},
+            by_cost: true, total: 9, shared: github}
     fields:
       - {name: order_id, type: int, description: Its number}
       - {name: total, type: float}
@@ -91,6 +94,14 @@ queues:
         "keep_dead_for": 604800.0,
         "policy": "aging",
         "cost": 5,
+        "lanes": Lanes(
+            limit=2,
+            limits={"customer-7": 10, "a, b": 0, "东京": None},
+            weights={"gold": 3, "tin": 0.5},
+            by_cost=True,
+            total=9,
+            shared="github",
+        ),
     }
     defaults = {field.name: field.default for field in queue.fields if field.default is not UNSET}
     assert defaults == {
@@ -101,6 +112,11 @@ queues:
         "raw": "ä".encode(),
         "code": None,
     }
+
+
+def test_a_number_is_the_limit_of_lanes() -> None:
+    [queue] = parse(GOOD.replace("    fields:", "    lanes: 2\n    fields:")).queues
+    assert queue.settings.lanes == Lanes(limit=2)
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
@@ -123,6 +139,7 @@ def test_a_file_that_is_not_there_is_said_to_be_so(tmp_path: Path) -> None:
 NAMES = "write lower-case ASCII words joined by _, at most 40 letters, such as new_orders"
 TYPES = "int, int64, string, bool, []byte, []int, []int64, float, []string"
 
+WRONG_LANES = "{lmit: 1, limits: 2, weights: {a: 0, b: [1]}, fair: 1, shared: a b}"
 WRONG: list[tuple[str, list[str]]] = [
     ("", ["1:1: a contract begins with  queues:  and a list of queues"]),
     ("[]", ["1:1: a contract begins with  queues:  and a list of queues"]),
@@ -230,6 +247,31 @@ WRONG: list[tuple[str, list[str]]] = [
     (GOOD.replace("    fields:", "    max_crashes: 0\n    timeout: []\n    fields:"), [
         "4:18: max_crashes must be a whole number from 1 to 1000000000 or \"none\", not '0'",
         "5:14: timeout must be one value, not a list; leave it out for the default",
+    ]),
+    (GOOD.replace("    fields:", "    lanes: many\n    fields:"), [
+        "4:12: lanes must be rules such as {limit: 2, fair: true}, not 'many'",
+    ]),
+    (GOOD.replace("    fields:", "    lanes: 10001\n    fields:"), [
+        "4:12: limit of lanes must be 0 to 10000, or null, not '10001'",
+    ]),
+    (GOOD.replace("    fields:", f"    lanes: {WRONG_LANES}\n    fields:"), [
+        "4:13: lanes has no 'lmit'; did you mean 'limit'?",
+        "4:30: limits of lanes must be a mapping such as {customer-7: 10, spammer: 0}, not '2'",
+        "4:46: weights['a'] of lanes must be a number from 1/1000 to 1000, not '0'",
+        "4:52: weights['b'] of lanes must be one value, not a list",
+        "4:64: fair of lanes must be true or false, not '1'",
+        "4:75: shared of lanes must be 1 to 128 letters, digits, '_', '.' or '-', "
+        "and not start with '.' or '-', not 'a b'",
+    ]),
+    (GOOD.replace("    fields:", "    lanes: {limits: {a: -1, '': 1}, total: [3], by_cost: }\n    fields:"), [
+        "4:25: limits['a'] of lanes must be 0 to 10000, or null, not '-1'",
+        "4:29: '' is no lane; write 1 to 128 printable characters",
+        "4:44: total of lanes must be one value, not a list",
+        "4:58: by_cost of lanes must be true or false, not nothing",
+    ]),
+    (GOOD.replace("    fields:", "    lanes: {fair: true}\n    policy: aging\n    fields:"), [
+        "2:5: lanes cannot be fair with policy='aging', where every job has a rank of its own, so that nothing could "
+        "take turns; use policy='strict', or lanes without fair=True",
     ]),
     (GOOD.replace("    fields:", "    policy: fair\n    fields:"), [
         "4:13: policy: must be one of strict, aging, not 'fair'",

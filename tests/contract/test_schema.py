@@ -19,12 +19,13 @@ from accoda.errors import ContractError
 SCHEMA = schema()
 KINDS: dict[str, Any] = {
     "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+    "null": type(None),
 }  # fmt: skip
 # Each word of JSON Schema that the schema may use, and what it may say.
 WORDS: dict[str, Any] = {
     "$schema": str, "title": str, "description": str, "type": (str, list), "enum": list, "pattern": str, "not": dict,
-    "required": list, "properties": dict, "additionalProperties": bool, "items": dict,
-    "anyOf": list, "minimum": int, "maximum": int, "minItems": int, "maxItems": int, "maxLength": int,
+    "required": list, "properties": dict, "additionalProperties": (bool, dict), "items": dict,
+    "anyOf": list, "minimum": (int, float), "maximum": int, "minItems": int, "maxItems": int, "maxLength": int,
 }  # fmt: skip
 
 
@@ -52,7 +53,8 @@ def conforms(value: Any, rule: dict[str, Any]) -> bool:
             rule.get("additionalProperties") is False and not set(value) <= set(known)
         ):
             return False
-        return all(conforms(each, known.get(name, {})) for name, each in value.items())
+        others = rule.get("additionalProperties") or {}
+        return all(conforms(each, known.get(name, others)) for name, each in value.items())
     return True
 
 
@@ -71,6 +73,7 @@ def check_rule(rule: dict[str, Any]) -> None:
         *rule.get("properties", {}).values(),
         *(rule[word] for word in ("items", "not") if word in rule),
         *rule.get("anyOf", ()),
+        *([others] if isinstance(others := rule.get("additionalProperties"), dict) else []),
     ):
         check_rule(inner)
 
@@ -118,6 +121,8 @@ queues:
     keep_dead_for: 3600
     policy: aging
     cost: 0
+    lanes: {limit: 2, limits: {a: 10, "b c": null}, fair: false, weights: {gold: 0.5}, by_cost: true, total: null,
+            shared: x}
     fields:
       - {name: a, type: int, description: A number}
       - {name: b, type: "[]string", default: [x]}
@@ -131,6 +136,8 @@ queues:
         GOOD,
         FULL,
         GOOD.replace("    fields:", "    retry: 30s\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: 2\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {limit: null}\n    fields:"),
         FULL.replace("1m30s", "2.5").replace("max_attempts: none", "max_attempts: 3"),
         (ROOT / "examples" / "shop" / "contracts" / "queues.yaml").read_text(),
         *(GOOD.replace("string", f'"{word}"') for word in FIELD_TYPES),
@@ -170,6 +177,12 @@ def test_a_good_contract_conforms(text: str) -> None:
         GOOD.replace("    fields:", "    policy: fair\n    fields:"),
         GOOD.replace("    fields:", "    retry: [1]\n    fields:"),
         GOOD.replace("    fields:", "    retry: {frist: 1}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {lmit: 1}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {limit: -1}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {limits: {a: 10001}}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {weights: {a: 0}}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: {fair: 1}\n    fields:"),
+        GOOD.replace("    fields:", "    lanes: [1]\n    fields:"),
         GOOD.replace("    fields:", "    retry: {factor: 0}\n    fields:"),
         GOOD.replace("    fields:", "    visibility_timeout: 30\n    fields:"),
         GOOD.replace("    fields:", "    cost: -1\n    fields:"),

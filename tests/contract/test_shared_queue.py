@@ -1,6 +1,7 @@
 """Several kinds of job of a contract share one queue: each has its type."""
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,12 @@ from accoda.contract.export import export
 from accoda.contract.generator import generate
 from accoda.contract.loader import parse
 from accoda.envelope import type_of
+from accoda.model import Lanes
 
 SHARED = """
 queues:
-  - {id: 1, name: report, queue: work, policy: aging, batch: 5, fields: [{name: month, type: string}]}
+  - {id: 1, name: report, queue: work, policy: aging, batch: 5, lanes: {limit: 2, shared: shop},
+     fields: [{name: month, type: string}]}
   - {id: 2, name: refresh, queue: work, type: cache.refresh, max_attempts: 3, fields: [{name: key, type: int}]}
   - {id: 3, name: emails, fields: [{name: to, type: string}]}
 """
@@ -56,6 +59,7 @@ async def test_producers_and_handlers_say_the_queue_and_the_type(made: Any) -> N
     work = app.handlers["work"]
     assert list(work.by_type) == ["report", "cache.refresh"] and app.handlers["emails"].find(None) is not None
     assert (work.options.number, work.options.batch, work.options.policy) == (1, 5, "aging")
+    assert work.options.lanes == Lanes(limit=2, shared="shop")
     assert [handler.options.max_attempts for handler in work.by_type.values()] == [None, 3]
     assert work.options.settle == "explicit" == app.handlers["emails"].options.settle
     assert work.by_type["cache.refresh"].codec.open(jobs[1]).key == 7
@@ -78,10 +82,19 @@ async def test_producers_and_handlers_say_the_queue_and_the_type(made: Any) -> N
             "{id: 4, name: b, queue: work, policy: strict, fields: [{name: a, type: int}]}",
             "policy is strict here and aging",
         ),
+        (
+            "{id: 4, name: b, queue: work, lanes: 3, fields: [{name: a, type: int}]}",
+            'lanes is {"limit": 3} here and {"limit": 2, "shared": "shop"} in report; it holds for the whole queue',
+        ),
+        (
+            "{id: 4, name: b, queue: emails, lanes: {fair: true}, fields: [{name: a, type: int}]}\n"
+            "  - {id: 5, name: c, queue: emails, policy: aging, fields: [{name: a, type: int}]}",
+            "lanes cannot be fair with policy='aging'",
+        ),
     ],
 )
 def test_what_contradicts_in_one_queue_is_refused_with_its_line(line: str, says: str) -> None:
-    with pytest.raises(ContractError, match=f"6:.*{says}"):
+    with pytest.raises(ContractError, match=f"7:.*{re.escape(says)}"):
         parse(f"{SHARED}  - {line}\n")
 
 

@@ -6,6 +6,7 @@ possible: names are lower-case ASCII identifiers, types are words of a table, an
 
 from __future__ import annotations
 
+import json
 import keyword
 import re
 from collections.abc import Callable
@@ -21,7 +22,7 @@ from accoda.contract.problems import Problems, described, shown
 from accoda.contract.queue_settings import KEYS, QueueSettings, read_setting
 from accoda.envelope import check_type
 from accoda.errors import ContractError, InvalidInput
-from accoda.handler_options import QUEUE_WIDE
+from accoda.handler_options import QUEUE_WIDE, check_fair
 from accoda.settings.knobs import QUEUE_KNOBS, suggest
 from accoda.settings.yaml_tree import ListNode, MappingNode, Node, Position, Scalar, YamlError, read_tree
 
@@ -158,11 +159,25 @@ class _Loader:
                 self._wrong(
                     position, f"{queue.name} has {kind} in the queue {where!r}, as {other} has; give it its own"
                 )
-            for name, value in queue.settings.given().items():
+            for name, value in queue.settings.written().items():
                 first, whose = said.setdefault((where, name), (value, queue.name))
                 if name in QUEUE_WIDE and first != value:
-                    text = f"{name} is {value} here and {first} in {whose}; it holds for the whole queue {where!r}"
+                    words = [each if isinstance(each, str) else json.dumps(each) for each in (value, first)]
+                    text = (
+                        f"{name} is {words[0]} here and {words[1]} in {whose}; it holds for the whole queue {where!r}"
+                    )
                     self._wrong(position, f"{text}: say it once")
+        for where in {queue.queue_name for queue in queues}:
+            self._check_fair([queue for queue in queues if queue.queue_name == where])
+
+    def _check_fair(self, queues: list[Queue]) -> None:
+        """Of the kinds of job in a queue, one may say its policy and another its lanes."""
+        policy = next((each.settings.policy for each in queues if each.settings.policy is not None), None)
+        for queue in queues:
+            try:
+                check_fair(policy, queue.settings.lanes)
+            except InvalidInput as error:
+                self._wrong(self._positions[queue.name], str(error).replace(": ", " ", 1))
 
     def _id(self, node: Node) -> int | None:
         value = self._number(node)

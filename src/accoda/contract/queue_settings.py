@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accoda.contract import lane_rules
 from accoda.contract.problems import described, shown
 from accoda.errors import AccodaError
+from accoda.model import Lanes
 from accoda.priority import policy
 from accoda.retry import Exponential, Fixed
 from accoda.settings.knobs import QUEUE_KNOBS, Knob, Number, suggest
@@ -34,6 +36,7 @@ class QueueSettings(Struct, frozen=True):
     keep_dead_for: Number = None
     policy: str | None = None
     cost: int | None = None
+    lanes: Lanes | None = None
 
     def given(self) -> dict[str, Any]:
         """Those that are given, by name."""
@@ -58,6 +61,8 @@ def read_setting(name: str, node: Node, wrong: Wrong) -> Any:
     """The value of a key; None where it is wrong, which is said of its position."""
     if name == "retry" and isinstance(node, MappingNode):
         return _read_retry(node, wrong)
+    if name == "lanes":
+        return lane_rules.read_lanes(node, wrong)
     if not isinstance(node, Scalar) or node.value is None:
         wrong(node.position, f"{name} must be one value, not {described(node)}; leave it out for the default")
         return None
@@ -117,6 +122,8 @@ def _truth(node: Scalar) -> bool | None:
 def _plain(value: Any) -> Any:
     if isinstance(value, Fixed):
         return value.delay
+    if isinstance(value, Lanes):
+        return lane_rules.written(value)
     if isinstance(value, Exponential):
         usual = msgspec.structs.asdict(Exponential())
         return {key: each for key, each in msgspec.structs.asdict(value).items() if each != usual[key]}
@@ -140,6 +147,7 @@ def key_schemas() -> dict[str, dict[str, Any]]:
         "retry": retry,
         "policy": {"enum": ["strict", "aging"], "description": "how priorities order its jobs"},
         "cost": {"type": "integer", "minimum": 0, "maximum": _MOST_COST, "description": "what a job takes of a budget"},
+        "lanes": lane_rules.lanes_schema(),
     }
 
 

@@ -20,6 +20,8 @@ def literal(value: object) -> str:
         return "b" + _quoted("".join(map(chr, value)), ascii_only=True)
     if isinstance(value, list):
         return "[" + ", ".join(map(literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{literal(key)}: {literal(each)}" for key, each in value.items()) + "}"
     return repr(value)
 
 
@@ -57,6 +59,16 @@ def call(before: str, arguments: Sequence[str], after: str = "", *, indent: int 
     if len(line) <= WIDTH and not split:
         return [line]
     return [f"{pad}{before}(", *(f"{pad}    {argument}," for argument in arguments), f"{pad}){after}"]
+
+
+def nested(argument: str, value: object, indent: int) -> str:
+    """`argument` of a call whose arguments are indented so far, with a dictionary that does not fit into the line in
+    a line for each of its entries. It may have several lines."""
+    if not isinstance(value, dict) or indent + len(argument) + len(literal(value)) + 1 <= WIDTH:
+        return argument + literal(value)
+    pad = " " * indent
+    entries = [f"{pad}    {literal(key)}: {literal(each)},\n" for key, each in value.items()]
+    return f"{argument}{{\n{''.join(entries)}{pad}}}"
 
 
 def signature(name: str, parameters: Sequence[str], returns: str, *, indent: int = 0) -> list[str]:

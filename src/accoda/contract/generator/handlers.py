@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from accoda.contract.generator.code import call, docstring, imports, literal, module, signature
+from accoda.contract.generator.code import WIDTH, call, docstring, imports, literal, module, nested, signature
 from accoda.contract.model import Contract, Queue
 from accoda.retry import Exponential
 
@@ -13,7 +13,7 @@ def handlers(contract: Contract, source: str) -> str:
     head = [
         "from typing import Protocol",
         "",
-        *imports("accoda", ["App", "Batch", "HandlerStats", *(["Exponential"] if _grows(contract) else [])]),
+        *imports("accoda", ["App", "Batch", "HandlerStats", *_kinds(contract)]),
         "from accoda.contract.handling import HandlerContext, JobStorage",
         "from accoda.contract.handling import opened as _opened",  # no queue's name begins with _
         "from accoda.contract.wire import Struct",
@@ -26,8 +26,12 @@ def handlers(contract: Contract, source: str) -> str:
     return module("What handles the jobs of each queue.", source, head, *protocols, record, _dispatcher(contract))
 
 
-def _grows(contract: Contract) -> bool:
-    return any(isinstance(queue.settings.retry, Exponential) for queue in contract.queues)
+def _kinds(contract: Contract) -> list[str]:
+    """The classes of options."""
+    settings = [queue.settings for queue in contract.queues]
+    grows = any(isinstance(each.retry, Exponential) for each in settings)
+    lanes = any(each.lanes is not None for each in settings)
+    return [*(["Exponential"] if grows else []), *(["Lanes"] if lanes else [])]
 
 
 def _protocol(queue: Queue) -> list[str]:
@@ -53,8 +57,7 @@ def _dispatcher(contract: Contract) -> list[str]:
         "    app = App() if app is None else app",
     ]
     for queue in contract.queues:
-        settings = queue.settings.written().items()
-        options = [f"{name}={_option(value)}" for name, value in settings]
+        options = [_option(name, value) for name, value in queue.settings.written().items()]
         if queue.type_name is not None:
             options.insert(0, f"type={literal(queue.type_name)}")
         if contract.sharing(queue.queue_name)[0] is queue:  # a queue has one number: that of its first kind of job
@@ -68,8 +71,15 @@ def _dispatcher(contract: Contract) -> list[str]:
     return [*lines, "", "    return app"]
 
 
-def _option(value: object) -> str:
+def _option(name: str, value: object) -> str:
     """A handler's option as code."""
-    if isinstance(value, dict):  # only `retry` is one
-        return f"Exponential({', '.join(f'{name}={literal(each)}' for name, each in value.items())})"
-    return literal(value)
+    if not isinstance(value, dict):
+        return f"{name}={literal(value)}"
+    kind = "Lanes" if name == "lanes" else "Exponential"
+    # The arguments of `@app.handler` are 8 columns in, those of a call among them 12.
+    text = f"{name}={kind}({', '.join(f'{key}={literal(each)}' for key, each in value.items())})"
+    if len(text) + 9 <= WIDTH:
+        return text
+    return "\n".join(
+        call(f"{name}={kind}", [nested(f"{key}=", each, 12) for key, each in value.items()], indent=8)
+    ).lstrip()
