@@ -316,6 +316,17 @@ def test_a_client_joins_and_leaves_a_demand_and_sees_who_waits(deals: ServiceRun
     assert ask("leave", waiter="anna") == {"what": "absent"}
 
 
+def test_a_request_gives_its_fetch_a_lane(deals: ServiceRunner) -> None:
+    def ask(waiter: str, **body: Any) -> Any:
+        wanted = {"key": "books", "waiter": waiter, "data": {}, **body}
+        return deals.post("/api/v1/demands/deals/request", wanted).json()
+
+    first = ask("anna", lane="api.example")
+    assert ask("ben", lane="other.example")["what"] == "attached"
+    assert deals.get(f"/api/v1/jobs/{first['id']}").json()["lane"] == "api.example", "a fetch keeps its own"
+    assert (ask("carl", lane="a\n")["status"], ask("carl", lane="")["status"]) == (422, 422)
+
+
 def test_a_request_that_cannot_be_served_says_why(deals: ServiceRunner) -> None:
     def problem(demand: str, **body: Any) -> tuple[int, str]:
         reply = deals.post(f"/api/v1/demands/{demand}/request", {"key": "books", "waiter": "anna", **body})

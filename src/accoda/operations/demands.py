@@ -176,11 +176,19 @@ async def waiters_of(host: Host, id: int) -> builtins.list[WaiterView]:
     return await _waiters(host, job)
 
 
-async def request(host: Host, queue: str, key: str, waiter: Waiter[Any], fresh_after: int | None = None) -> AnswerView:
+async def request(
+    host: Host,
+    queue: str,
+    key: str,
+    waiter: Waiter[Any],
+    *,
+    fresh_after: int | None = None,
+    lane: str | None = None,
+) -> AnswerView:
     """Let a waiter have the result of a key; see `Demand.request`."""
     demand = _declared(host, queue)
     demand.check_data(waiter.data)
-    return AnswerView.of(await demand.request(key, waiter, fresh_after=fresh_after))
+    return AnswerView.of(await demand.request(key, waiter, fresh_after=fresh_after, lane=lane))
 
 
 async def leave(host: Host, queue: str, key: str, waiter: str) -> Left:

@@ -14,6 +14,7 @@ from accoda.http.resources.common import TEXT_PATTERN, Items, JobPath, Moment, Q
 from accoda.limits import KEY
 from accoda.operations import demands, moments
 from accoda.operations.demands import AnswerView, DemandView, WaiterView
+from accoda.operations.lanes import LaneName
 
 GROUP = "Demands"
 
@@ -35,7 +36,8 @@ WaiterId = Annotated[
 class DemandRequest(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Which result is wanted, and by whom. `due`: by when; without it, now. `data` is for `deliver`: a filter, say.
 
-    `freshAfter`: only a result whose fetch began at that moment or later is used.
+    `freshAfter`: only a result whose fetch began at that moment or later is used. `lane`: that of the fetch which the
+    request makes, such as the host that is asked; a fetch that is there already keeps its own.
     """
 
     key: ResultKey
@@ -44,6 +46,7 @@ class DemandRequest(Struct, rename="camel", frozen=True, forbid_unknown_fields=T
     due: Moment | None = None
     data: Any = None
     fresh_after: Moment | None = None
+    lane: LaneName | None = None
 
 
 class LeaveRequest(Struct, frozen=True, forbid_unknown_fields=True):
@@ -123,7 +126,7 @@ async def request_result(call: Call[DemandRequest, Nothing, QueuePath]) -> Answe
     due = None if asked.due is None else moments.read("due", asked.due)
     fresh_after = None if asked.fresh_after is None else moments.read("freshAfter", asked.fresh_after)
     waiter = Waiter(asked.waiter, asked.tier, due, asked.data)
-    return await demands.request(call.app, call.path.name, asked.key, waiter, fresh_after)
+    return await demands.request(call.app, call.path.name, asked.key, waiter, fresh_after=fresh_after, lane=asked.lane)
 
 
 @operation(
