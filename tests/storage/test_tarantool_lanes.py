@@ -20,6 +20,7 @@ from accoda.model import Job, LaneInfo, Lanes, LanesInfo
 from accoda.storage.protocol import Store
 from accoda.storage.tarantool import records
 from accoda.storage.tarantool.records import UNREADABLE
+from accoda.storage.tarantool.wakeups import _SEEN
 
 Q = "q"
 ONE = Lanes(limit=1)
@@ -161,6 +162,30 @@ class TestWakeUps:
         assert await asyncio.wait_for(waiting, 10)
         assert looks["wait"] == 1
 
+    async def test_a_wait_is_told_of_the_next_moment_in_the_queues_that_share_its_limits(self, store: Store) -> None:
+        for queue in ("far", Q):
+            await store.set_lanes(queue, Lanes(limit=1, shared="s"))
+        await store.enqueue([NewJob("far", lane="a"), NewJob(Q, lane="a"), NewJob(Q, delay=60)])
+        await store.take("far", 1, lease=10)
+        client: Any = store._client  # type: ignore[attr-defined]
+        assert await client.call("wait", ([Q],), _SEEN) == (False, 10_000, False, False)
+        await store.set_lanes("far", None)
+        assert await client.call("wait", ([Q],), _SEEN) == (True, None, False, False)
+
+    async def test_a_place_that_another_queue_frees_ends_a_wait_without_another_look(
+        self, store: Store, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looks = count_looks(store, monkeypatch)
+        for queue in ("far", Q):
+            await store.set_lanes(queue, Lanes(limit=1, shared="s"))
+        await store.enqueue([NewJob("far", lane="a"), NewJob(Q, lane="a")])
+        (job,) = await store.take("far", 1)
+        waiting = asyncio.create_task(store.wait([Q], 30))
+        await looked(looks, 1)
+        await finish(store, job)
+        assert await asyncio.wait_for(waiting, 10)
+        assert looks["wait"] == 1
+
     async def test_a_job_that_comes_into_a_full_queue_ends_no_wait(
         self, store: Store, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -196,6 +221,25 @@ async def looked(looks: Counter[str], times: int) -> None:
     async with asyncio.timeout(10):
         while looks["wait"] < times:
             await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("how", ["log", "snapshot"])
+async def test_the_line_of_lanes_is_the_same_after_a_restart(server: TarantoolServer, store: Store, how: str) -> None:
+    await store.set_lanes(Q, Lanes(limit=3, fair=True, weights={"a": 3}))
+    await add(store, *"aaaaabbbcc", None, rank=1)
+    running = await store.take(Q, 4)
+    await add(store, *"ba", rank=1)
+    before = [await store.browse(Q, "ready"), await store.browse(Q, "held")]
+    if how == "snapshot":
+        await administer(server.url, "box.snapshot() return 0")
+    server.kill()
+    await asyncio.to_thread(server.start)
+    assert [await store.browse(Q, "ready"), await store.browse(Q, "held")] == before
+    await store.settle([Done(job.lease) for job in running])
+    await add(store, "c", rank=1)
+    line = await store.browse(Q, "ready")
+    assert len(line) > len(before[0])
+    assert [job.id for job in await store.take(Q, 100)] == [job.id for job in line]
 
 
 class TestRowsThatNoAccodaWrote:
