@@ -332,13 +332,15 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
     follow_ups: list[NewJob] = []
     kept: set[int] = set()  # queues of jobs that are kept
     held = {row[0]: row for row in tx.rows("held_jobs", carried([o.lease.id for o in outcomes]), tx.now)}
-    name, number = "", None
+    name, number, lanes = "", None, None
     for outcome in outcomes:
         lease = outcome.lease
         if lease.queue != name:
             name, number = lease.queue, tx.number(lease.queue)
+            lanes = None
             if number is not None:
                 tx.end_run(number)
+                lanes = tx.lanes_of(number)
         # The token must be the current one. Dropped once used: a second outcome for the same lease is lost.
         row = held.get(lease.id)
         if row is None or row[2] != lease.attempts or row[5] != lease.taken_at or row[1] != number:
@@ -357,8 +359,8 @@ def settle(tx: Transaction, outcomes: Sequence[Outcome]) -> list[Refused]:
                 done.append((row[1], lease.id, row[3]))
         else:
             _put_back(tx, row, outcome)
-        if row[7] is not None:
-            tx.touch_lane(row[1], row[7])
+        if row[7] is not None and lanes is not None:
+            lanes.setdefault(row[7], [])
         del held[lease.id]
         follow_ups += outcome.then
     _finish(tx, done)

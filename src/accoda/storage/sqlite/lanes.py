@@ -121,7 +121,9 @@ class Line:
         self._tx = tx
         self._firsts: dict[float, float] = {}  # the lowest turn of all lanes, by level; inf: there is none
         self._let_in = self._held_back = 0  # how many jobs
-        self._coming: list[tuple[Held, float]] = []  # jobs that were let in and are not written yet, with their turns
+        # Jobs that were let in and are not written yet: ids and turns of those in the file, rows of the others.
+        self._coming: list[tuple[int, float]] = []
+        self._new: list[Row] = []
 
     def best_held(self, lane: bytes, count: int) -> list[Held]:
         return [Held(rank, id, cost, self) for rank, id, cost in self._tx.rows("best_held", self.queue, lane, count)]
@@ -157,7 +159,10 @@ class Line:
                     lasts[level] = turn if last is None else max(last, turn)  # at the end of a level it may go back
                 else:  # ranks are so high that a turn may be in another level
                     highest = inf
-            self._coming.append((job, turn))
+            if job.new is None:
+                self._coming.append((job.id, turn))
+            else:
+                self._new.append((*job.new[:2], READY, turn, *job.new[4:]))
 
     def finish(self) -> None:
         self._write()
@@ -171,7 +176,8 @@ class Line:
         turn = self._first_turn(level) + length * NEWCOMER if last is None else last + length
         if turn >= level + 1 > level:
             turn = level + 1 - TURN
-        own = float(floor(turn))  # where ranks are so high that a turn is nothing, it may be another level
+        # Where ranks are so high that a turn is nothing, it may be in another level.
+        own = level if turn < level + 1 else float(floor(turn))
         if own in self._firsts and turn < own + 1:
             self._firsts[own] = min(self._firsts[own], turn)
         return turn
@@ -197,13 +203,12 @@ class Line:
 
     def _write(self) -> None:
         """Before the line is read, and at the end: two statements for many jobs."""
-        held = [(job.id, turn) for job, turn in self._coming if job.new is None]
-        new = [(*job.new[:2], READY, turn, *job.new[4:]) for job, turn in self._coming if job.new is not None]
-        self._coming.clear()
-        if held:
-            self._tx.run_many("let_in", held)
-        if new:
-            self._tx.run_many("insert_job", new)
+        if self._coming:
+            self._tx.run_many("let_in", self._coming)
+            self._coming.clear()
+        if self._new:
+            self._tx.run_many("insert_job", self._new)
+            self._new.clear()
 
 
 class Balance:
@@ -225,23 +230,23 @@ class Balance:
             new = lanes[lane]
             if new and lane not in full:
                 jobs = [Held(row[4], row[0], row[5], self._line, row) for row in new]
-                self._line.let_in(lane, jobs, found[lane][1])
+                self._line.let_in(lane, jobs, found[lane][2])
             else:
                 self._balance(lane, limit, found[lane])
         self._line.finish()
 
-    def _read(self, limits: dict[bytes, int | None]) -> dict[bytes, list[Any]]:
+    def _read(self, limits: dict[bytes, int | None]) -> dict[bytes, Row]:
         """Of each lane, what `_balance` needs."""
-        found: dict[bytes, list[Any]] = {}
+        found: dict[bytes, Row] = {}
         for is_limited in (True, False):
             lanes = tuple(lane for lane, limit in limits.items() if (limit is not None) is is_limited)
             if lanes:
                 rows = self._tx.rows("lanes_now", apsw.carray(lanes), self._line.queue, is_limited)
-                found.update((lane, row) for lane, *row in rows)
+                found.update({row[0]: row for row in rows})
         return found
 
-    def _balance(self, lane: bytes, limit: int | None, row: list[Any]) -> None:
-        used, highest, id, rank, cost, is_ahead = row  # of its best held job; and whether it goes before a ready one
+    def _balance(self, lane: bytes, limit: int | None, row: Row) -> None:
+        _, used, highest, id, rank, cost, is_ahead = row  # of its best held job; and whether it goes before a ready one
         free = NO_LIMIT if limit is None else limit - used
         if free == 1 and id is not None and not is_ahead:
             self._line.let_in(lane, [Held(rank, id, cost, self._line)], highest)
@@ -249,10 +254,9 @@ class Balance:
             exchange(self._tx, [self._line], lane, free, highest)
 
 
-def _is_full(limit: int | None, new: list[Row], row: list[Any]) -> bool:
+def _is_full(limit: int | None, new: list[Row], row: Row) -> bool:
     """Whether more is to be done for these new jobs than to let them in."""
-    used, _, id, *_ = row
-    return id is not None or (limit is not None and limit - used < len(new))
+    return row[3] is not None or (limit is not None and limit - row[1] < len(new))
 
 
 class SharedBalance:
