@@ -61,7 +61,7 @@ def test_limits_are_shared_and_no_longer(mailings: World) -> None:
     told = mailings.run("lanes", "mailings", "--shared", "shop").stdout
     assert "shared     as shop, with no other queue yet" in told
     told = mailings.run("lanes", "emails", "--shared", "shop", "--limit-rows", "0")
-    assert "shared  as shop, with mailings" in told.stdout and told.stderr == ""
+    assert "shared  as shop, with mailings: the lowest limit holds" in told.stdout and told.stderr == ""
     assert "shared" not in mailings.run("lanes", "mailings", "--no-shared").stdout
 
 

@@ -54,6 +54,8 @@ def test_limits_are_shared_and_no_longer(dash: Dash) -> None:
     dash.run(lambda app: lanes.change(app, "news", {"shared": "github"}, 0))
     to, said = dash.done("/do/queues/mails/lanes/shared", shared="github")
     assert (to, said) == ("/queues/mails/lanes", "mails shares its limits as github, with news.")
+    said = dash.done("/do/queues/mails/lanes", lane="acme", limit="7")[1]
+    assert said == "Lane acme may have 7 in line or running at once. Where news gives it less, that holds."
     page = dash.text("/queues/mails/lanes")
     assert 'name="shared" value="github"' in page and ">Limits shared<" in page and "with news" in page
     assert "are its own" in dash.done("/do/queues/mails/lanes/shared", shared="github", end="1")[1]

@@ -224,7 +224,9 @@ async def test_the_queues_that_share_limits_are_found(store: Store) -> None:
     await declare(store, "d", Lanes(shared="github"))
     await change(store, "d", {"shared": None})
     await store.write(PREFIX + "e", b"damaged")
-    assert (await group_of(store, "a", "github"), await group_of(store, "new", "github")) == (["b"], ["a", "b"])
+    rules = Lanes(shared="github")
+    assert await group_of(store, "a", "github") == {"b": rules}
+    assert await group_of(store, "new", "github") == {"a": rules, "b": rules}
 
 
 class Interleaved(Wrapper):

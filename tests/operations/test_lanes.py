@@ -32,6 +32,16 @@ async def test_lanes_are_shown_with_their_rules_and_shares(app: App) -> None:
     assert (found.ready, found.held, found.taken) == (1, 3, 1)
 
 
+async def test_the_limit_of_a_lane_is_the_lowest_of_the_queues_that_share(app: App) -> None:
+    await fill(app, limit=9, limits={"b": 2}, shared="github")
+    await lanes.change(app, "news", {"limit": 3, "limits": {"b": None}, "shared": "github"})
+    await lanes.change(app, "other", {"limit": 1, "shared": "gitlab"})
+    found = await lanes.get(app, "mails")
+    assert ([(each.lane, each.limit) for each in found.lanes], found.shared_with) == ([("a", 3), ("b", 2)], ["news"])
+    assert found.rules is not None and found.rules.limit == 9
+    assert counts(found)["a"] == (3, 1, 0)
+
+
 async def test_a_part_of_the_lanes_is_listed_and_all_are_counted(app: App) -> None:
     await app.storage.enqueue([NewJob("mails", lane=f"lane {number}") for number in range(30)])
     found = await lanes.get(app, "mails", 4)

@@ -153,7 +153,8 @@ def _limit(limit: int) -> str:
 def _shared(name: str, queues: list[str]) -> str:
     from accoda.operations.words import listed
 
-    return f"as {name}, with {listed(queues)}" if queues else f"as {name}, with no other queue yet"
+    others = f"{listed(queues)}: the lowest limit holds" if queues else "no other queue yet"
+    return f"as {name}, with {others}"
 
 
 def _own(rules: RulesView, shown: int = 10) -> list[str]:

@@ -19,7 +19,7 @@ change may stay. So rules with a `shared` are given to the store before they are
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -121,10 +121,16 @@ async def queues_with_rules(store: Storage) -> dict[str, Lanes]:
     return {queue: rules for queue, rules in in_force.items() if rules is not None}
 
 
-async def group_of(store: Storage, queue: str, shared: str) -> list[str]:
-    """The other queues whose rules have this `shared`, by name."""
+async def group_of(store: Storage, queue: str, shared: str) -> dict[str, Lanes]:
+    """The other queues whose rules have this `shared`, by name, and their rules."""
     known = await queues_with_rules(store)
-    return [name for name, rules in known.items() if name != queue and rules.shared == shared]
+    return {name: rules for name, rules in known.items() if name != queue and rules.shared == shared}
+
+
+def lowest_limit(group: Iterable[Lanes], lane: str) -> int | None:
+    """The limit of a lane in queues that share their limits; None: it has none."""
+    limits = (rules.limit_of(lane) for rules in group)
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def check_changes(changes: Mapping[str, Any]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -52,8 +52,9 @@ class RulesView(Struct, rename="camel", frozen=True, kw_only=True):
 
 class LaneView(Struct, rename="camel", frozen=True, kw_only=True):
     """The jobs of a lane that are ready, held and running (`taken`), and which `share` they are of all such jobs of the
-    queue. `limit` is how many of them may be ready or running at once; null: as many as there are. `runs` is how many
-    of its jobs workers ran in the last hour, and `runsShare` which share of the queue's runs that is."""
+    queue. `limit` is how many of them may be ready or running at once; null: as many as there are. Where queues share
+    their limits, it is the lowest, and holds for all of them together. `runs` is how many of its jobs workers ran in
+    the last hour, and `runsShare` which share of the queue's runs that is."""
 
     lane: str
     ready: int
@@ -70,13 +71,14 @@ class LaneView(Struct, rename="camel", frozen=True, kw_only=True):
         return self.ready + self.held + self.taken
 
     @classmethod
-    def of(cls, info: LaneInfo, rules: Lanes, jobs: int, served: Served) -> LaneView:
+    def of(cls, info: LaneInfo, group: Sequence[Lanes], jobs: int, served: Served) -> LaneView:
+        """`group` are the rules of the queue, and then those of the queues that share its limits."""
         runs = served.lanes.get(info.lane, 0)
         return cls(
             **same(info, "lane ready held taken"),
             share=_share(info.ready + info.held + info.taken, jobs),
-            limit=rules.limit_of(info.lane),
-            weight=float(rules.weights.get(info.lane, 1)),
+            limit=rules.lowest_limit(group, info.lane),
+            weight=float(group[0].weights.get(info.lane, 1)),
             runs=runs,
             runs_share=_share(runs, served.jobs),
         )
@@ -116,16 +118,18 @@ async def get(host: Host, queue: str, limit: int = SHOWN) -> LanesView:
     if found.rules is None and queue not in stats and queue not in host.handlers:
         raise NotFound("queue", queue, "a queue is there from its first job on")
     in_force, counts = found.rules or Lanes(), stats.get(queue, QueueStats())
+    others = {} if in_force.shared is None else await rules.group_of(store, queue, in_force.shared)
+    group = (in_force, *others.values())
     served = await read_served(store, queue) if limit else Served()
     jobs = counts.ready + counts.held + counts.taken
     return LanesView(
         **same(counts, "ready held taken"),
         queue=queue,
         rules=None if found.rules is None else RulesView.of(found.rules),
-        shared_with=[] if in_force.shared is None else await rules.group_of(store, queue, in_force.shared),
+        shared_with=[*others],
         runs=served.jobs,
         count=found.count,
-        lanes=[LaneView.of(each, in_force, jobs, served) for each in (*found.lanes, *_idle(found, served, limit))],
+        lanes=[LaneView.of(each, group, jobs, served) for each in (*found.lanes, *_idle(found, served, limit))],
     )
 
 

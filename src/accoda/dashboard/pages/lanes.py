@@ -97,10 +97,11 @@ async def limit(call: ActionCall) -> ActionResult:
     text = call.form.get("limit", "").strip()
     if not text.isascii() or not text.isdecimal() or len(text) > 9:
         raise InvalidInput("limit", f"must be a whole number from 0 to {LANE_LIMIT:,}, not {text!r:.40}")
-    await lanes.change(call.app, queue, {"limits": {lane: int(text)}}, 0)
+    found = await lanes.change(call.app, queue, {"limits": {lane: int(text)}}, 0)
     if not int(text):
         return ActionResult(to, f"Lane {lane} is paused: its jobs are held. Those that run go on.")
-    return ActionResult(to, f"Lane {lane} may have {int(text):,} in line or running at once.")
+    lowest = f" Where {listed(found.shared_with)} gives it less, that holds." if found.shared_with else ""
+    return ActionResult(to, f"Lane {lane} may have {int(text):,} in line or running at once.{lowest}")
 
 
 @action("/do/queues/{queue}/lanes/shared")

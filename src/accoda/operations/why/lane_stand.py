@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from accoda.lanes.rules import group_of
+from accoda.lanes.rules import group_of, lowest_limit
 from accoda.model import JobInfo, LaneInfo, Lanes, LanesInfo, QueueStats, State
 from accoda.operations.lanes import SHOWN
 from accoda.storage.protocol import Store
@@ -48,7 +48,7 @@ async def read_lanes(store: Store, job: JobInfo, stats: QueueStats, head: JobInf
     running = tuple(await store.browse(job.queue, "taken", limit=NAMED)) if full else ()
     if job.lane is None:
         return LaneStand(rules=own.rules, running=running)
-    others = () if own.rules.shared is None else (await group_of(store, job.queue, own.rules.shared))[:QUEUES]
+    others = [] if own.rules.shared is None else [*await group_of(store, job.queue, own.rules.shared)][:QUEUES]
     infos = await asyncio.gather(*(store.lanes(queue, limit=SHOWN) for queue in others))
     group = {job.queue: own, **dict(zip(others, infos, strict=True))}
     limit, limited_by = _lowest(group, job.lane)
@@ -65,9 +65,9 @@ async def read_lanes(store: Store, job: JobInfo, stats: QueueStats, head: JobInf
 
 def _lowest(group: dict[str, LanesInfo], lane: str) -> tuple[int | None, tuple[str, ...]]:
     """The lowest limit that the queues give a lane, and which of them do."""
-    limits = {queue: info.rules.limit_of(lane) for queue, info in group.items() if info.rules is not None}
-    limit = min((each for each in limits.values() if each is not None), default=None)
-    return limit, tuple(queue for queue, each in limits.items() if limit is not None and each == limit)
+    rules = {queue: info.rules for queue, info in group.items() if info.rules is not None}
+    limit = lowest_limit(rules.values(), lane)
+    return limit, tuple(queue for queue, each in rules.items() if limit is not None and each.limit_of(lane) == limit)
 
 
 def _counted(group: dict[str, LanesInfo], lane: str) -> LaneInfo | None:
