@@ -212,6 +212,15 @@ class TestLaneWithManyJobs:
         assert [len(await store.take(Q, 100)) for _ in range(4)] == [0, 0, 2, 0]
         assert await self.counts(store) == (0, 2498, 2)
 
+    async def test_the_best_jobs_stay_in_the_line(self, store: Store) -> None:
+        """Better ones have come later: their turns are behind those of the others."""
+        await store.set_lanes(Q, Lanes(fair=True))
+        await store.enqueue(of(*["a"] * 2500, rank=0.5))
+        ids = [answer.id for answer in await store.enqueue(of(*["a"] * 5))]
+        await store.set_lanes(Q, Lanes(limit=2, fair=True))
+        found = [job.id for _ in range(4) for job in await store.take(Q, 100)]
+        assert found == ids[:2]
+
     async def test_a_limit_that_is_lifted_lets_a_thousand_in_with_each_step(self, store: Store) -> None:
         await store.set_lanes(Q, Lanes(limit=1))
         ids = [answer.id for answer in await store.enqueue(of(*["a"] * 2500))]

@@ -153,7 +153,7 @@ MUTANTS = {
         "  many('ZREM', base .. ':turns', ids) call('DEL', base .. ':lanes')", RUNNING,
     ),
     "those that ran before have none": (
-        "set_lanes.lua", "Lane.forget_rules()", "Lane.forget_rules() call('HDEL', base .. ':lanes', 'a')", RAN_BEFORE,
+        "set_lanes.lua", "Rules.forget()", "Rules.forget() call('HDEL', base .. ':lanes', 'a')", RAN_BEFORE,
     ),
     "a place is taken in one queue only": (
         "parts/balance.lua", "count + step.counts[n]", "count + (touched and step.counts[n] or 0)", DUE_ELSEWHERE,
@@ -165,12 +165,12 @@ MUTANTS = {
         "wait.lua", "(each .. ':ends'), '')", "(base .. ':ends'), '')", LEASE_ELSEWHERE,
     ),
     "what is due elsewhere is not applied": ("take.lua", "    Due.apply(each)", "    Due.apply(base)", DUE_ELSEWHERE),
-    "worse jobs stay in the line": ("parts/balance.lua", "worst <= place", "true", BETTER),
+    "worse jobs stay in the line": ("parts/choose.lua", "worst <= place", "true", BETTER),
     "places are not given on": ("settle.lua", "    Lane.end_run(base, lane)", "    --", PLACE),
     "nor with the end of a lease": ("parts/due.lua", "  Lane.end_run(base, job.lane)", "  --", LEASE_OVER),
     "a place wakes no wait": ("parts/balance.lua", "if step.wakes then", "if false then", PLACE_WAKES),
     "no total": ("take.lua", "math.min(count, free or count)", "count", TOTAL),
-    "total wakes no wait": ("parts/lane.lua", "left < total and left + count >= total", "false", TOTAL_WAKES),
+    "total wakes no wait": ("parts/rules.lua", "left < total and left + count >= total", "false", TOTAL_WAKES),
     "no turns": ("parts/balance.lua", "if step.rules.is_fair", "if false", TURNS),
     "turns of all levels": ("parts/turn.lua", "local level = floor(rank)", "local level = 0", LEVELS),
     "no weights": ("parts/balance.lua", " / step.weight * TURN", " * TURN", WEIGHTS),
@@ -179,11 +179,13 @@ MUTANTS = {
 }  # fmt: skip
 
 LOWERED = "TestLaneWithManyJobs.test_a_lower_limit_is_never_exceeded"
+BEST = "TestLaneWithManyJobs.test_the_best_jobs_stay_in_the_line"
 LIFTED = "TestLaneWithManyJobs.test_a_limit_that_is_lifted_lets_a_thousand_in_with_each_step"
 WITH_MANY_JOBS = {
     "jobs above a limit are taken": ("take.lua", "if Lane.is_over(base, laned) then", "if false then", LOWERED),
-    "one step holds all back": ("parts/balance.lua", "or #back == AT_ONCE", "", LOWERED),
-    "one step lets all in": ("parts/balance.lua", "from_held == AT_ONCE", "false", LIFTED),
+    "one step holds all back": ("parts/choose.lua", "'0', AT_ONCE - 1 - #back", "'0', '-1'", LOWERED),
+    "any jobs stay in the line": ("parts/balance.lua", "  step.is_mixed = true", "  --", BEST),
+    "one step lets all in": ("parts/choose.lua", "from_held == AT_ONCE", "false", LIFTED),
 }
 
 FAILURES = (AssertionError, TimeoutError, pytest.fail.Exception)

@@ -10,7 +10,7 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <root>:ids                          the last sequence number, and the shard's number
     <root>:queues                       the names of its queues
     <root>:calls:<client>               calls whose answers a client has not seen yet (see lua/parts/once.lua)
-    <root>:groups                       the queues that share limits of lanes (lua/parts/lane.lua)
+    <root>:groups                       the queues that share limits of lanes (lua/parts/rules.lua)
     <root>:outbox                       Cluster: jobs and reports on their way to other shards
     <root>:moved:<run>                  Cluster: a mark that a run of such jobs has arrived
 
@@ -23,8 +23,9 @@ Cluster (`deals` and `deals.deliver` share the hash tag `{deals}`), or one parti
     <base>:keys                         key -> id of the job that holds it
     <base>:waiters:<id>                 list of the waiters of a job
     <base>:meta                         counters, the pause, and the rules for lanes
-    <base>:lanes :ready:of:<lane> :held:of:<lane> :turns :rules
-                                        jobs that have lanes, and the rules of single lanes (lua/parts/lane.lua)
+    <base>:rules                        the rules of single lanes (lua/parts/rules.lua)
+    <base>:lanes :turns :ready:of:<lane> :held:of:<lane>
+                                        jobs that have lanes (lua/parts/lane.lua)
     <base>:wake                         not a key but a channel: something may be takable
 
     <prefix>:{docs}:values :names :ends documents (lua/parts/document.lua); in a Cluster {docs/0} ... {docs/15}

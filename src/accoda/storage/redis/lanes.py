@@ -1,4 +1,4 @@
-"""`set_lanes` and `lanes`, over shards, and the rules as the text that is stored: see lua/parts/lane.lua.
+"""`set_lanes` and `lanes`, over shards, and the rules as the text that is stored: see lua/parts/rules.lua.
 
 In a store with partitions every partition has the rules of a queue, and keeps to them by itself. The jobs of a lane are
 in one partition, except those that have keys: for these a limit holds in each partition, and `total` does for all.

@@ -5,7 +5,7 @@
 -- keys:      calls, ids, queues, base
 -- arguments: now, call, forget, width, step, number, floor, then the records
 -- answer:    how many were buried
--- uses:      server once record placed lease lane turn balance due job add
+-- uses:      server once record placed lease rules lane turn choose balance due job add
 local earlier = once(false)
 if earlier then
   return earlier
@@ -22,7 +22,7 @@ for at = 8, #ARGV do
     Job.finish(base, 'dead', job)
     call('HDEL', base .. ':taken', name)
     Lease.release(base, batch, 1)
-    Lane.ended(base, 1)
+    Rules.ended(base, 1)
     buried = buried + 1
   end
 end

@@ -3,9 +3,9 @@
 --
 -- keys:      calls, queues, base
 -- arguments: now, call, forget, width, name, rules (or empty: none), then lane, rules of its own for each that has some
---            (both as in parts/lane.lua)
+--            (both as in parts/rules.lua)
 -- answer:    the names of the queues whose lanes are left to be balanced, with commas
--- uses:      server once record placed lease lane turn balance due
+-- uses:      server once record placed lease rules lane turn choose balance due
 local earlier = once(false)
 if earlier then
   return earlier
@@ -28,7 +28,7 @@ local function join(shared, is_in)
   end
 end
 
-local before = Lane.rules(base).shared
+local before = Rules.of(base).shared
 if before then
   join(before, false)
 end
@@ -43,11 +43,11 @@ if rules ~= '' then
   end
   many('HSET', base .. ':rules', own)
 end
-Lane.forget_rules()
-local shared = Lane.rules(base).shared
+Rules.forget()
+local shared = Rules.of(base).shared
 if shared then
   join(shared, true)
-  Lane.forget_rules()
+  Rules.forget()
 end
 call('PUBLISH', base .. ':wake', '') -- `total` may be higher
 

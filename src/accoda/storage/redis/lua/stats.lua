@@ -5,7 +5,7 @@
 -- answer:    for each queue "ready,held,taken,delayed,dead,done,retried,buried,expired,cancelled,promoted,oldest age
 --            (ms),paused"; paused is "-" or the moment of its end, empty if it has none. At the end, how many queues
 --            there are by now
--- uses:      server record placed lease lane turn balance due
+-- uses:      server record placed lease rules lane turn choose balance due
 
 -- Ids grow, so the oldest job is the one with the lowest.
 local function oldest(base)
@@ -30,7 +30,7 @@ for n = 2, #KEYS do
   end
   answer[n - 1] = table.concat({call('ZCARD', base .. ':ready'), call('ZCARD', base .. ':held'),
     call('HLEN', base .. ':taken'), call('ZCARD', base .. ':delayed'), call('ZCARD', base .. ':dead'),
-    table.concat(counts, ','), format('%d', oldest(base)), Lane.gate(base) or '-'}, ',')
+    table.concat(counts, ','), format('%d', oldest(base)), Rules.gate(base) or '-'}, ',')
 end
 answer[#KEYS] = tostring(call('SCARD', KEYS[1]))
 return answer

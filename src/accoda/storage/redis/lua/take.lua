@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
 -- answer:    the records, then the numbers of waiters as "place:count" with commas, counted from 0, and the moment of
 --            the take
--- uses:      server record placed lease lane turn balance due job
+-- uses:      server record placed lease rules lane turn choose balance due job
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
 local base, batch, count, max_cost = KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8])
@@ -72,11 +72,11 @@ if again and Lease.end_of(base, batch) > now then
   records, taken_at = given_before()
   read_heads(records)
 else
-  for _, each in ipairs(Lane.group(base)) do -- a place in a lane may be free by what is due in another queue
+  for _, each in ipairs(Rules.group(base)) do -- a place in a lane may be free by what is due in another queue
     Due.apply(each)
     Lane.balance()
   end
-  local till, free = Lane.gate(base)
+  local till, free = Rules.gate(base)
   -- Sent again when its lease is over, it is a take like any other, if all that it was given is back in the line. Else
   -- its name is still in use and it gives nothing: a lease that has ended is not handed out.
   if count == 0 or till or free == 0 or (again and call('HEXISTS', base .. ':batches', batch) == 1) then

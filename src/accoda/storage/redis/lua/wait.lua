@@ -6,7 +6,7 @@
 -- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction, because `now` is
 --            rounded down; after an 's' where a job starts then), or empty if there is none; then the shard's last
 --            sequence number
--- uses:      server record placed lease lane turn balance due
+-- uses:      server record placed lease rules lane turn choose balance due
 local AGAIN = 10 -- ms until more results are deleted
 local soonest, kind = math.huge, ''
 local function sooner(when, what)
@@ -17,7 +17,7 @@ end
 
 for n = 2, #KEYS do
   local base = KEYS[n]
-  local till, free = Lane.gate(base)
+  local till, free = Rules.gate(base)
   if till then
     sooner(tonumber(till), '')
   elseif free ~= 0 and call('ZCARD', base .. ':ready') > 0 then
@@ -31,7 +31,7 @@ for n = 2, #KEYS do
     if free ~= 0 then
       sooner(Due.first_moment(base .. ':delayed'), 's')
     end
-    for _, each in ipairs(Lane.group(base)) do -- a place in a lane may be free with what is due in another queue
+    for _, each in ipairs(Rules.group(base)) do -- a place in a lane may be free with what is due in another queue
       sooner(each ~= base and Due.first_moment(each .. ':delayed'), '')
       sooner(Due.first_moment(each .. ':ends'), '')
     end

@@ -82,7 +82,7 @@ function Add.store_all()
   for base, lot in pairs(lots) do
     Add.store(base, lot)
     if lot.any_ready and lot.was_empty then
-      Lane.wake(base, KEYS[2])
+      Rules.wake(base, KEYS[2])
     elseif lot.soonest and (Due.first_moment(base .. ':delayed') or lot.soonest) < lot.soonest then
       call('PUBLISH', base .. ':wake', '')
     end

@@ -88,7 +88,7 @@ function Job.lift(base, id, state, record, batch)
   if state == 'taken' then
     call('HDEL', base .. ':taken', id)
     Lease.release(base, batch, 1)
-    Lane.ended(base, 1)
+    Rules.ended(base, 1)
   else
     Placed.remove(base, state, {id}, {record})
   end

@@ -1,16 +1,11 @@
 -- Lanes: whom a job belongs to. What the rules of a queue mean is in accoda/storage/protocol.py, "Lanes".
 --
---   <base>:meta             its field "lanes": the rules, "limit,fair,by_cost,total,own,shared"; own is 1 if lanes have
---                           their own
---   <base>:rules            hash: lane -> its own "limit,weight"; the limit is "-" if it is lifted, both are empty if not
---                           given
 --   <base>:lanes            hash: lane -> how many of its jobs are ready or taken, for each lane with ready, held or
 --                           taken jobs
 --   <base>:ready:of:<lane>  sorted set of its ready jobs in the order of the line: their turns, which order them there, as
 --                           level and (in the member) rest, then id, then rank as `Lane.digits` gives it
 --   <base>:held:of:<lane>   sorted set: id of a held job -> its rank
 --   <base>:turns            sorted set: id -> turn, of the ready jobs of all lanes, so that the lowest of a level is found
---   <root>:groups           hash: what queues share (`Lanes.shared`) -> their names, with commas
 --
 -- A job that becomes ready is noted with its lane. `Lane.balance` (balance.lua), with which each step ends, lets as many
 -- into the line as the rules allow. Where a job is looked for before, those that are noted are held.
@@ -32,63 +27,6 @@ function Lane.digits(number)
     digits[number] = text
   end
   return text
-end
-
--- What the rules are, and the pause. Without rules, or where they cannot be read, all jobs come into the line, by their
--- ranks.
-local rules_of = {}
-function Lane.rules(base)
-  local rules = rules_of[base]
-  if not rules then
-    local paused, text = unpack(call('HMGET', base .. ':meta', 'paused', 'lanes'))
-    local limit, fair, by_cost, total, own, shared =
-      match(text or '', '^(%d*),([01]),([01]),(%d*),([01]),([%w_.-]*)$')
-    rules = {paused = paused, limit = tonumber(limit), is_fair = fair == '1', by_cost = by_cost == '1',
-      total = tonumber(total), has_own = own == '1', shared = shared ~= '' and shared or nil}
-    rules.has_limits = rules.limit or rules.has_own or rules.shared
-    rules_of[base] = rules
-  end
-  return rules
-end
-
--- They are about to change.
-function Lane.forget_rules()
-  rules_of = {}
-end
-
--- The bases of the queues that share their limits with this one, itself included, in the order of their names.
-function Lane.group(base)
-  local rules = Lane.rules(base)
-  if not rules.group then
-    local group, root, has_it = {}, match(base, '^(.*):'), false
-    local names = rules.shared and call('HGET', root .. ':groups', rules.shared) or ''
-    for name in string.gmatch(names, '[^,]+') do
-      local other = root .. ':' .. name
-      if Lane.rules(other).shared == rules.shared then
-        group[#group + 1], has_it = other, has_it or other == base
-      end
-    end
-    rules.group = has_it and group or {base}
-  end
-  return rules.group
-end
-
--- Whether the queue may give jobs: the end of its pause, empty if that has none (nil: it is not paused), and how many
--- jobs more may run (nil: as many as there are).
-function Lane.gate(base)
-  local rules = Lane.rules(base)
-  local till, total = rules.paused, rules.total
-  till = till and (till == '' or (#till <= 16 and (tonumber(till) or 0) > now)) and till or nil
-  return till, total and math.max(0, total - call('HLEN', base .. ':taken')) or nil
-end
-
--- So many jobs of the queue no longer run: those that wait because `total` of them did may look again.
-function Lane.ended(base, count)
-  local total = Lane.rules(base).total
-  local left = total and call('HLEN', base .. ':taken')
-  if total and left < total and left + count >= total then
-    call('PUBLISH', base .. ':wake', '')
-  end
 end
 
 -- What this step has to balance, by queue: `lanes` has of each lane the jobs that become ready, and how many of those
@@ -148,20 +86,28 @@ function Lane.long(id)
   return LONG .. id
 end
 
--- One command for each lane of these jobs, with the one or two values that `values` gives for each.
-function Lane.each(jobs, command, key, values)
+-- Add jobs to a sorted set of each lane; `entry` gives the score and the member. The last job first: in a small sorted set
+-- Redis looks for its place from the beginning.
+function Lane.add(key, jobs, entry)
   local lists = {}
-  for _, job in ipairs(jobs) do
+  for n = #jobs, 1, -1 do
+    local job = jobs[n]
     local list = lists[job.lane]
     if not list then
       list = {}
       lists[job.lane] = list
     end
-    local size, one, other = #list, values(job)
-    list[size + 1], list[size + 2] = one, other
+    list[#list + 1], list[#list + 2] = entry(job)
   end
   for lane, list in pairs(lists) do
-    many(command, key .. lane, list)
+    many('ZADD', key .. lane, list)
+  end
+end
+
+-- Remove so many of the first members of the sorted set of each lane.
+function Lane.shift(key, counts)
+  for lane, count in pairs(counts) do
+    call('ZREMRANGEBYRANK', key .. lane, '0', format('%d', count - 1))
   end
 end
 
@@ -172,9 +118,7 @@ function Lane.take(base, jobs)
   for n, job in ipairs(jobs) do
     ids[n], counts[job.lane] = Lane.long(job.id), (counts[job.lane] or 0) + 1
   end
-  for lane, count in pairs(counts) do
-    call('ZREMRANGEBYRANK', base .. ':ready:of:' .. lane, '0', format('%d', count - 1))
-  end
+  Lane.shift(base .. ':ready:of:', counts)
   many('ZREM', base .. ':turns', ids)
 end
 
@@ -209,7 +153,7 @@ function Lane.hold(base, jobs)
   end
   if #ids > 0 then
     Placed.add(base, 'held', ids, scored)
-    Lane.each(jobs, 'ZADD', base .. ':held:of:', function(job)
+    Lane.add(base .. ':held:of:', jobs, function(job)
       return job.rank, job.id
     end)
   end
@@ -246,31 +190,4 @@ function Lane.by_id(jobs)
     sorted[n] = by_id[id]
   end
   return ids, sorted
-end
-
--- Texts in the order of their bytes. Lua's own is by the locale of the server; if that is another, hexadecimal digits are
--- in it as well.
-local IS_BY_BYTES = 'Z' < 'a' and 'a-b' < 'aa'
-local hex = setmetatable({}, {__index = function(known, char)
-  known[char] = format('%02x', string.byte(char))
-  return known[char]
-end})
-function Lane.sort(texts)
-  local of = {}
-  for n, text in ipairs(IS_BY_BYTES and {} or texts) do
-    texts[n] = string.gsub(text, '.', hex)
-    of[texts[n]] = text
-  end
-  table.sort(texts)
-  for n, code in ipairs(texts) do
-    texts[n] = of[code] or code
-  end
-  return texts
-end
-
--- Wake sleepers: something is ready. One that hears a number needs no look whether there is something to take, unless it
--- has looked since: see wakeups.py.
-function Lane.wake(base, ids_key)
-  local till, free = Lane.gate(base)
-  call('PUBLISH', base .. ':wake', (till or free == 0 or not ids_key) and '' or call('HGET', ids_key, 'last'))
 end
