@@ -16,7 +16,7 @@ from proof.servers.pytest import need
 from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import Done, ManualClock, NewJob, Remove, Retry, open_storage
-from accoda.model import Job, LaneInfo, Lanes, LanesInfo
+from accoda.model import NEWCOMER, TURN, Job, LaneInfo, Lanes, LanesInfo
 from accoda.storage.protocol import Store
 from accoda.storage.tarantool import records
 from accoda.storage.tarantool.records import UNREADABLE
@@ -221,6 +221,15 @@ async def looked(looks: Counter[str], times: int) -> None:
     async with asyncio.timeout(10):
         while looks["wait"] < times:
             await asyncio.sleep(0.001)
+
+
+async def test_a_job_that_leaves_the_line_within_a_step_gives_no_turn_to_the_next(store: Store) -> None:
+    await store.set_lanes(Q, Lanes(limit=1, fair=True))
+    (worse,) = await add(store, "b", rank=0.5)
+    await add(store, "c")
+    first, better = [answer.id for answer in await store.enqueue([NewJob(Q, lane="a"), NewJob(Q, lane="b")])]
+    turns = {job.id: job.cursor().sort / (TURN * NEWCOMER) for job in await store.browse(Q, "ready")}
+    assert (worse in turns, turns[first], turns[better]) == (False, 2, 3)
 
 
 @pytest.mark.parametrize("how", ["log", "snapshot"])

@@ -114,8 +114,8 @@ local function first_turn(no, level)
 end
 
 -- What orders a job that comes into a fair line. `firsts` and `lasts`: by queue and level, the lowest turn of the line
--- and the last one of this lane, where they are known. They are read once: no job leaves the line while others come in.
--- `lasts.is_empty`: the lane had no job at all.
+-- and the last one of this lane, where they are known. They are read once: while jobs come in,
+-- none leaves the line. `lasts.is_empty`: the lane had no job at all.
 function app.turn(rules, row, lane, firsts, lasts)
     local no, level = row[QUEUE], math.floor(app.plain(row[RANK]))
     firsts[no], lasts[no] = firsts[no] or {}, lasts[no] or {}

@@ -215,9 +215,9 @@ local function let_in(tx, group, lane, rows, filled, is_empty)
     end
 end
 
--- Of the ready and held jobs of a lane, in the order of rank and id, as many are ready as its limit allows; but no more
--- than MOST are moved, beside new ones. The limit is kept all the same, since those that must leave the line go first.
--- How many jobs were moved.
+-- Of the ready and held jobs of a lane, in the order of rank and id, as many are ready as its limit allows; but about MOST
+-- are moved at most, beside new ones, and the next step that touches the lane goes on. No job comes in while there are too
+-- many, so a step that is cut short never makes a lane exceed its limit. How many jobs were moved.
 local function balance_lane(tx, group, lane, coming, filled)
     local limit, back = app.limit_of(group, lane), 0
     local busy, holds, is_empty = count(group, lane, limit)
@@ -230,7 +230,7 @@ local function balance_lane(tx, group, lane, coming, filled)
         best, back = choose(tx, group, lane, free, #coming == 0 and best or nil)
     end
     if back > 0 then
-        tx.firsts = {}
+        tx.firsts = {} -- the lowest turns of the line may have gone: see app.turn
     end
     let_in(tx, group, lane, best, filled, is_empty)
     return back + #best
@@ -311,7 +311,7 @@ local function repair(tx, group, lane)
     local lanes, limit = box.space.accoda_lanes, app.limit_of(group, lane)
     for _, no in ipairs(limit < math.huge and group or {}) do
         for _, state in ipairs({READY, TAKEN}) do
-            for _, row in ipairs(lanes.index.rank:select({no, lane, state}, {limit = limit})) do
+            for _, row in ipairs(lanes.index.rank:select({no, lane, state}, {limit = math.max(limit, 0)})) do
                 local job = box.space.accoda_jobs:get(row[JOB])
                 if job == nil or job[f.LANE] ~= lane or job[f.QUEUE] ~= no then
                     lanes:delete(row[JOB])
