@@ -212,6 +212,15 @@ class TestLaneWithManyJobs:
         assert [len(await store.take(Q, 100)) for _ in range(4)] == [0, 0, 2, 0]
         assert await self.counts(store) == (0, 2498, 2)
 
+    async def test_a_full_server_balances_too(self, store: Store, server: RedisServer) -> None:
+        await store.enqueue(of(*["a"] * 1500))
+        await store.set_lanes(Q, Lanes(limit=2))
+        try:
+            server.ask("CONFIG", "SET", "maxmemory", 1)
+            assert [len(await store.take(Q, 100)) for _ in range(3)] == [0, 2, 0]
+        finally:
+            server.ask("CONFIG", "SET", "maxmemory", 0)
+
     async def test_the_best_jobs_stay_in_the_line(self, store: Store) -> None:
         """Better ones have come later: their turns are behind those of the others."""
         await store.set_lanes(Q, Lanes(fair=True))

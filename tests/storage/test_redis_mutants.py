@@ -171,9 +171,9 @@ MUTANTS = {
     "a place wakes no wait": ("parts/balance.lua", "if step.wakes then", "if false then", PLACE_WAKES),
     "no total": ("take.lua", "math.min(count, free or count)", "count", TOTAL),
     "total wakes no wait": ("parts/rules.lua", "left < total and left + count >= total", "false", TOTAL_WAKES),
-    "no turns": ("parts/balance.lua", "if step.rules.is_fair", "if false", TURNS),
+    "no turns": ("parts/line.lua", "if step.rules.is_fair", "if false", TURNS),
     "turns of all levels": ("parts/turn.lua", "local level = floor(rank)", "local level = 0", LEVELS),
-    "no weights": ("parts/balance.lua", " / step.weight * TURN", " * TURN", WEIGHTS),
+    "no weights": ("parts/line.lua", " / step.weight * TURN", " * TURN", WEIGHTS),
     "turns are not shown": ("parts/job.lua", "call('ZSCORE', base .. ':turns', Lane.long(id)) or ''", "''", SHOWN),
     "document without an end": ("parts/document.lua", "tonumber(ends) <= now\n", "false\n", ENDED),
 }  # fmt: skip
@@ -182,7 +182,7 @@ LOWERED = "TestLaneWithManyJobs.test_a_lower_limit_is_never_exceeded"
 BEST = "TestLaneWithManyJobs.test_the_best_jobs_stay_in_the_line"
 LIFTED = "TestLaneWithManyJobs.test_a_limit_that_is_lifted_lets_a_thousand_in_with_each_step"
 WITH_MANY_JOBS = {
-    "jobs above a limit are taken": ("take.lua", "if Lane.is_over(base, laned) then", "if false then", LOWERED),
+    "jobs above a limit are taken": ("take.lua", "if is_over() then", "if false then", LOWERED),
     "one step holds all back": ("parts/choose.lua", "'0', AT_ONCE - 1 - #back", "'0', '-1'", LOWERED),
     "any jobs stay in the line": ("parts/balance.lua", "  step.is_mixed = true", "  --", BEST),
     "one step lets all in": ("parts/choose.lua", "from_held == AT_ONCE", "false", LIFTED),

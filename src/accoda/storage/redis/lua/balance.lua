@@ -3,7 +3,7 @@
 -- keys:      queues, then the base of each queue
 -- arguments: now, call, forget, width, what ("mend": look for what damage has left over, too), then the lanes, in order
 -- answer:    how many of the lanes are balanced; the next step begins with the others
--- uses:      server record placed lease rules lane turn choose balance due
+-- uses:      server record placed lease rules lane turn choose line balance due
 local bases, lanes = {unpack(KEYS, 2)}, {unpack(ARGV, 6)}
 Lease.unlock(bases[1])
 

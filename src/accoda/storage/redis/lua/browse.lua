@@ -5,7 +5,7 @@
 --   sort, id  those of the last job before the page; both empty: from the first
 -- answer:    sort and id of the last job of the page (both empty: it was the last page), then for each job what
 --            `Job.describe` in parts/job.lua tells. What cannot be read is passed over
--- uses:      server record placed lease rules lane turn choose balance due job
+-- uses:      server record placed lease rules lane turn choose line balance due job
 local base, state, by_id, sort, after, limit = KEYS[2], ARGV[5], ARGV[6] == 'id', ARGV[7], ARGV[8], tonumber(ARGV[9])
 local set = base .. ':' .. state
 local page = {'', ''}

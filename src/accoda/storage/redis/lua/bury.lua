@@ -5,7 +5,7 @@
 -- keys:      calls, ids, queues, base
 -- arguments: now, call, forget, width, step, number, floor, then the records
 -- answer:    how many were buried
--- uses:      server once record placed lease rules lane turn choose balance due job add
+-- uses:      server once record placed lease rules lane turn choose line balance due job add
 local earlier = once(false)
 if earlier then
   return earlier

@@ -8,7 +8,7 @@
 --   waiters  how many were seen: with more by now, nothing is changed; empty: whatever
 --   rank     the new one, for the kind "rank"
 -- answer:    a digit for each: 1 where it was applied; then, if reports went to the outbox, the run
--- uses:      server once record placed lease rules lane turn choose balance due job add report
+-- uses:      server once record placed lease rules lane turn choose line balance due job add report
 local earlier = once(false)
 if earlier then
   return earlier

@@ -3,7 +3,7 @@
 -- keys:      calls, ids, queues, then the base of each queue
 -- arguments: now, call, forget, width, step, number, floor, names, then the runs of jobs (see parts/add.lua)
 -- answer:    see `Add.jobs` in parts/add.lua
--- uses:      server once record placed lease rules lane turn choose balance due job add
+-- uses:      server once record placed lease rules lane turn choose line balance due job add
 local earlier, runs, at = once(true), {}, 9
 if earlier then
   return earlier

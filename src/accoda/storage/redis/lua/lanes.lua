@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, where to go on ("0": at the beginning; "rules": these alone)
 -- answer:    where to go on ("0": that was all), then lane, ready, held, taken for each of a piece; with "rules": they
 --            (or empty), and a list of lane, rules of its own for each that has some (both as in parts/rules.lua)
--- uses:      server record placed lease rules lane turn choose balance due
+-- uses:      server record placed lease rules lane turn choose line balance due
 local LANES_AT_ONCE = 1000
 local base, at = KEYS[2], ARGV[5]
 if at == 'rules' then

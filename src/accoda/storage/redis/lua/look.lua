@@ -8,7 +8,7 @@
 --   ahead  "1" to count the jobs ahead
 -- answer:    the present moment, then for each look nothing, or ahead (-1: not counted), newer, waiters, place of the
 --            queue (from 0), and what `Job.describe` in parts/job.lua tells
--- uses:      server record placed lease rules lane turn choose balance due job
+-- uses:      server record placed lease rules lane turn choose line balance due job
 local AHEAD_AT_MOST = 10000 -- as in accoda/model.py
 local PIECE = 100
 

@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, step, number, floor, run, state, before (a moment, or empty), most
 -- answer:    "how many were deleted,1 if there may be more,how many were in the state," and, if reports went to the
 --            outbox, the run
--- uses:      server once record placed lease rules lane turn choose balance due job add report
+-- uses:      server once record placed lease rules lane turn choose line balance due job add report
 --
 -- The run is that of reports, see parts/report.lua; `most` are deleted in this piece. The dead, done and cancelled go in
 -- the order of their ends, the others in the order of their ids.

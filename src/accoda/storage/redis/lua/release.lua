@@ -3,7 +3,7 @@
 -- keys:      queues, base
 -- arguments: now, call, forget, width, then the batch, or id, attempts, taken_at for each lease
 -- answer:    how many went back
--- uses:      server record placed lease rules lane turn choose balance due
+-- uses:      server record placed lease rules lane turn choose line balance due
 local base, ids, records = KEYS[2], {}, {}
 local function put_back(id, batch, record)
   ids[#ids + 1], records[#records + 1] = id, record

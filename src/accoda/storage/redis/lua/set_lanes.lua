@@ -5,7 +5,7 @@
 -- arguments: now, call, forget, width, name, rules (or empty: none), then lane, rules of its own for each that has some
 --            (both as in parts/rules.lua)
 -- answer:    the names of the queues whose lanes are left to be balanced, with commas
--- uses:      server once record placed lease rules lane turn choose balance due
+-- uses:      server once record placed lease rules lane turn choose line balance due
 local earlier = once(false)
 if earlier then
   return earlier
@@ -24,7 +24,7 @@ local function join(shared, is_in)
   if #members == 0 then
     call('HDEL', root .. ':groups', shared)
   else
-    call('HSET', root .. ':groups', shared, table.concat(Lane.sort(members), ','))
+    call('HSET', root .. ':groups', shared, table.concat(Rules.sort(members), ','))
   end
 end
 
@@ -61,7 +61,7 @@ for n, each in ipairs(names) do
     lanes[#lanes + 1], is_known[lane] = not is_known[lane] and lane or nil, true
   end
 end
-is_all = Lane.balance_some(bases, Lane.sort(lanes)) == #lanes and is_all
+is_all = Lane.balance_some(bases, Rules.sort(lanes)) == #lanes and is_all
 Due.apply(base)
 Lane.balance()
 return remember(is_all and '' or table.concat(names, ','))

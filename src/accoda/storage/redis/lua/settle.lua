@@ -16,7 +16,7 @@
 -- from there. `run` is that of the other reports, see parts/report.lua.
 -- answer:    the refused outcomes as "place:l" (lost), "place:g" (grown) or "place:c" (cancelled), with commas, counted
 --            from 0; if reports went to the outbox, ";" and the names of their runs, with commas
--- uses:      server once record placed lease rules lane turn choose balance due job add report
+-- uses:      server once record placed lease rules lane turn choose line balance due job add report
 local count, posts, at = tonumber(ARGV[10]), tonumber(ARGV[11]), 12
 local EXTRA = {d = 0, f = 3, r = 5, b = 2} -- arguments of an outcome beside its id
 

@@ -5,7 +5,7 @@
 -- answer:    for each queue "ready,held,taken,delayed,dead,done,retried,buried,expired,cancelled,promoted,oldest age
 --            (ms),paused"; paused is "-" or the moment of its end, empty if it has none. At the end, how many queues
 --            there are by now
--- uses:      server record placed lease rules lane turn choose balance due
+-- uses:      server record placed lease rules lane turn choose line balance due
 
 -- Ids grow, so the oldest job is the one with the lowest.
 local function oldest(base)

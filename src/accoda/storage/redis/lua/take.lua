@@ -4,7 +4,7 @@
 -- arguments: now, call, forget, width, batch, count, lease (ms), max_cost (or empty), worker
 -- answer:    the records, then the numbers of waiters as "place:count" with commas, counted from 0, and the moment of
 --            the take
--- uses:      server record placed lease rules lane turn choose balance due job
+-- uses:      server record placed lease rules lane turn choose line balance due job
 --
 -- The batch's name is the caller's own: a take whose reply was lost is sent again and finds its batch.
 local base, batch, count, max_cost = KEYS[2], ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[8])
@@ -66,6 +66,27 @@ local function read_heads(records)
   end
 end
 
+-- Whether one of the jobs is of a lane that has more in the line and running than its limit. That is so only until
+-- `set_lanes` has come to the end of the lane; then their lanes are to be balanced.
+local function is_over()
+  if not Rules.of(base).has_limits or #laned == 0 then
+    return false
+  end
+  for _, job in ipairs(laned) do
+    Lane.touch_mixed(base, job.lane)
+  end
+  local sides, lanes = Lane.sides(base)
+  for n, lane in ipairs(lanes) do
+    if Lane.room(sides, n, lane) < 0 then
+      return true
+    end
+  end
+  for _, step in ipairs(sides) do
+    steps[step.base] = nil
+  end
+  return false
+end
+
 local records, taken_at = nil, moment
 local again = call('HEXISTS', base .. ':batches', batch) == 1
 if again and Lease.end_of(base, batch) > now then
@@ -88,7 +109,8 @@ else
     return {'', ''}
   end
   read_heads(records)
-  if Lane.is_over(base, laned) then
+  if is_over() then
+    Lease.unlock(base)
     Lane.balance()
     return {'', ''}
   end

@@ -6,7 +6,7 @@
 -- answer:    "now" if something is takable, the milliseconds until the next moment (with a fraction, because `now` is
 --            rounded down; after an 's' where a job starts then), or empty if there is none; then the shard's last
 --            sequence number
--- uses:      server record placed lease rules lane turn choose balance due
+-- uses:      server record placed lease rules lane turn choose line balance due
 local AGAIN = 10 -- ms until more results are deleted
 local soonest, kind = math.huge, ''
 local function sooner(when, what)

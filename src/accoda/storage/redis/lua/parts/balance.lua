@@ -1,60 +1,6 @@
 -- The lanes that a step has touched are balanced: of each, so many jobs are in the line as the rules allow, over all
 -- queues of the group that share them. `sides` are the steps of these queues: mostly one.
 
--- A job comes into the line.
-function Lane.let_in(job, n)
-  local step, turn = job.step, job.rank
-  if step.rules.is_fair then
-    local cost = step.rules.by_cost and (job.cost or select(2, Record.rank_of(job.record)))
-    turn = format('%.17g', Turn.of(step, job.lane, tonumber(turn), (tonumber(cost) or 1) / step.weight * TURN))
-  end
-  job.turn, step.counts[n] = turn, step.counts[n] + 1
-  step.into[#step.into + 1] = job
-end
-
--- Jobs of a lane leave the line and are held. What the index has without a record is left over from damage, and stays.
-function Lane.hold_back(step, jobs, n)
-  Lane.write(step) -- so that the turns of the jobs that stay can be read again
-  step.lowest, step.highest = {}, {}
-  local base, kept, ids, records = step.base, {}, {}, {}
-  for _, job in ipairs(jobs) do
-    local record = Placed.find(base, 'ready', job.id)
-    job.record, job.rank = record, record and Record.rank_of(record)
-    if job.rank then
-      step.counts[n] = step.counts[n] - Lane.unindex(base, job.lane, job.id, job.rank)
-      kept[#kept + 1], ids[#ids + 1], records[#records + 1] = job, job.id, record
-    end
-  end
-  Lane.hold(base, kept)
-  Placed.remove(base, 'ready', ids, records)
-end
-
--- Store what comes into the line. In its new place first, so that nothing is lost should a command fail. Those that were
--- held are the first of their lanes.
-function Lane.write(step)
-  if #step.into == 0 then
-    return
-  end
-  local base, scored, turns, gone, counts = step.base, {}, {}, {}, {}
-  local ids, sorted = Lane.by_id(step.into)
-  for n, job in ipairs(sorted) do
-    scored[2 * n - 1], scored[2 * n] = job.turn, job.record
-    turns[2 * n - 1], turns[2 * n] = job.turn, Lane.long(job.id)
-    if job.was_held then
-      gone[#gone + 1], counts[job.lane] = job.id, (counts[job.lane] or 0) + 1
-    end
-  end
-  step.wakes = step.wakes or call('ZCARD', base .. ':ready') == 0
-  Placed.add(base, 'ready', ids, scored)
-  Lane.add(base .. ':ready:of:', sorted, function(job)
-    return Lane.ready_entry(job.turn, job.id, job.rank)
-  end)
-  many('ZADD', base .. ':turns', turns)
-  Placed.remove(base, 'held', gone)
-  Lane.shift(base .. ':held:of:', counts)
-  step.into = {}
-end
-
 -- How many jobs more of the n-th lane may come into the line: the lowest limit that a queue gives it, without those that
 -- are there and those that run. Negative: so many too many are.
 function Lane.room(sides, n, lane)
@@ -133,26 +79,6 @@ function Lane.finish(step, lanes, ids_key)
   end
 end
 
--- Texts in the order of their bytes. Lua's own is by the locale of the server; if that is another, hexadecimal digits are
--- in it as well.
-local IS_BY_BYTES = 'Z' < 'a' and 'a-b' < 'aa'
-local hex = setmetatable({}, {__index = function(known, char)
-  known[char] = format('%02x', string.byte(char))
-  return known[char]
-end})
-function Lane.sort(texts)
-  local of = {}
-  for n, text in ipairs(IS_BY_BYTES and {} or texts) do
-    texts[n] = string.gsub(text, '.', hex)
-    of[texts[n]] = text
-  end
-  table.sort(texts)
-  for n, code in ipairs(texts) do
-    texts[n] = of[code] or code
-  end
-  return texts
-end
-
 -- The steps of the queues of a group, and the lanes that they have touched, in the order of their names if any job may
 -- come in. Whether any is held.
 function Lane.sides(base)
@@ -165,7 +91,7 @@ function Lane.sides(base)
       lanes[#lanes + 1], is_known[lane] = not is_known[lane] and lane or nil, true
     end
   end
-  Lane.sort(lanes)
+  Rules.sort(lanes)
   for _, step in ipairs(sides) do
     step.rules, step.counts = Rules.of(step.base), values_of(step.base .. ':lanes', lanes)
     step.own = step.rules.has_own and values_of(step.base .. ':rules', lanes) or {}
@@ -195,27 +121,6 @@ end
 function Lane.touch_mixed(base, lane)
   local _, step = Lane.touch(base, lane)
   step.is_mixed = true
-end
-
--- Whether one of these ready jobs, which a take would get, is of a lane that has more jobs in the line and running than
--- its limit. That is so only until `set_lanes` has come to the end of the lane. Then the lanes are to be balanced.
-function Lane.is_over(base, jobs)
-  if not Rules.of(base).has_limits or #jobs == 0 then
-    return false
-  end
-  for _, job in ipairs(jobs) do
-    Lane.touch_mixed(base, job.lane)
-  end
-  local sides, lanes = Lane.sides(base)
-  for n, lane in ipairs(lanes) do
-    if Lane.room(sides, n, lane) < 0 then
-      return true
-    end
-  end
-  for _, step in ipairs(sides) do
-    steps[step.base] = nil
-  end
-  return false
 end
 
 -- Balance lanes of some queues, until many jobs have moved; how many of the lanes are balanced.

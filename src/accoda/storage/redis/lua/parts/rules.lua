@@ -70,3 +70,23 @@ function Rules.wake(base, ids_key)
   local till, free = Rules.gate(base)
   call('PUBLISH', base .. ':wake', (till or free == 0 or not ids_key) and '' or call('HGET', ids_key, 'last'))
 end
+
+-- Texts in the order of their bytes. Lua's own is by the locale of the server; if that is another, hexadecimal digits are
+-- in it as well.
+local IS_BY_BYTES = 'Z' < 'a' and 'a-b' < 'aa'
+local hex = setmetatable({}, {__index = function(known, char)
+  known[char] = format('%02x', string.byte(char))
+  return known[char]
+end})
+function Rules.sort(texts)
+  local of = {}
+  for n, text in ipairs(IS_BY_BYTES and {} or texts) do
+    texts[n] = string.gsub(text, '.', hex)
+    of[texts[n]] = text
+  end
+  table.sort(texts)
+  for n, code in ipairs(texts) do
+    texts[n] = of[code] or code
+  end
+  return texts
+end
