@@ -246,6 +246,19 @@ async def test_rules_for_more_lanes_than_one_step_looks_at(path: Path) -> None:
         assert (await count_of(store), await count_of(store, "b")) == ((count, count), (0, 2 * count))
 
 
+async def test_statements_stay_prepared_however_many_jobs_a_step_brings_into_the_line(path: Path) -> None:
+    async with await opened(path) as store:
+        assert isinstance(store, SqliteStorage)
+        await store.set_lanes(Q, Lanes(limit=100, fair=True))
+        await store.enqueue([NewJob(Q, lane="c") for _ in range(1000)])
+        prepared = []
+        while jobs := await store.take(Q, 100):
+            await store.settle([Done(job.lease) for job in jobs])
+            prepared.append(store._writer._connection.cache_stats()["misses"])
+        assert len(prepared) == 10
+        assert prepared[2] == prepared[8]
+
+
 async def test_rules_outlive_the_process(path: Path) -> None:
     rules = Lanes(limit=1, limits={"ü": None}, weights={"c": 0.1}, fair=True)
     async with await opened(path) as store:

@@ -29,10 +29,10 @@ LAYOUT = 1
 SCHEMA = (files("accoda.storage.sqlite") / "schema.sql").read_text(encoding="utf-8")
 SAFE_SQLITE = 3_051_003  # before it, several writers could corrupt a WAL file (the "WAL-reset bug")
 LOCK_PATIENCE = 60.0  # seconds that a transaction waits for other processes before it gives up
-STATEMENTS = 512
-"""Prepared statements that are kept, the most that apsw allows. There are fewer than a hundred, but for each row of an
-`executemany` apsw takes a place in turn: of 100 places, as many rows would push all other statements out, and to
-prepare one takes as long as to run it a few times."""
+STATEMENTS = 200
+"""Places for prepared statements. There are fewer than a hundred, but for each row of an `executemany` apsw takes a
+place in turn: of 100 places, as many rows would push all other statements out, and to prepare one takes as long as to
+run it a few times. More places take time to search."""
 SHORT_NAPS = 200  # of half a millisecond: so many before the longer ones
 
 DURABILITY = ("full", "fast")

@@ -65,7 +65,7 @@ def _add(tx: Transaction, jobs: Sequence[NewJob]) -> list[Enqueued]:
     for (queue, state), count in created.items():
         tx.count_state(queue, state, count)
     if rows:
-        tx.run_many("insert_job", rows)
+        tx.insert_jobs(rows)
     return answers
 
 

@@ -207,7 +207,7 @@ class Line:
             self._tx.run_many("let_in", self._coming)
             self._coming.clear()
         if self._new:
-            self._tx.run_many("insert_job", self._new)
+            self._tx.insert_jobs(self._new)
             self._new.clear()
 
 
@@ -224,7 +224,7 @@ class Balance:
         found = self._read(limits)
         full = {lane: limits[lane] for lane, new in lanes.items() if new and _is_full(limits[lane], new, found[lane])}
         for lane in full:
-            self._tx.run_many("insert_job", lanes[lane])
+            self._tx.insert_jobs(lanes[lane])
         found |= self._read(full)
         for lane, limit in limits.items():
             new = lanes[lane]
@@ -270,7 +270,7 @@ class SharedBalance:
         """`lanes`: those that were touched in one of the queues."""
         touched = [lanes, *(self._tx.touched_lanes.pop(line.queue, {}) for line in self._lines)]
         for each in touched:
-            self._tx.run_many("insert_job", [row for new in each.values() for row in new])
+            self._tx.insert_jobs([row for new in each.values() for row in new])
         for lane in sorted(set().union(*touched)):
             exchange(self._tx, self._lines, lane, self._free(lane))
         for line in self._lines:

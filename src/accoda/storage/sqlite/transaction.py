@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from array import array
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from itertools import chain
 from typing import Any, NamedTuple
 
 import apsw
@@ -15,6 +17,11 @@ from accoda.model import Lanes, NewJob, Report, ReportKind, clean
 from accoda.storage.common.scripts import load_queries
 
 SQL = load_queries("accoda.storage.sqlite", "queries.sql")
+ROWS_AT_ONCE = 20
+"""Jobs that one statement inserts: a third faster than one by one, and see `STATEMENTS` in `connection.py`."""
+_INSERT, _, _VALUES = SQL["insert_job"].rstrip(";\n").partition("VALUES")
+_ROW = re.sub(r"\?\d+", "?", _VALUES)
+INSERT_JOBS = _INSERT.replace("INSERT", "INSERT OR ROLLBACK") + "VALUES" + ",".join([_ROW] * ROWS_AT_ONCE)
 HELD, READY, DELAYED, TAKEN, DEAD, DONE, CANCELLED = range(-1, 6)
 KEPT = (DONE, CANCELLED)  # for a while
 _COUNTED = (
@@ -66,6 +73,12 @@ class Transaction:
 
     def run_many(self, name: str, rows: Iterable[Sequence[Any]]) -> None:
         self._cursor.executemany(SQL[name], rows)
+
+    def insert_jobs(self, rows: Sequence[Sequence[Any]]) -> None:
+        whole = len(rows) - len(rows) % ROWS_AT_ONCE
+        starts = range(0, whole, ROWS_AT_ONCE)
+        self._cursor.executemany(INSERT_JOBS, (tuple(chain(*rows[at : at + ROWS_AT_ONCE])) for at in starts))
+        self.run_many("insert_job", rows[whole:])
 
     def next_id(self) -> int:
         if self._last_id < 0:
