@@ -201,7 +201,8 @@ class Inspector(Protocol):
         """Give a queue other rules for its lanes, or none, and balance all its lanes by them.
 
         Where it shared its limits, or does so now, the lanes of those queues too. Jobs that are in the line keep their
-        turns, also where `fair` has changed. Several steps where the jobs to be moved are many.
+        turns, also where `fair` has changed. Several steps where the jobs to be moved are many: a step moves about a
+        thousand jobs of a lane. No step lets in more than the limit, and until the last one `take` may give nothing.
         """
         ...
 
