@@ -265,6 +265,16 @@ async def every_verb(store: PostgresStorage, n: int) -> None:
     await store.purge("q", "done", before=5, limit=3)
 
 
+class TestBrowse:
+    @pytest.mark.parametrize(("sort", "found"), [(-1e300, 0), (1e300, 1)])
+    async def test_a_cursor_of_a_job_whose_rank_is_no_moment_fits_ended_jobs(
+        self, store: PostgresStorage, sort: float, found: int
+    ) -> None:
+        (new,) = await store.enqueue([NewJob("q", keep_for=60)])
+        await store.change([Cancel(new.id)])
+        assert len(await store.browse("q", "cancelled", after=Cursor(sort, 1))) == found
+
+
 class TestPlans:
     async def test_those_made_for_a_small_table_fit_a_large_one(
         self, server: PostgresServer, schema: str, sql: asyncpg.Connection

@@ -2,7 +2,7 @@
 --   by_id                  whether by id, else in the order of the line: ready jobs as take hands them out, held ones by
 --                          rank, delayed and taken ones by the moment at which they come back to it, ended ones latest end first
 --   after_sort, after_id   the last job of the page before; NULL: the first page
--- Compared as rows, only the index that has this order can give it: see stats.sql. Taken jobs are in no index by id: they
+-- The cursor may be that of a job in another state, whose rank may be no moment. Compared as rows, only the index that has this order can give it: see stats.sql. Taken jobs are in no index by id: they
 -- are few, so they are sorted.
 CREATE FUNCTION browse(
     at bigint, q text, which smallint, by_id boolean, after_sort double precision, after_id bigint, most bigint
@@ -44,7 +44,7 @@ BEGIN
         RETURN QUERY SELECT d.* FROM (
             SELECT * FROM jobs j
             WHERE (j.queue, j.state, j.ended_at, j.id)
-                  < (q, which, coalesce(after_sort::bigint, 9223372036854775807), coalesce(after_id, 0))
+                  < (q, which, greatest(-1, least(after_sort, 9e18))::bigint, coalesce(after_id, 0))
               AND (j.queue, j.state) >= (q, which) AND j.state + 0 >= 4
             ORDER BY j.queue DESC, j.state DESC, j.ended_at DESC, j.id DESC LIMIT most
         ) j, describe(j::jobs) d;
