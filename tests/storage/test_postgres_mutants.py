@@ -37,9 +37,10 @@ BETTER = "TestPlaceInALane.test_a_better_job_takes_the_place_of_a_worse_one_in_t
 COMES_BACK = "TestPlaceInALane.test_a_job_that_comes_back_at_once_stands_where_its_rank_says"
 RERANKED = "TestFairLanes.test_a_new_rank_is_another_turn"
 TOTAL = "TestTotal.test_so_many_run_at_once_with_a_lane_or_without"
-TURNS = "TestFairLanes.test_lanes_take_turns"
 EXACT = "TestFairLanes.test_a_turn_is_exact"
 BY_NAME = "TestFairLanes.test_the_lanes_of_a_step_come_by_name"
+SO_MANY = "TestLaneLimit.test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"
+IN_TURN = "TestPromise12ALaneIsNeverOverfullNorStuck.test_workers_that_die_leave_their_places"
 OF_ALL = "TestSharedLimits.test_a_place_is_taken_for_all_of_them"
 LOWEST = "TestSharedLimits.test_the_lowest_limit_holds"
 LEASE_ELSEWHERE = "TestSharedLimits.test_so_does_the_end_of_a_lease_though_nobody_looks_at_its_queue"
@@ -88,8 +89,12 @@ MUTANTS = {
     "a purge leaves lanes as they are": ("purge", "due.touched || gone.touched", "due.touched", f"{LETS_IN} way=purge"),
     "a job with another rank stays in the line": ("rerank_job", "r.lane IS NOT NULL", "false", RERANKED),
     "a take ignores the total": ("room_in", "r.total IS NOT NULL", "false", TOTAL),
-    "a turn is not taken": ("let_in", "turns[width_bucket(j.id, l.ids)]", "j.rank", TURNS),
+    "a turn is not taken": ("let_in", "turns[width_bucket(j.id, l.ids)]", "j.rank", RERANKED),
     "a newcomer waits for a whole turn": ("turns_of", "r.length * newcomer", "r.length", EXACT),
+    "new jobs fit into a full lane": ("entries_of", "b.comers <= m.most", "0 <= m.most", SO_MANY),
+    "new jobs come in before lanes of lower names": (
+        "entries_of", "OVER (ORDER BY l.lane)", "OVER (PARTITION BY l.lane)", IN_TURN,
+    ),
     "each job has the turn of the first of its lane": ("turns_of", "last := greatest(last, turn);", "", EXACT),
     "lanes are rearranged after all were filled": (
         "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, coalesce(moves.chosen, '{}')) THEN", BY_NAME,

@@ -15,9 +15,16 @@ CREATE FUNCTION enqueue(
     at bigint, batch new_job[], apart boolean, news text[], OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
 ) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
+    moment  bigint := present(at);
+    entries double precision[];
     touched text[];
 BEGIN
-    SELECT s.ids, s.whats, s.waiting, s.touched INTO ids, whats, waiting, touched FROM store_jobs(present(at), batch, apart) s;
+    IF NOT apart AND EXISTS (SELECT FROM unnest(batch) n WHERE n.lane IS NOT NULL)
+       AND NOT EXISTS (SELECT FROM unnest(batch) n WHERE n.key IS NOT NULL) THEN
+        entries := entries_of(moment, batch);
+    END IF;
+    SELECT s.ids, s.whats, s.waiting, s.touched INTO ids, whats, waiting, touched
+    FROM store_jobs(moment, batch, apart, entries) s;
     IF touched IS NOT NULL THEN
         IF apart THEN
             PERFORM leave_unbalanced(touched);
@@ -28,6 +35,56 @@ BEGIN
     IF cardinality(news) > 0 THEN
         PERFORM notify_queues(news);
     END IF;
+END $$;
+
+-- New jobs without keys that come into the line at once, since their lane has room for all that come and holds none: what
+-- orders each of the batch there, NULL for the others. They are written once, and not first as held. Lanes come in by name, so
+-- those behind one without room wait for balance. The locks of all their lanes are held from here on, and nothing is waited
+-- for after it: a job without a key waits for no other.
+CREATE FUNCTION entries_of(moment bigint, batch new_job[]) RETURNS double precision[] LANGUAGE plpgsql AS $$
+DECLARE
+    entries double precision[] := array_fill(NULL::double precision, ARRAY[cardinality(batch)]);
+    queues  text[];
+    lanes   text[];
+    owners  text[];
+    q       text;
+    rules   lane_rules;
+    n       record;
+    turns   double precision[];
+BEGIN
+    SELECT array_agg(l.queue), array_agg(l.lane) INTO queues, lanes
+    FROM (SELECT DISTINCT u.queue, u.lane FROM unnest(batch) u WHERE u.lane IS NOT NULL) l;
+    owners := lock_lanes(queues, lanes);
+    FOR q IN SELECT DISTINCT o.owner FROM unnest(owners, queues) o(owner, queue) WHERE o.owner = o.queue LOOP
+        SELECT * INTO rules FROM lane_rules r WHERE r.queue = q;
+        SELECT array_agg(c.place) AS places, array_agg(c.lane) AS lanes, array_agg(c.rank) AS ranks, array_agg(c.cost) AS costs
+        INTO n
+        FROM (
+            SELECT l.*, bool_and(l.fits) OVER (ORDER BY l.lane) AS fit FROM (
+                SELECT b.*, CASE WHEN b.nth = 1 THEN
+                    NOT EXISTS (SELECT FROM jobs h WHERE h.queue || '' = q AND h.lane = b.lane AND h.state = -1)
+                    AND (m.most IS NULL OR b.comers <= m.most - (
+                        SELECT count(*) FROM jobs j WHERE j.queue || '' = q AND j.lane = b.lane AND j.state IN (0, 2)
+                    ))
+                END AS fits
+                FROM (
+                    SELECT u.place, u.lane COLLATE "C" AS lane, coalesce(u.rank, 0) AS rank, coalesce(u.cost, 0) AS cost,
+                           row_number() OVER (PARTITION BY u.lane COLLATE "C") AS nth,
+                           count(*) OVER (PARTITION BY u.lane COLLATE "C") AS comers
+                    FROM (SELECT * FROM unnest(batch) WITH ORDINALITY e(
+                        queue, data, rank, delay, start_at, cost, keep_for, key, way, waiter, reports_to, lane, place
+                    )) u
+                    WHERE u.queue = q AND u.lane IS NOT NULL AND coalesce(moment + u.delay, u.start_at, moment) <= moment
+                ) b, LATERAL (SELECT CASE WHEN b.nth = 1 THEN limit_of(rules, b.lane) END AS most OFFSET 0) m
+            ) l ORDER BY l.place
+        ) c WHERE c.fit;
+        CONTINUE WHEN n.places IS NULL;
+        turns := turns_of(q, n.lanes, n.ranks, n.costs);
+        FOR i IN 1 .. cardinality(n.places) LOOP
+            entries[n.places[i]] := turns[i];
+        END LOOP;
+    END LOOP;
+    RETURN entries;
 END $$;
 
 -- What to notify of queues that are not those of the batch: those have news of their own.
@@ -55,7 +112,7 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
     )
 $$;
 
--- Store jobs; the answer is that of enqueue, and the lanes to balance.
+-- Store jobs; the answer is that of enqueue, and the lanes to balance. `entries`: that of entries_of, where it was asked.
 --
 -- Two calls with the same key cannot both create: the unique index lets one insert, and the other waits for its commit
 -- (ON CONFLICT), then finds the row. No deadlock among such calls: first the holders that will be changed are locked in the
@@ -63,7 +120,7 @@ $$;
 -- out of turn is that of a holder that appeared in between; should that ever close a circle, PostgreSQL ends one of the
 -- calls, which has then changed nothing and is repeated by the client.
 CREATE FUNCTION store_jobs(
-    moment bigint, batch new_job[], apart boolean,
+    moment bigint, batch new_job[], apart boolean, entries double precision[] = NULL,
     OUT ids bigint[], OUT whats smallint[], OUT waiting integer[], OUT touched text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -81,8 +138,10 @@ BEGIN
             INSERT INTO jobs AS j
                 (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters, reports_to, lane)
             SELECT ids[n.ordinality], n.queue,
-                   CASE WHEN n.start > moment THEN 1 WHEN n.lane IS NULL THEN 0 ELSE entry_state(n.queue, apart) END,
-                   CASE WHEN n.start > moment THEN n.start ELSE coalesce(n.rank, 0) END, coalesce(n.rank, 0),
+                   CASE WHEN n.start > moment THEN 1 WHEN n.lane IS NULL OR entries[n.ordinality] IS NOT NULL THEN 0
+                        ELSE entry_state(n.queue, apart) END,
+                   CASE WHEN n.start > moment THEN n.start ELSE coalesce(entries[n.ordinality], n.rank, 0) END,
+                   coalesce(n.rank, 0),
                    coalesce(n.cost, 0), moment, n.start, coalesce(n.keep_for, 0), n.data, n.key,
                    (n.waiter IS NOT NULL)::int, n.reports_to, n.lane
             FROM (
@@ -95,7 +154,8 @@ BEGIN
         )
         SELECT queue, count(*) FILTER (WHERE state = 0) AS ready, count(*) FILTER (WHERE state = 1) AS delayed,
                count(*) FILTER (WHERE state = -1) AS held, CASE WHEN keyed THEN array_agg(id) END AS ids,
-               array_agg(queue || '/' || lane) FILTER (WHERE lane IS NOT NULL AND state <> 1) AS touched
+               array_agg(queue || '/' || lane)
+               FILTER (WHERE lane IS NOT NULL AND (state = -1 OR state = 0 AND entries IS NULL)) AS touched
         FROM stored GROUP BY queue
     LOOP
         PERFORM add_counts(r.queue, r.ready, r.delayed, 0, d_held => r.held, apart => apart);

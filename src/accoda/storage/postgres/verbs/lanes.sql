@@ -6,21 +6,22 @@
 --
 -- Queues whose rules have the same `shared` are a group: a lane has one lock in all of them, and is balanced in all of them.
 --
--- Concurrency. The jobs of a lane that are ready or taken become more only in balance, which holds the lane's lock until its
--- commit. Each of its statements after the lock has a newer snapshot (READ COMMITTED) and so sees all that those who held
--- the lock before have committed: no place is given twice. Takes do not lock lanes, since they change no sum, and what ends
--- a run before our count is seen by us or balances after us, since it waits for the lock. Ready and taken jobs are counted by
--- one statement, over all queues of the group: a job that is taken between two would be in neither count.
+-- Concurrency. The jobs of a lane that are ready or taken become more only under the lane's lock, which is held until the
+-- commit: in balance, and where new jobs come in at once (entries_of in enqueue.sql). Each statement after the lock has a
+-- newer snapshot (READ COMMITTED) and so sees all that those who held the lock before have committed: no place is given
+-- twice. Takes do not lock lanes, since they change no sum, and what ends a run before our count is seen by us or balances
+-- after us, since it waits for the lock. Ready and taken jobs are counted by one statement, over all queues of the group: a
+-- job that is taken between two would be in neither count.
 -- Which lock a lane has depends on the rules. So all who balance share one lock, that of the rules, which set_lanes holds
 -- alone: whoever balanced by the old rules has committed when the new ones come, and whoever has read the rules under the
 -- lock knows the locks, the queues and the limits that all others go by until its commit.
 -- No circle of waiting calls: set_lanes takes the lock of the rules first, and then waits for nothing. A call that balances
--- has its locks on jobs already; it takes the lock of the rules, then those of lanes, all at once and in one order, and then
--- waits for no other: in balance, jobs that others have locked are passed over, and a lane of which one was passed over is
--- left in `unbalanced` for the next call that applies what is due. (Only `change` may then wait, for a flow that another call
--- makes at the same moment: see store_jobs.) A caller's own transaction, which may stay open for long or see an old snapshot,
--- takes no lock of the rules or of a lane, and what it knows of the rules decides only whom it wakes: its jobs of lanes are
--- held, and its lanes are unbalanced, from its commit on.
+-- has its locks on jobs already, or needs none, as an enqueue without keys; it takes the lock of the rules, then those of
+-- lanes, all at once and in one order, and then waits for no other: in balance, jobs that others have locked are passed over,
+-- and a lane of which one was passed over is left in `unbalanced` for the next call that applies what is due. (Only `change`
+-- may then wait, for a flow that another call makes at the same moment: see store_jobs.) A caller's own transaction, which
+-- may stay open for long or see an old snapshot, takes no lock of the rules or of a lane, and what it knows of the rules
+-- decides only whom it wakes: its jobs of lanes are held, and its lanes are unbalanced, from its commit on.
 --
 -- Other rules may let very many jobs in. A step lets in at most 1,000 of a lane beside as many as it touched itself, leaves
 -- such a lane unbalanced, and set_lanes goes on with further steps. Holding back is not divided: a job above the limit must
@@ -62,24 +63,34 @@ BEGIN
     PERFORM pg_advisory_xact_lock(x'41636367'::integer, hashtext(current_schema() || '/' || q));
 END $$;
 
--- Balance lanes, at the end of a step. Answer: what to notify: queues where a job came into the line, or may now be taken.
-CREATE FUNCTION balance(touched text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+-- Take the lock of the rules and those of lanes; `lanes` is in the order of `queues`. Answer: who has each lane: the queue, or
+-- `=` and what its group shares; NULL: there is nothing to balance, see owners_of.
+CREATE FUNCTION lock_lanes(queues text[], lanes text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    queues text[];
-    lanes  text[];  -- in the same order
-    owners text[];  -- who has the lane: the queue, or `=` and what its group shares; NULL: there is nothing to balance
-    news   text[] := '{}';
-    r      record;
+    owners text[];
 BEGIN
     PERFORM lock_rules(false);
-    SELECT array_agg(split_part(path, '/', 1)), array_agg(substr(path, strpos(path, '/') + 1)) INTO queues, lanes
-    FROM (SELECT DISTINCT path FROM unnest(touched) path) t;
     owners := owners_of(queues);
     PERFORM pg_advisory_xact_lock(x'41636366'::integer, key)
     FROM (
         SELECT DISTINCT lane_lock(owner || '/' || lane) AS key FROM unnest(owners, lanes) t(owner, lane)
         WHERE owner IS NOT NULL AND lane <> '' ORDER BY 1 OFFSET 0
     ) keys;
+    RETURN owners;
+END $$;
+
+-- Balance lanes, at the end of a step. Answer: what to notify: queues where a job came into the line, or may now be taken.
+CREATE FUNCTION balance(touched text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    queues text[];
+    lanes  text[];  -- in the same order
+    owners text[];
+    news   text[] := '{}';
+    r      record;
+BEGIN
+    SELECT array_agg(split_part(path, '/', 1)), array_agg(substr(path, strpos(path, '/') + 1)) INTO queues, lanes
+    FROM (SELECT DISTINCT path FROM unnest(touched) path) t;
+    owners := lock_lanes(queues, lanes);
     FOR r IN
         SELECT owner, min(queue) AS queue, array_agg(DISTINCT lane COLLATE "C" ORDER BY lane COLLATE "C") AS lanes
         FROM unnest(owners, queues, lanes) t(owner, queue, lane) WHERE owner IS NOT NULL AND lane <> '' GROUP BY owner
@@ -97,15 +108,14 @@ END $$;
 CREATE FUNCTION owners_of(queues text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     names  text[] := ARRAY(SELECT DISTINCT name FROM unnest(queues) name);
-    owners text[];  -- of the names
-BEGIN
-    owners := ARRAY(
+    owners text[] := ARRAY(  -- of the names
         SELECT CASE WHEN r.queue IS NOT NULL THEN coalesce('=' || r.shared, n.name)
                     WHEN (SELECT j.id FROM jobs j WHERE j.queue = n.name AND j.state = -1 LIMIT 1) IS NOT NULL THEN n.name END
         FROM unnest(names) WITH ORDINALITY n(name, place)
         LEFT JOIN LATERAL (SELECT l.queue, l.shared FROM lane_rules l WHERE l.queue = n.name OFFSET 0) r ON true
         ORDER BY n.place
     );
+BEGIN
     RETURN ARRAY(SELECT owners[array_position(names, name)] FROM unnest(queues) WITH ORDINALITY q(name, place) ORDER BY place);
 END $$;
 
