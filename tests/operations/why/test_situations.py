@@ -65,6 +65,12 @@ async def test_next_in_line(stage: Stage) -> None:
     assert answer.sooner == ()
 
 
+async def test_the_document_of_a_worker_may_say_that_it_has_no_processors(stage: Stage) -> None:
+    await stage.worker(max_processors=0)
+    await stage.enqueue()
+    assert (await stage.why(await stage.enqueue())).line.strip()
+
+
 async def test_jobs_are_ahead_and_some_of_them_came_later(stage: Stage) -> None:
     before = [await stage.enqueue() for _ in range(4)]
     job = await stage.enqueue()

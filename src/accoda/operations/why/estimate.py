@@ -149,7 +149,8 @@ def _seconds(s: Snapshot, fleet: Fleet, batch: int) -> tuple[float, bool]:
 
 def _together(fleet: Fleet) -> float:
     """Jobs that a processor runs at once."""
-    return 1.0 if fleet.whole else max(1.0, fleet.room.most / sum(beat.max_processors for beat in fleet.serving))
+    processors = sum(beat.max_processors for beat in fleet.serving)
+    return 1.0 if fleet.whole else max(1.0, fleet.room.most / max(1, processors))  # a document may say 0
 
 
 def _first(s: Snapshot, fleet: Fleet, interval: float) -> float:
