@@ -22,7 +22,7 @@ from accoda.flows.model import NodeState
 from accoda.flows.reading import FlowReader
 from accoda.model import Done, NewJob, ReportKind
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import Record
 from accoda.storage.protocol import Store
 from proof.checker.call_log import CallLog
 from proof.checker.checking import Verdict, check
@@ -292,12 +292,12 @@ class ReportsAnotherResult(MemoryStorage):
 async def _play(mutant: FlowMutant, seed: int) -> Verdict:
     sink = MemorySink()
     async with mutant.store() as bare:
-        store = record(cast(Store, bare), Recorder("driver", sink))
+        store = record(cast("Store", bare), Recorder("driver", sink))
         with patch.object(flow_log, "FlowGraph", mutant.graph):
             driver = Driver(store, seed, 1 + seed % 15, coordinator=mutant.coordinator, strict=mutant is RIGHT)
             await driver.play(20, check=False)
             await driver.finish()
-        return check(CallLog.of(sink), await final_state(cast(Store, bare)))
+        return check(CallLog.of(sink), await final_state(cast("Store", bare)))
 
 
 def judge_flows(seed: int, mutant: FlowMutant = RIGHT) -> Verdict:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from accoda.model import ENDED, Cursor, Order, State
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.mutant import BrokenQueue, mutant
 
 _LINE = "TestBrowseInLine::test_goes_by_what_orders_the_state_then_by_id"

@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from accoda.model import Change, Lease, Remove, Rerank, StartNow, Why
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.enqueue import Ghosts
 from proof.mutants.mutant import BrokenQueue, mutant
 

@@ -10,9 +10,7 @@ from msgspec.structs import replace
 
 from accoda.model import Cancel, Change, Job, JobInfo, Lanes, LanesInfo, NewJob, QueueStats, Rerank, Retry, StartNow
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.lanes import Lane, LaneGroup
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import Lane, LaneGroup, MemoryQueue, Record
 from proof.mutants.mutant import BrokenQueue, lane_mutant
 
 HOLD = "TestLaneLimit::test_of_each_lane_so_many_are_in_the_line_and_the_others_are_held"

@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from accoda.model import Change, Lease, NotCrashed, Outcome, Refused
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import MemoryQueue, Record
 from accoda.storage.protocol import DUE_AT_ONCE
 from proof.mutants.mutant import mutant
 

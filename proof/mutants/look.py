@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from accoda.model import AHEAD_AT_MOST, ById, Head, Look, Target
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.mutant import BrokenQueue, mutant
 
 _ORDER = "TestAhead::test_goes_by_rank_then_id_as_take_does"

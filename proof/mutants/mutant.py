@@ -12,8 +12,7 @@ from typing import ClassVar, TypeVar
 
 from accoda.clock import Clock
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.lanes import LaneGroup
-from accoda.storage.memory.queue import MemoryQueue
+from accoda.storage.memory.queue import LaneGroup, MemoryQueue
 from accoda.storage.open import open_storage
 from accoda.storage.protocol import Store
 from accoda.testing.store_fixture import ManualStoreFixture, StoreFixture

@@ -9,8 +9,7 @@ from msgspec.structs import force_setattr, replace
 
 from accoda.model import Bury, Done, NewJob, Outcome, Refused, Report, ReportKind, State
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import MemoryQueue, Record
 from proof.mutants.mutant import BrokenQueue, mutant
 
 _TAKEN_BACK = "TestReports::test_a_job_that_is_taken_back_is_reported"

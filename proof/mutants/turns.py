@@ -9,9 +9,7 @@ from math import floor
 from msgspec.structs import replace
 
 from accoda.model import TURN, Change, Lanes, NewJob
-from accoda.storage.memory.lanes import LaneGroup
-from accoda.storage.memory.queue import MemoryQueue
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import LaneGroup, MemoryQueue, Record
 from proof.mutants.lanes import by_rules
 from proof.mutants.mutant import BrokenQueue, lane_mutant
 

@@ -19,7 +19,7 @@ from accoda.flows.coordinator import Coordinator
 from accoda.model import Done, Job, Outcome, Refused
 from accoda.runtime.batch import BatchRun
 from accoda.storage.memory import MemoryStorage
-from accoda.storage.memory.record import Record
+from accoda.storage.memory.queue import Record
 from proof.checker.flow_mutants import (
     RIGHT,
     FiresEarly,

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from heapq import heapify, heappop, heappush, nsmallest
 from math import floor, inf
 
+from msgspec import Struct
+
 from accoda.model import (
     AHEAD_AT_MOST,
     ENDED,
@@ -22,6 +24,7 @@ from accoda.model import (
     LaneInfo,
     Lanes,
     LanesInfo,
+    Lease,
     NewJob,
     Order,
     QueueStats,
@@ -30,8 +33,146 @@ from accoda.model import (
     clean,
 )
 from accoda.storage.memory.due import SLACK, Due
-from accoda.storage.memory.lanes import Lane, LaneGroup
-from accoda.storage.memory.record import Record, as_job
+
+
+class Record(Struct, gc=False):
+    id: int
+    queue: MemoryQueue
+    data: bytes
+    rank: float
+    cost: int
+    key: str | None
+    created_at: int
+    start_time: int
+    keep_for: float
+    reports_to: str | None = None
+    lane: str | None = None
+    sort: float = 0.0  # ready: its turn in a fair line, else its rank
+    state: State = "ready"
+    due: int = 0  # delayed: start time; taken: end of the lease; done, cancelled: end of keeping
+    attempts: int = 0
+    prev_start_time: int | None = None
+    waiters: list[bytes] | None = None
+    worker: str | None = None
+    taken_at: int | None = None
+    ended_at: int | None = None
+    reason: str | None = None
+    result: bytes | None = None
+    tries: int = 0
+    crashes: int = 0
+
+    @property
+    def waiting(self) -> int:
+        """How many waiters it has."""
+        return len(self.waiters) if self.waiters else 0
+
+    def give_back(self, start_time: int) -> None:
+        """The job comes back: a new token, and the old start time remembered."""
+        self.attempts += 1
+        self.prev_start_time, self.start_time = self.start_time, start_time
+
+    def begin_again(self) -> None:
+        """What failed so far no longer counts. The attempts stay: they are the token."""
+        self.tries = self.crashes = 0
+
+    @property
+    def place(self) -> tuple[float, int]:
+        """What orders the jobs of a lane, and those of a line without turns."""
+        return self.rank, self.id
+
+
+class Lane(Struct, gc=False):
+    """The jobs of a lane that are in the line, held or running."""
+
+    ready: dict[int, Record] = {}
+    held: dict[int, Record] = {}
+    best: list[tuple[float, int]] = []  # heap of (rank, id) of held jobs
+    taken: int = 0
+    last: dict[float, list[tuple[float, int]]] = {}  # by level: (turn, id) in the order in which they came in
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.ready or self.held or self.taken)
+
+    def hold(self, record: Record) -> None:
+        self.held[record.id] = record
+        heappush(self.best, (record.rank, record.id))
+        if len(self.best) > 2 * len(self.held) + SLACK:
+            self.best = [(each.rank, id) for id, each in self.held.items()]
+            heapify(self.best)
+
+    def next_held(self) -> Record | None:
+        while self.best:
+            rank, id = self.best[0]
+            record = self.held.get(id)
+            if record is not None and record.rank == rank:
+                return record
+            heappop(self.best)
+        return None
+
+    def note_turn(self, level: float, place: tuple[float, int]) -> None:
+        stack = self.last.setdefault(level, [])
+        stack.append(place)
+        if len(stack) > 2 * len(self.ready) + SLACK:  # those that were taken are at the bottom
+            self.last[level] = [(turn, id) for turn, id in stack if id in self.ready and self.ready[id].sort == turn]
+
+    def last_ready(self, level: float) -> Record | None:
+        """The last of its jobs in the line at this level: each turn is at least that of those before it."""
+        stack = self.last.get(level)
+        while stack:
+            turn, id = stack[-1]
+            record = self.ready.get(id)
+            if record is not None and record.sort == turn:
+                return record
+            stack.pop()
+        self.last.pop(level, None)
+        return None
+
+
+class LaneGroup:
+    """The queues that share the limits of their lanes, in the order of their names; mostly one queue."""
+
+    def __init__(self, *queues: MemoryQueue) -> None:
+        self.queues = sorted(queues, key=lambda queue: queue.name)
+        self.touched: set[str] = set()  # lanes that are to be balanced at the end of the step
+        for queue in self.queues:
+            queue.group = self
+            self.touched |= queue.lanes.keys()
+
+    def balance(self) -> None:
+        """The end of a step: of each lane that it touched, as many jobs are in the line as the limit allows."""
+        if not self.touched:
+            return
+        names, self.touched = sorted(self.touched), set()
+        for name in names:
+            self.balance_lane(name, [queue.lanes[name] for queue in self.queues if name in queue.lanes])
+            for queue in self.queues:
+                if name in queue.lanes and queue.lanes[name].is_empty:
+                    del queue.lanes[name]
+
+    def balance_lane(self, name: str, lanes: list[Lane]) -> None:
+        room = self.limit_of(name) - sum(lane.taken for lane in lanes)
+        count = sum(len(lane.ready) for lane in lanes)
+        while count > room and (worst := _worst(lanes)) is not None:
+            worst.queue.hold_back(worst)
+            count -= 1
+        coming: list[Record] = []
+        while (best := _best(lanes)) is not None:
+            if count >= room:
+                worst = _worst(lanes)
+                if worst is None or worst.place < best.place:
+                    break
+                worst.queue.hold_back(worst)  # a worse job makes room for a better one
+                count -= 1
+            best.queue.release(best)
+            coming.append(best)
+            count += 1
+        for record in coming:
+            record.queue.let_in(record)
+
+    def limit_of(self, lane: str) -> float:
+        given = [queue.rules.limit_of(lane) for queue in self.queues if queue.rules is not None]
+        return min((limit for limit in given if limit is not None), default=inf)
 
 
 class MemoryQueue:
@@ -414,3 +555,39 @@ def _sort(record: Record) -> float:
 
 def _place_in_line(state: State, sort: float, id: int) -> tuple[float, int]:
     return (-sort, -id) if state in ENDED else (sort, id)  # latest first
+
+
+def as_job(record: Record) -> Job:
+    name, id, attempts, taken_at = record.queue.name, record.id, record.attempts, record.taken_at or 0
+    return Job(
+        id,
+        name,
+        record.data,
+        record.rank,
+        record.cost,
+        record.key,
+        attempts,
+        record.created_at,
+        record.start_time,
+        record.prev_start_time,
+        record.waiting,
+        Lease(name, id, attempts, taken_at),
+        record.tries,
+        record.crashes,
+        record.lane,
+    )
+
+
+def _best(lanes: Iterable[Lane]) -> Record | None:
+    """The best held job of a lane in all its queues."""
+    best = (record for lane in lanes if (record := lane.next_held()) is not None)
+    return min(best, key=_place, default=None)
+
+
+def _worst(lanes: Iterable[Lane]) -> Record | None:
+    """The worst job that a lane has in the line."""
+    return max((record for lane in lanes for record in lane.ready.values()), key=_place, default=None)
+
+
+def _place(record: Record) -> tuple[float, int]:
+    return record.place

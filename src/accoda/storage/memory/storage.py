@@ -52,10 +52,9 @@ from accoda.model import (
 from accoda.storage import checks
 from accoda.storage.common.closing import Closing
 from accoda.storage.common.wakeups import WakeUps
+from accoda.storage.memory.describing import describe
 from accoda.storage.memory.documents import Documents
-from accoda.storage.memory.lanes import LaneGroup
-from accoda.storage.memory.queue import MemoryQueue, start_of
-from accoda.storage.memory.record import Record, describe
+from accoda.storage.memory.queue import LaneGroup, MemoryQueue, Record, start_of
 from accoda.storage.protocol import DUE_AT_ONCE
 
 
