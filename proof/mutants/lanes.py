@@ -159,9 +159,9 @@ class LowerLimitHoldsNothing(BrokenQueue):
 
 @lane_mutant("new rules balance nothing", "TestLaneLimit::test_a_higher_limit_lets_in_at_once")
 class RulesWithoutBalance(MemoryStorage):
-    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> list[str]:
         queue.set_lanes(rules)
-        return {queue.name}
+        return [queue.name]
 
 
 @lane_mutant("jobs that are due come in though their lane is full", "TestPlaceInALane::test_a_delayed_job_has_no_place")
@@ -364,7 +364,7 @@ class OldestMayBeHeld(BrokenQueue):
 
 @lane_mutant("each queue has the places for itself", PLACE)
 class SharedByNone(MemoryStorage):
-    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> list[str]:
         names = super()._set_lanes(queue, None if rules is None else replace(rules, shared=None))
         queue.rules = rules
         return names

@@ -50,4 +50,4 @@ async def fixture() -> AsyncIterator[StoreFixture]:
         yield fixture
 
 
-TestMachine = machine_for(make_fixture)
+TestMachine = machine_for(make_fixture, examples=20)

@@ -26,4 +26,4 @@ async def fixture() -> AsyncIterator[StoreFixture]:
         yield fixture
 
 
-TestMachine = machine_for(FIXTURES.make)
+TestMachine = machine_for(FIXTURES.make, examples=20)

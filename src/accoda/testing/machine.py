@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from itertools import cycle, product
+from itertools import cycle
 from unittest import TestCase
 
 from hypothesis import HealthCheck, settings
@@ -339,18 +339,22 @@ class StoreMachine(RuleBasedStateMachine):
             self.pair.set_lanes(queue, rules)
         for job, queue in zip(jobs, cycle(queues), strict=False):
             self.pair.enqueue([job._replace(queue=queue, start=("none", 0)).at(self.model.now)])
-        for end, queue in product(ends, queues):
-            leases = [job.lease for job in self.pair.take(queue, count, 0.5, None, "")]
-            self.leases += leases
-            if end == "crash":
-                self.pair.advance(500)
-            elif end in ("cancel", "remove"):
-                self.pair.change([Cancel(lease.id) if end == "cancel" else Remove(lease.id) for lease in leases])
-            else:
-                ways: dict[str, Callable[[Lease], Outcome]] = {"done": Done, "retry": Retry, "bury": _bury}
-                self.pair.settle([ways[end](lease) for lease in leases])
+        for end in ends:
+            runs = [[job.lease for job in self.pair.take(queue, count, 0.5, None, "")] for queue in queues]
+            for leases in runs:  # one after the other, while the others run
+                self.leases += leases
+                self._end(end, leases)
         self.pair.lanes(queues[0], 100)
         self.pair.look(Head(queues[0]))
+
+    def _end(self, end: str, leases: list[Lease]) -> None:
+        if end == "crash":
+            self.pair.advance(500)
+        elif end in ("cancel", "remove"):
+            self.pair.change([Cancel(lease.id) if end == "cancel" else Remove(lease.id) for lease in leases])
+        else:
+            ways: dict[str, Callable[[Lease], Outcome]] = {"done": Done, "retry": Retry, "bury": _bury}
+            self.pair.settle([ways[end](lease) for lease in leases])
 
     @precondition(lambda self: self.model.jobs)
     @rule(pick=commands.picks, age=commands.ages, limit=st.sampled_from((None, 0, 1, 1, 2)))

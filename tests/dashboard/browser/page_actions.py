@@ -285,6 +285,22 @@ class Queues:
         visit.is_told("What was changed for lane anna's shop is forgotten.")
         world.wait_for("held", second)
 
+    @covers("/do/queues/{queue}/lanes/shared")
+    def test_limits_are_shared_with_another_queue_and_no_more(self, visit: Visit, world: World) -> None:
+        for queue in ("trade", "trade.abroad"):
+            world.api("PATCH", f"/api/v1/queues/{queue}/lanes", {"limit": 1})
+        world.api("PATCH", "/api/v1/queues/trade.abroad/lanes", {"shared": "trade"})
+        world.enqueue("trade.abroad", 1, lane="anna")
+        held = world.enqueue("trade", 1, lane="anna")
+        visit.go("/queues/trade/lanes")
+        visit.main.get_by_text("Share limits with other queues").click()
+        visit.page.get_by_label("A name; queues with the same name share their limits").fill("trade")
+        visit.press("Share")
+        world.wait_for("held", held)
+        visit.shows("with trade.abroad")
+        visit.press("Stop sharing")
+        world.wait_for("ready", held)
+
     @covers("/do/queues/{queue}/pause-now", "/do/queues/{queue}/resume")
     def test_a_queue_is_paused_and_resumed_from_the_overview(self, visit: Visit, world: World) -> None:
         world.enqueue("held")

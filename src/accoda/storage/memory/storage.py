@@ -240,13 +240,13 @@ class MemoryStorage(Closing):
         checks.check_set_lanes(queue, rules)
         with self._lock:
             now = self._now()
-            touched = {queue}
+            touched = [queue]
             if queue in self._queues or rules is not None:
-                touched |= self._set_lanes(self._queue(queue), rules)
+                touched += self._set_lanes(self._queue(queue), rules)
                 self._current_queue(queue, now)
-        self._wakeups.wake(touched)
+        self._wakeups.wake(dict.fromkeys(touched))
 
-    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> set[str]:
+    def _set_lanes(self, queue: MemoryQueue, rules: Lanes | None) -> list[str]:
         """Give a queue its rules and its group, and the others of its old group theirs; the names of all of them."""
         left = [other for other in queue.group.queues if other is not queue]
         queue.set_lanes(rules)
@@ -257,7 +257,7 @@ class MemoryStorage(Closing):
             groups.append(self._group(*left))
         for group in groups:
             group.balance()
-        return {each.name for group in groups for each in group.queues}
+        return [each.name for group in groups for each in group.queues]
 
     async def lanes(self, queue: str, *, limit: int = 100) -> LanesInfo:
         checks.check_lanes(queue, limit)
