@@ -297,7 +297,9 @@ class Queues:
         visit.page.get_by_label("A name; queues with the same name share their limits").fill("trade")
         visit.press("Share")
         world.wait_for("held", held)
-        visit.shows("with trade.abroad")
+        visit.is_told("trade shares its limits as trade, with trade.abroad.")
+        visit.go("/queues/trade/lanes")
+        visit.main.get_by_text("Share limits with other queues").click()
         visit.press("Stop sharing")
         world.wait_for("ready", held)
 
