@@ -8,6 +8,8 @@ from urllib.parse import quote, unquote
 
 from msgspec import Struct
 
+from accoda.http.prefix import prefix, public_path
+
 Headers = list[tuple[bytes, bytes]]
 
 CSP = (
@@ -59,12 +61,17 @@ def html(
 
 def see_other(to: str, cookies: tuple[str, ...] = ()) -> Answer:
     """Redirect to another page, with GET. `to` is a path of ours."""
-    return Answer(status=303, headers=(("location", to),), cookies=cookies)
+    return Answer(status=303, headers=(("location", public_path(to)),), cookies=cookies)
+
+
+def htmx_to(to: str, status: int = 200, cookies: tuple[str, ...] = ()) -> Answer:
+    """Let htmx, which has sent a form, load another page. `to` is a path of ours."""
+    return Answer(status=status, headers=(("hx-redirect", public_path(to)),), cookies=cookies)
 
 
 def saying(message: str) -> str:
     """A cookie that carries a sentence to the next page, which shows it and drops it."""
-    return f"{SAID}={quote(message[:MOST_SAID], safe='')}; Path=/; Max-Age=30; HttpOnly; SameSite=Strict"
+    return cookie(SAID, quote(message[:MOST_SAID], safe=""), 30)
 
 
 def said(cookies: dict[str, str]) -> str:
@@ -74,7 +81,13 @@ def said(cookies: dict[str, str]) -> str:
 
 def drop(name: str) -> str:
     """A cookie that removes another."""
-    return f"{name}=; Path=/; Max-Age=0; HttpOnly; SameSite=Strict"
+    return cookie(name, "", 0)
+
+
+def cookie(name: str, value: str, max_age: int | None = None) -> str:
+    """A cookie that no script gets, and no other part of an application that the service is mounted in."""
+    lasts = "" if max_age is None else f"Max-Age={max_age}; "
+    return f"{name}={value}; Path={prefix.get() or '/'}; {lasts}HttpOnly; SameSite=Strict"
 
 
 async def send_answer(send: Any, answer: Answer) -> None:

@@ -12,13 +12,14 @@ from urllib.parse import quote
 
 from accoda.clock import SystemClock
 from accoda.dashboard import login
-from accoda.dashboard.answers import SAID, Answer, drop, html, said, saying, see_other, send_answer
+from accoda.dashboard.answers import SAID, Answer, drop, html, htmx_to, said, saying, see_other, send_answer
 from accoda.dashboard.files import files
 from accoda.dashboard.forms import cookies_of, headers_of, query_of, read_form
 from accoda.dashboard.live import LivePages, stream
 from accoda.dashboard.render import Frame, Renderer
 from accoda.dashboard.routes import ActionCall, Elsewhere, Found, PageCall, PageRoute, actions, pages, split
 from accoda.errors import StorageUnavailable
+from accoda.http.prefix import prefix, public_path
 from accoda.http.problems import ProblemError, from_error
 from accoda.http.security.identity import LOCAL, Identity
 from accoda.http.security.pages import COOKIE
@@ -125,7 +126,9 @@ class Dashboard:
 
     def _frame(self, identity: Identity, back: str, **more: Any) -> Frame:
         may_change = identity.may("admin") and not self.read_only
-        return Frame(back=back, may_change=may_change, read_only=self.read_only, now=self._clock.now(), **more)
+        return Frame(
+            root=prefix.get(), back=back, may_change=may_change, read_only=self.read_only, now=self._clock.now(), **more
+        )
 
     def page(self, scope: Scope, template: str, context: dict[str, Any], status: int = 200) -> Answer:
         """A page without a route."""
@@ -140,7 +143,7 @@ class Dashboard:
             raise ProblemError("forbidden", f"your token does not have the scope {needed!r}", scope=needed)
         headers = headers_of(scope)
         if b"hx-request" in headers:
-            return Answer(status=401, headers=(("hx-redirect", "/login"),))
+            return htmx_to("/login", 401)
         to = self.frame(scope).back if scope["method"] in READS else "/"
         stale = (drop(COOKIE),) if COOKIE in cookies_of(headers) else ()
         return see_other("/login" if to == "/" else f"/login?next={quote(to, safe='')}", stale)
@@ -180,7 +183,7 @@ class Dashboard:
             return see_other(done.to, (saying(done.message),) if done.message else ())
         if _is_here(headers.get(b"hx-current-url", b"").decode("latin-1"), done.to):
             return html(self._render("said.html", self.frame(scope, message=done.message)))
-        return Answer(headers=(("hx-redirect", done.to),), cookies=(saying(done.message),) if done.message else ())
+        return htmx_to(done.to, cookies=(saying(done.message),) if done.message else ())
 
     # -- trouble
 
@@ -191,7 +194,7 @@ class Dashboard:
             text = self._render("problem.html", self.frame(scope), {"problem": problem})
             return html(text, problem.status, headers=error.headers)
         if problem.status == 401:
-            return Answer(status=401, headers=(("hx-redirect", "/login"),))
+            return htmx_to("/login", 401)
         text = self._render("said.html", self.frame(scope, message=problem.detail), {"wrong": True})
         return html(text, problem.status, headers=error.headers)
 
@@ -222,4 +225,4 @@ def _file(scope: Scope, name: str) -> Answer:
 def _is_here(current: str, to: str) -> bool:
     """Whether a form leads back to its own page."""
     _, _, rest = current.partition("://")
-    return "/" + rest.partition("/")[2].partition("#")[0] == to
+    return "/" + rest.partition("/")[2].partition("#")[0] == public_path(to)

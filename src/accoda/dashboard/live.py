@@ -19,6 +19,7 @@ from accoda.dashboard.answers import SAFE
 from accoda.dashboard.forms import query_of
 from accoda.dashboard.routes import is_local
 from accoda.http.long_polls import LongPolls
+from accoda.http.prefix import prefix
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.security.identity import LOCAL, Identity
 
@@ -27,7 +28,8 @@ log = logging.getLogger("accoda.dashboard")
 Scope = MutableMapping[str, Any]
 Part = Callable[[str, Identity], Awaitable[str]]
 MayStay = Callable[[], Awaitable[bool]]
-Key = tuple[str, frozenset[str]]
+Key = tuple[str, frozenset[str], str]
+"""The address of a page, the rights of its viewers, and the prefix in its links."""
 
 EVERY = 2.0
 """Seconds from one rendering to the next."""
@@ -128,7 +130,7 @@ class LivePages:
         self.watchers = 0
 
     def enter(self, address: str, identity: Identity) -> LivePage:
-        key = (address, identity.scopes)
+        key = (address, identity.scopes, prefix.get())
         page = self.pages.get(key)
         if self.watchers >= MOST_WATCHERS or (page is None and len(self.pages) >= MOST_PAGES):
             raise ProblemError(

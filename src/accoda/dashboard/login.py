@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any, Protocol
 
-from accoda.dashboard.answers import Answer, drop, see_other
+from accoda.dashboard.answers import Answer, cookie, drop, see_other
 from accoda.dashboard.forms import headers_of, query_of, read_form
 from accoda.dashboard.routes import is_local
 from accoda.http.problems import ProblemError
@@ -49,8 +49,7 @@ def _enter(dashboard: Host, scope: Scope, form: dict[str, str]) -> Answer:
         return _page(dashboard, scope, to, error)
     # A browser says the scheme of the page in Origin, however many proxies there are in between.
     secure = "; Secure" if headers_of(scope).get(b"origin", b"").startswith(b"https://") else ""
-    cookie = f"{COOKIE}={text}; Path=/; HttpOnly; SameSite=Strict{secure}"
-    return see_other(to if is_local(to) else "/", (cookie,))
+    return see_other(to if is_local(to) else "/", (cookie(COOKIE, text) + secure,))
 
 
 def _page(dashboard: Host, scope: Scope, to: str, error: ProblemError | None = None) -> Answer:

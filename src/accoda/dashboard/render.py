@@ -24,8 +24,13 @@ _STRINGS = re.compile(r'("(?:[^"\\]|\\.)*"?)')
 
 
 class Frame(Struct, frozen=True, kw_only=True):
-    """What the frame around every page needs: `page` in templates. `back` is the address of the page itself."""
+    """What the frame around every page needs: `page` in templates.
 
+    Every address begins at the root of the dashboard, as if it were not mounted anywhere; `{{ page.root }}` stands
+    before each that a template writes. `back` is the address of the page itself.
+    """
+
+    root: str = ""
     back: str = "/"
     section: str = ""
     name: str = ""

@@ -11,6 +11,7 @@ from msgspec.structs import fields
 from accoda.errors import JobNotFound
 from accoda.http.call import Answer, Call, ClientGone, Headers, Raw
 from accoda.http.operation import Nothing, Operation
+from accoda.http.prefix import public_path
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.reading import BodyReader, TextReader, check_json, query_texts, read_body
 from accoda.http.security.identity import check_scope
@@ -131,6 +132,8 @@ class Endpoint:
                 body = _encode(answer)
                 headers = [kind, (b"content-length", b"%d" % len(body)), _FRESH, _NO_GUESS]
         for name, value in more:
+            if name == "location":
+                value = public_path(value)
             headers.append((name.encode("latin-1"), value.encode("latin-1")))
         return {"type": "http.response.start", "status": status, "headers": headers}, body
 

@@ -47,12 +47,13 @@ GROUPS = {
 
 
 def document(
-    table: Sequence[Operation], *, secured: bool, needs_token: bool = True, demands: Sequence[str] = ()
+    table: Sequence[Operation], *, secured: bool, needs_token: bool = True, demands: Sequence[str] = (), root: str = ""
 ) -> dict[str, Any]:
     """The whole document. `secured`: a guard stands before the service. `needs_token`: it lets no one in without one,
     so every operation asks for it; on loopback it needs none until there is one.
 
-    `demands` are the queues of this service's app whose jobs are made by requests, and not by hand.
+    `demands` are the queues of this service's app whose jobs are made by requests, and not by hand. `root` is the path
+    under which the service is mounted.
     """
     table = [operation for operation in table if not operation.hidden]
     schemas = Schemas(table)
@@ -66,7 +67,7 @@ def document(
     return {
         "openapi": "3.1.0",
         "info": {"title": "Accoda", "version": version("accoda"), "description": ABOUT, "license": LICENSE},
-        "servers": [{"url": "/", "description": "this service"}],
+        "servers": [{"url": root or "/", "description": "this service"}],
         "tags": [
             {"name": group, "description": GROUPS[group]}
             for group in dict.fromkeys(operation.group for operation in table)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, json
+from msgspec.structs import replace
 
 from accoda import errors
 from accoda.errors import InvalidInput, StorageError, StorageUnavailable, TooLarge
+from accoda.http.prefix import prefix, public_path
 
 log = logging.getLogger("accoda.http")
 
@@ -142,7 +144,8 @@ def _clean(text: str) -> str:
 
 def render(error: ProblemError) -> tuple[int, list[tuple[bytes, bytes]], bytes]:
     """Status, headers and body, ready to be sent."""
-    body = _encode(error.problem)
+    problem = error.problem
+    body = _encode(problem if not prefix.get() else replace(problem, type=public_path(problem.type)))
     headers = [
         (b"content-type", PROBLEM_JSON.encode()),
         (b"content-length", str(len(body)).encode()),

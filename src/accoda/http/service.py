@@ -11,6 +11,7 @@ from accoda.http.endpoint import Endpoint
 from accoda.http.long_polls import LongPolls
 from accoda.http.operation import Operation
 from accoda.http.options import ServiceOptions
+from accoda.http.prefix import under_prefix
 from accoda.http.problems import ProblemError, from_error, send_problem
 from accoda.http.security.origins import SAFE
 from accoda.http.security.pages import is_page, is_view, wants_json
@@ -58,6 +59,9 @@ class Service:
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
+            if scope.get("root_path"):
+                await under_prefix(self, scope, receive, send)
+                return
             set_patience(self.options.patience)
             endpoint = self._exact.get((scope["method"], scope["path"]))
             if endpoint is not None:

@@ -3,6 +3,7 @@
 (() => {
   const $ = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const mountedAt = document.body.dataset.root; // where the dashboard is mounted: "/ops/jobs", or ""
 
   /* -- times: the same words as words.py ------------------------------------------------------------------------- */
 
@@ -109,7 +110,7 @@
     let source = null, closed = false;
     const open = () => {
       if (source || document.hidden || closed) return;
-      source = new EventSource("/live?page=" + encodeURIComponent(location.pathname + location.search));
+      source = new EventSource(mountedAt + "/live?page=" + encodeURIComponent(location.pathname.slice(mountedAt.length) + location.search));
       const good = () => hear({ heard: Date.now(), state: "live", trouble: "", why: "" });
       source.addEventListener("open", () => hear({ state: "live" }));
       source.addEventListener("live", (event) => { swap(part, event.data); good(); });

@@ -60,8 +60,8 @@ function quoted(text) {
   return "'" + text.replaceAll("'", "'\\''") + "'";
 }
 
-function curl(path, method, operation) {
-  let target = path;
+function curl(spec, path, method, operation) {
+  let target = spec.servers[0].url.replace(/\/$/, "") + path;
   const query = [];
   for (const parameter of operation.parameters || []) {
     if (parameter.example === undefined) continue;
@@ -121,7 +121,7 @@ function article(spec, path, method, operation) {
       make("span", { className: "words" }, operation.summary)),
     make("div", {},
       ...paragraphs(operation.description || ""),
-      tryIt(curl(path, method, operation)),
+      tryIt(curl(spec, path, method, operation)),
       ...section("Parameters", parameters),
       ...section("Body", schema ? fields(spec, schema) : []),
       make("h4", {}, "Answers"),
@@ -173,7 +173,7 @@ function find(text) {
 }
 
 document.getElementById("find").addEventListener("input", (event) => find(event.target.value));
-fetch("/openapi.json")
+fetch("openapi.json") // beside this page, wherever the service is mounted
   .then((answer) => (answer.ok ? answer.json() : Promise.reject(new Error(`the answer was ${answer.status}`))))
   .then(show)
   .catch((error) => { document.getElementById("status").textContent = `/openapi.json cannot be shown: ${error.message}`; });

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from importlib import resources
 from typing import Any
@@ -12,6 +12,7 @@ from msgspec import json
 from accoda.http.call import Call, Raw
 from accoda.http.openapi import document
 from accoda.http.operation import JSON, Reply, operation
+from accoda.http.prefix import prefix
 from accoda.http.security.identity import LOCAL
 
 GROUP = "Service"
@@ -42,7 +43,7 @@ async def get_openapi(call: Call[Any, Any, Any]) -> Raw:
     secured = policy is not None and not getattr(policy, "no_auth", False)
     # A caller that may do everything without a token needs none here.
     needs_token = call.identity is not LOCAL
-    body, etag = _openapi(secured, needs_token, tuple(sorted(call.app.demands)))
+    body, etag = _openapi(secured, needs_token, tuple(sorted(call.app.demands)), prefix.get())
     return _cached(call, body, etag, JSON)
 
 
@@ -62,11 +63,12 @@ def _cached(
     return Raw(body, kind, 200, headers)
 
 
-@cache
-def _openapi(secured: bool, needs_token: bool, demands: tuple[str, ...]) -> tuple[bytes, str]:
+@lru_cache(16)
+def _openapi(secured: bool, needs_token: bool, demands: tuple[str, ...], root: str) -> tuple[bytes, str]:
     from accoda.http.table import operations
 
-    return _with_etag(json.encode(document(operations(), secured=secured, needs_token=needs_token, demands=demands)))
+    made = document(operations(), secured=secured, needs_token=needs_token, demands=demands, root=root)
+    return _with_etag(json.encode(made))
 
 
 @cache

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from accoda.errors import AccodaError
+from accoda.http.prefix import under_prefix
 from accoda.http.problems import ProblemError, render
 from accoda.http.security import refusals
 from accoda.http.security.answers import Header, with_defaults
@@ -102,6 +103,9 @@ class Guard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._other(scope, receive, send)
+            return
+        if scope.get("root_path"):
+            await under_prefix(self, scope, receive, send)
             return
         headers: Headers = {}
         # One function for all of it, though it has two parts: each further coroutine on the way of a request costs a
