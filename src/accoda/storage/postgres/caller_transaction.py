@@ -1,86 +1,51 @@
-"""Runs our statement on a caller's own connection, so that it takes part in the caller's transaction.
-
-asyncpg       a Connection, or what a Pool gives
-psycopg       an AsyncConnection
-SQLAlchemy    an AsyncConnection or AsyncSession, over asyncpg or psycopg
-
-Errors are the driver's own here: the transaction is the caller's, and so is the way to deal with its failure.
-"""
+"""`enqueue` in a caller's own transaction: the statement, and what its answer says. `caller_connection.py` runs it."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from accoda.errors import InvalidInput
+from accoda.model import Enqueued, NewJob, What
+from accoda.storage.common.caller_connection import Row, Statement
 
-_PLACE = re.compile(r"\$(\d+)")
 _TYPES = (
-    "bigint",
-    *(
-        "text[]",
-        "bytea[]",
-        "float8[]",
-        "bigint[]",
-        "bigint[]",
-        "bigint[]",
-        "float8[]",
-        "text[]",
-        "smallint[]",
-        "bytea[]",
-        "text[]",
-        "text[]",
-    ),
-)
+    "bigint", "text[]", "bytea[]", "float8[]", "bigint[]", "bigint[]", "bigint[]", "float8[]", "text[]", "smallint[]",
+    "bytea[]", "text[]", "text[]",
+)  # fmt: skip
 _ARGUMENTS = ", ".join(f"CAST(${place} AS {type})" for place, type in enumerate(_TYPES, 1))
+_WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached", "kept")
+_WAYS = {"keep": 0, "replace": 1, "attach": 2, "rerank": 3}
 
 
-async def enqueue_in(connection: Any, schema: str, at: int | None, jobs: Sequence[tuple[Any, ...]]) -> Sequence[Any]:
-    """Call `enqueue_apart` of verbs/enqueue.sql, with the jobs as its type `new_job` has them; its answer."""
-    columns = [list(column) for column in zip(*jobs, strict=True)] or [[] for _ in _TYPES[1:]]
-    query = f'SELECT * FROM "{schema}".enqueue_apart({_ARGUMENTS})'
-    return await _run_in(connection, query, (at, *columns))
+def enqueue_statement(schema: str, at: int | None, jobs: Sequence[NewJob]) -> Statement:
+    """Calls `enqueue_apart` of verbs/enqueue.sql. `at` is the present moment, None by the server's clock."""
+    rows = [new_job_row(job) for job in jobs]
+    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _TYPES[1:]]
+    return Statement(f'SELECT * FROM "{schema}".enqueue_apart({_ARGUMENTS})', (at, *columns))
 
 
-async def _run_in(connection: Any, query: str, args: Sequence[Any]) -> Sequence[Any]:
-    """The only row of a statement whose places are $1, $2, …"""
-    library = type(connection).__module__.partition(".")[0]
-    if library == "asyncpg":
-        return await connection.fetchrow(query, *args)  # type: ignore[no-any-return]
-    if library == "psycopg" and hasattr(connection, "cursor"):
-        return await _in_psycopg(connection, query, args)
-    if library == "sqlalchemy" and hasattr(connection, "execute"):
-        return await _in_sqlalchemy(connection, query, args)
-    raise InvalidInput(
-        "connection",
-        "must be an asyncpg connection, a psycopg AsyncConnection, or a SQLAlchemy AsyncConnection or AsyncSession, "
-        f"not {type(connection).__module__}.{type(connection).__qualname__}",
-    )
+def store_check(schema: str) -> Statement:
+    """Asks whether the function is in the caller's database, which no transaction fails of."""
+    function = f'"{schema}".enqueue_apart({",".join(_TYPES)})'
+    return Statement("SELECT to_regprocedure(CAST($1 AS text)) IS NOT NULL", (function,))
 
 
-async def _in_psycopg(connection: Any, query: str, args: Sequence[Any]) -> Sequence[Any]:
-    from psycopg import AsyncConnection, AsyncRawCursor
-    from psycopg.rows import tuple_row
-
-    if not isinstance(connection, AsyncConnection):
-        raise InvalidInput("connection", "must be a psycopg AsyncConnection; a blocking one would stop the event loop")
-    async with AsyncRawCursor(connection, row_factory=tuple_row) as cursor:  # one that knows $1, whatever the caller's
-        await cursor.execute(query.encode(), args)
-        row = await cursor.fetchone()
-    assert row is not None
-    return row
+def new_job_row(job: NewJob) -> tuple[Any, ...]:
+    """As the type `new_job` in verbs/enqueue.sql."""
+    return (
+        job.queue, job.data, float(job.rank), to_ms(job.delay), job.start_at, job.cost, float(job.keep_for), job.key,
+        _WAYS[job.on_duplicate], job.waiter, job.reports_to, job.lane,
+    )  # fmt: skip
 
 
-async def _in_sqlalchemy(connection: Any, query: str, args: Sequence[Any]) -> Sequence[Any]:
-    from sqlalchemy import text
-    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession
+def enqueued(row: Row) -> list[Enqueued]:
+    """The answer of `enqueue` and of `enqueue_apart`."""
+    ids, whats, waiting = row
+    if whats is None:
+        return [Enqueued(id, "created", 0) for id in ids]
+    return [Enqueued(id, _WHATS[what], waiters) for id, what, waiters in zip(ids, whats, waiting, strict=True)]
 
-    if not isinstance(connection, (AsyncConnection, AsyncSession)):
-        raise InvalidInput(
-            "connection", "must be an AsyncConnection or AsyncSession; a blocking one would stop the loop"
-        )
-    # Through SQLAlchemy and not the driver below it: it begins its transaction with its own first statement.
-    named = text(_PLACE.sub(r":p\1", query))
-    result = await connection.execute(named, {f"p{place}": value for place, value in enumerate(args, 1)})
-    return tuple(result.one())
+
+def to_ms(seconds: float | None) -> int | None:
+    """As the functions take a length of time."""
+    return None if seconds is None else round(seconds * 1000)

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from accoda.clock import Clock
-from accoda.errors import AccodaError, VersionConflict
+from accoda.errors import AccodaError, InvalidInput, VersionConflict
 from accoda.model import (
     ById,
     ByKey,
@@ -44,16 +44,16 @@ from accoda.model import (
     State,
     Stats,
     Target,
-    What,
     check_document_name,
     clean,
 )
 from accoda.storage import checks
 from accoda.storage.common.call_batching import SMALL, CallBatching
+from accoda.storage.common.caller_connection import fetch_async, recognize
 from accoda.storage.common.closing import Closing
 from accoda.storage.common.wakeups import LOOK_EVERY, Seen
 from accoda.storage.postgres import rows, vacuum
-from accoda.storage.postgres.caller_transaction import enqueue_in
+from accoda.storage.postgres.caller_transaction import enqueue_statement, enqueued, new_job_row, to_ms
 from accoda.storage.postgres.client import Client
 from accoda.storage.postgres.wakeups import READY, Listener
 from accoda.storage.protocol import DUE_AT_ONCE
@@ -63,8 +63,6 @@ SOON = 0.01  # seconds until a take is tried again after two that found nothing 
 
 T = TypeVar("T")
 
-_WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached", "kept")
-_WAYS = {"keep": 0, "replace": 1, "attach": 2, "rerank": 3}
 _ALONE = SMALL + 1
 _AFTER_ALL = "\U0010ffff"  # not printable, so no name has it; in UTF-8 it sorts after every other character
 
@@ -137,8 +135,11 @@ class PostgresStorage(Closing):
         checks.check_jobs(jobs)
         if connection is not None:
             self._client.affinity.check()
-            batch = [_new_job(job) for job in jobs]
-            return _enqueued(await enqueue_in(connection, self._client.place.schema, self._at(), batch))
+            caller = recognize(connection)
+            if caller.blocking or caller.engine != "postgresql":
+                raise InvalidInput("connection", "must be an async one to PostgreSQL; app.sync.enqueue takes others")
+            statement = enqueue_statement(self._client.place.schema, self._at(), jobs)
+            return enqueued(await fetch_async(caller, statement))
         if not jobs:
             self._client.affinity.check()
             return []
@@ -148,11 +149,11 @@ class PostgresStorage(Closing):
     async def _enqueue_all(self, _: None, calls: list[Sequence[NewJob]]) -> list[list[Enqueued]]:
         jobs = [job for each in calls for job in each]
         news, quiet = _news_of(jobs), self._client.is_quiet()
-        args = (self._at(), [_new_job(job) for job in jobs], False, news if quiet else [])
+        args = (self._at(), [new_job_row(job) for job in jobs], False, news if quiet else [])
         (row,) = await self._client.fetch("enqueue", *args, repeat=False)
         if not quiet:
             self._client.notify(news)
-        return _shares(_enqueued(row), map(len, calls))
+        return _shares(enqueued(row), map(len, calls))
 
     async def take(
         self, queue: str, count: int, *, lease: float = 60.0, max_cost: int | None = None, worker: str = ""
@@ -213,7 +214,7 @@ class PostgresStorage(Closing):
         order = sorted(range(len(leases)), key=[lease.id for lease in leases].__getitem__)  # in which rows are locked
         thens = [(n, job) for n, outcome in enumerate(outcomes) for job in outcome.then]
         places = {n: place for place, n in enumerate(order, 1)} if thens else {}
-        then_of, then_jobs = [places[n] for n, _ in thens], [_new_job(job) for _, job in thens]
+        then_of, then_jobs = [places[n] for n, _ in thens], [new_job_row(job) for _, job in thens]
         args = (
             *_lease_columns([leases[n] for n in order]),
             _outcome_rows(outcomes, order),
@@ -279,7 +280,7 @@ class PostgresStorage(Closing):
 
     async def write(self, name: str, value: bytes, *, version: int | None = None, ttl: float | None = None) -> int:
         checks.check_write(name, value, version, ttl)
-        args = (self._at(), name, value, version, _to_ms(ttl))
+        args = (self._at(), name, value, version, to_ms(ttl))
         ((new, found),) = await self._client.run(self._client.fetch("write", *args, repeat=False))
         if new is None:
             raise VersionConflict(name, version or 0, found)
@@ -345,21 +346,6 @@ class PostgresStorage(Closing):
         return int(await self._client.run(self._client.value("purge", *args, repeat=False)))
 
 
-def _new_job(job: NewJob) -> tuple[Any, ...]:
-    """As the type `new_job` in verbs/enqueue.sql."""
-    return (
-        job.queue, job.data, job.rank, _to_ms(job.delay), job.start_at, job.cost, job.keep_for, job.key,
-        _WAYS[job.on_duplicate], job.waiter, job.reports_to, job.lane,
-    )  # fmt: skip
-
-
-def _enqueued(row: Sequence[Any]) -> list[Enqueued]:
-    ids, whats, waiting = row
-    if whats is None:
-        return [Enqueued(id, "created", 0) for id in ids]
-    return [Enqueued(id, _WHATS[what], waiters) for id, what, waiters in zip(ids, whats, waiting, strict=True)]
-
-
 def _lease_columns(leases: Sequence[Lease]) -> tuple[list[int], list[int], list[int], list[str]]:
     """ids, runs, takes, queues as in verbs/settle.sql. A queue name that the server could not read is no queue's."""
     queues = [lease.queue for lease in leases]
@@ -386,7 +372,7 @@ def _outcome_row(outcome: Outcome) -> tuple[Any, ...]:
             return 0, outcome.waiters, None, None, None, None, None, outcome.result
         case Retry():
             reason = clean(outcome.reason)
-            return 1, None, _to_ms(outcome.delay), outcome.at, outcome.rank, outcome.counts, reason, None
+            return 1, None, to_ms(outcome.delay), outcome.at, outcome.rank, outcome.counts, reason, None
         case _:
             return 2, None, None, None, None, None, clean(outcome.reason), None
 
@@ -405,7 +391,3 @@ def _shares(items: Iterable[T], sizes: Iterable[int]) -> list[list[T]]:
     """The items, divided among several callers."""
     rest = iter(items)
     return [list(islice(rest, size)) for size in sizes]
-
-
-def _to_ms(seconds: float | None) -> int | None:
-    return None if seconds is None else round(seconds * 1000)
