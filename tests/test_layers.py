@@ -14,7 +14,7 @@ LAYERS = {
     "model": "errors limits clock model names shape times fingerprint",
     "storage": "storage",
     "meaning": "priority retry payload misfit pydantic_models envelope masking enqueue handler_options queue_access "
-    "budget demand schedules webhooks flows lanes",
+    "budget demand schedules webhooks flows lanes transactions",
     "runtime": "runtime connections settings",
     "operations": "operations",
     "app": "app sync app_testing",

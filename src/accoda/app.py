@@ -48,6 +48,7 @@ from accoda.storage.common.reconnecting import Backoff, patience_limit
 from accoda.storage.protocol import Store
 from accoda.sync import Forward, LoopThread
 from accoda.times import milliseconds, seconds
+from accoda.transactions import Transactions
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -109,6 +110,10 @@ class App:
     `url` says where the jobs are; without it `ACCODA_URL` does, and without that they are in `accoda.db` beside you.
     Nothing is connected before the first call that needs it.
 
+    `outbox` is a database of your own, `postgresql://…` or `sqlite:///…`: jobs that are enqueued with a `connection` to
+    it are written to a table there, in your transaction, and workers move them on to the store. See
+    docs/transactions.md.
+
     `middleware` runs around every batch, on the worker's loop; `around` around every call of a handler, in its own
     thread, task or process; `enqueue_middleware` before every job that the app makes is stored.
     """
@@ -117,6 +122,7 @@ class App:
         self,
         url: str | None = None,
         *,
+        outbox: str | None = None,
         clock: Clock | None = None,
         middleware: Sequence[Middleware] = (),
         around: Sequence[Around] = (),
@@ -132,6 +138,7 @@ class App:
         self.around = tuple(around)
         self.enqueue_middleware = tuple(enqueue_middleware)
         self.connections = Connections(self.url, clock)
+        self.transactions = Transactions(lambda: self.connections, outbox)
         self.specs: dict[tuple[str, str | None], QueueSpec] = {}
         self.storage: Store = lazy_store(lambda: self.connections)
         self.budget_registry = BudgetRegistry(lambda: self.connections)
@@ -255,26 +262,43 @@ class App:
         """Say how jobs of a queue, or of one type in it, are made, for a process that has no handler of it."""
         self.specs[spec.queue, spec.type] = spec
 
-    async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued[Any]:
-        """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
+    async def enqueue(
+        self, queue: str, payload: object = None, *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued[Any]:
+        """Enqueue one job; see `EnqueueOptions` for what may be said of it.
+
+        With `connection`, an async connection to a database, the job is part of the transaction that is open there.
+        """
         spec = self.queue_spec(queue, options.get("type"))
         jobs = [new_job(spec, payload, self.now, options)]
         with self._patience():
+            if connection is not None:
+                (told,) = await self.transactions.enqueue(connection, jobs)
+                return told.come_from(self, spec.result)
             store = self.connections.stores.get(asyncio.get_running_loop()) or await self.connections.get()
             told = (await store.enqueue(jobs))[0]
         return told.come_from(self, spec.result)
 
     async def enqueue_many(
-        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+        self, queue: str, payloads: Iterable[object], *, connection: object = None, **options: Unpack[EnqueueOptions]
     ) -> list[Enqueued[Any]]:
         """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
+        spec, jobs = self.new_jobs(queue, payloads, options)
+        with self._patience():
+            if connection is not None:
+                told = await self.transactions.enqueue(connection, jobs)
+            else:
+                told = await (await self.connections.get()).enqueue(jobs) if jobs else []
+        return [each.come_from(self, spec.result) for each in told]
+
+    def new_jobs(
+        self, queue: str, payloads: Iterable[object], options: EnqueueOptions
+    ) -> tuple[QueueSpec, list[NewJob]]:
+        """What `enqueue_many` stores, and how its queue's jobs are made."""
         if options.get("key") is not None:
             raise InvalidInput("key", "would make all these jobs one; enqueue them one by one, each with its own key")
         spec = self.queue_spec(queue, options.get("type"))
-        jobs = new_jobs(spec, payloads, self.now, options)
-        with self._patience():
-            told = await (await self.connections.get()).enqueue(jobs) if jobs else []
-        return [each.come_from(self, spec.result) for each in told]
+        return spec, new_jobs(spec, payloads, self.now, options)
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         """The `NewJob` that `enqueue` stores: for `Done(then=[…])`, or to enqueue in a transaction of your own."""
@@ -294,6 +318,10 @@ class App:
         plain values, or a `type` that is asked for. The queue must keep results (`keep_for`). Raises `JobFailed` if the
         job is dead, `ResultTimeout` if it takes longer.
         """
+        if isinstance(job, Enqueued) and job.what == "outbox":
+            raise InvalidInput(
+                "result", "the job is in the outbox, and has no id before a worker has moved it on; see transactions.md"
+            )
         id = job.id if isinstance(job, Enqueued) else job
         if isinstance(job, Enqueued) and type is Any:
             type = job.result_type
@@ -571,14 +599,27 @@ class SyncFace(LoopThread[App]):
             raise
         self.run(batch.__aexit__(None, None, None))
 
-    def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> SyncEnqueued[Any]:
-        """Enqueue one job; see `EnqueueOptions` for what may be said of it."""
-        return self._mine(self.run(self.target.enqueue(queue, payload, **options)))
+    def enqueue(
+        self, queue: str, payload: object = None, *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> SyncEnqueued[Any]:
+        """Enqueue one job; see `EnqueueOptions` for what may be said of it.
+
+        With `connection`, a connection to a database whose calls block, the job is part of the transaction that is open
+        there, and the statement is run in this thread.
+        """
+        if connection is None:
+            return self._mine(self.run(self.target.enqueue(queue, payload, **options)))
+        spec = self.target.queue_spec(queue, options.get("type"))
+        job = new_job(spec, payload, self.target.now, options)
+        return self._in_transaction(connection, [job], spec)[0]
 
     def enqueue_many(
-        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+        self, queue: str, payloads: Iterable[object], *, connection: object = None, **options: Unpack[EnqueueOptions]
     ) -> list[SyncEnqueued[Any]]:
         """Enqueue a job for each payload, with the same options: all of them or none, in one round trip."""
+        if connection is not None:
+            spec, jobs = self.target.new_jobs(queue, payloads, options)
+            return self._in_transaction(connection, jobs, spec)
         return [self._mine(told) for told in self.run(self.target.enqueue_many(queue, payloads, **options))]
 
     @overload
@@ -592,8 +633,13 @@ class SyncFace(LoopThread[App]):
         """Wait until a job is done, and give back what its handler returned: see `App.result`."""
         return self.run(self.target.result(job, timeout=timeout, type=type))
 
+    def _in_transaction(self, connection: object, jobs: Sequence[NewJob], spec: QueueSpec) -> list[SyncEnqueued[Any]]:
+        told = self.target.transactions.enqueue_blocking(connection, jobs, self.run)
+        return [self._mine(each.come_from(self.target, spec.result)) for each in told]
+
     def _mine(self, told: Enqueued[V]) -> SyncEnqueued[V]:
-        return SyncEnqueued(told.id, told.what, told.waiters).come_from(self, told.result_type)
+        mine = SyncEnqueued[V](told.id, told.what, told.waiters).come_from(self, told.result_type)
+        return mine if told.outbox_id is None else mine.in_row(told.outbox_id)
 
 
 class _DeclaredSchedules:

@@ -81,7 +81,7 @@ class Trial:
         if self._before is not None:
             raise RuntimeError("this trial is under way already; call app.testing() for another")
         self._before = self.app.connections, self.app.middleware
-        self.app.connections = Connections("memory://", self.clock)
+        self.app.connections = Connections("memory://", self.clock, in_trial=True)
         self.app.middleware = (self._note, *self.app.middleware)
         return self
 

@@ -29,8 +29,10 @@ class Connections:
     gets one of its own. Memory is the exception: there is one store for the app, which any loop may use.
     """
 
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, clock: Clock | None = None, *, in_trial: bool = False) -> None:
         self.url = url
+        self.in_trial = in_trial
+        """Whether this is a test's store: a caller's connection is then left out of it."""
         self._bare_url, timeout = split_timeout(url)
         self.timeout = TIMEOUT if timeout is None else timeout
         """Seconds that a producer's call waits for a store that is away."""

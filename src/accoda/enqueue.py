@@ -148,6 +148,8 @@ def _new_job(spec: QueueSpec, payload: object, common: _Common) -> NewJob:
 def _common(spec: QueueSpec, now: Callable[[], int], options: EnqueueOptions) -> _Common:
     if not options.keys() <= _OPTIONS:
         unknown = options.keys() - _OPTIONS
+        if "connection" in unknown:
+            raise InvalidInput("connection", NO_CONNECTION)
         names = ", ".join(EnqueueOptions.__annotations__)
         raise InvalidInput(min(unknown), f"there is no such option; use {names}")
     delay, at, keep_for = options.get("delay"), options.get("at"), options.get("keep_for")
@@ -262,5 +264,9 @@ def _hook(given: object) -> Hook:
     return hook
 
 
+NO_CONNECTION = (
+    "only what is enqueued at once can be part of a transaction; a follow-up, a node or a tick is stored later, with "
+    "the step that it follows"
+)
 _OPTIONS = EnqueueOptions.__annotations__.keys()
 _METADATA = frozenset({"headers", "name", "max_attempts", "webhook"})

@@ -34,7 +34,7 @@ else:
 
 State = Literal["ready", "delayed", "held", "taken", "dead", "done", "cancelled"]
 OnDuplicate = Literal["keep", "rerank", "replace", "attach"]
-What = Literal["created", "kept", "replaced", "attached"]
+What = Literal["created", "kept", "replaced", "attached", "outbox"]
 Why = Literal["lost", "grown", "cancelled"]
 Order = Literal["line", "id"]
 
@@ -114,6 +114,8 @@ class NewJob(_Line, frozen=True, gc=False, kw_only=True):
 class Enqueued(Struct, Generic[V], frozen=True, dict=True):
     """What became of one `NewJob`: the id of the job that now stands for it, and its number of waiters.
 
+    "outbox": it was written to the outbox in a transaction of the caller's, and has no id (0) until that is relayed.
+
     An app's `enqueue` gives one that knows where the result comes from, and of which type `V` it is.
     """
 
@@ -130,6 +132,16 @@ class Enqueued(Struct, Generic[V], frozen=True, dict=True):
     def result_type(self) -> Any:
         """What the handler says that it returns; Any where that is not known."""
         return self.__dict__.get("result_type", Any)
+
+    def in_row(self, id: str) -> Self:
+        """Note the row of the outbox that it is in."""
+        self.__dict__["outbox_id"] = id
+        return self
+
+    @property
+    def outbox_id(self) -> str | None:
+        """The id (a UUID) of the row of the outbox that it was written to; None: it went to the store at once."""
+        return self.__dict__.get("outbox_id")
 
     def result(self, *, timeout: float | None = None) -> Coroutine[Any, Any, V]:
         """Wait until the job is done, and give what its handler returned: see `App.result`."""

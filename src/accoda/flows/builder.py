@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from accoda.enqueue import Encoded, EnqueueOptions
+from accoda.enqueue import NO_CONNECTION, Encoded, EnqueueOptions
 from accoda.envelope import Hook
 from accoda.errors import InvalidInput
 from accoda.flows.graph import NodeKind, NodeSpec
@@ -243,6 +243,8 @@ def _check_options(name: str, options: NodeOptions, type: str | None) -> None:
             raise InvalidInput(
                 option, f"node {name!r}: the job of a node has a key of its own, so it takes no {option}"
             )
+        if option == "connection":
+            raise InvalidInput(option, f"node {name!r}: {NO_CONNECTION}; flow.start(connection=…) takes one")
         if option not in NodeOptions.__annotations__:
             known = ", ".join(NodeOptions.__annotations__)
             raise InvalidInput(option, f"node {name!r}: there is no such option; use {known}")

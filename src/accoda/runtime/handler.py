@@ -36,10 +36,12 @@ V = TypeVar("V")
 class SyncProducer(Protocol):
     """What enqueues for a handler without `await`."""
 
-    def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> SyncEnqueued[Any]: ...
+    def enqueue(
+        self, queue: str, payload: object = None, *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> SyncEnqueued[Any]: ...
 
     def enqueue_many(
-        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+        self, queue: str, payloads: Iterable[object], *, connection: object = None, **options: Unpack[EnqueueOptions]
     ) -> list[SyncEnqueued[Any]]: ...
 
 
@@ -52,10 +54,12 @@ class Producer(Protocol):
     @property
     def sync(self) -> SyncProducer: ...
 
-    async def enqueue(self, queue: str, payload: object = None, **options: Unpack[EnqueueOptions]) -> Enqueued[Any]: ...
+    async def enqueue(
+        self, queue: str, payload: object = None, *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> Enqueued[Any]: ...
 
     async def enqueue_many(
-        self, queue: str, payloads: Iterable[object], **options: Unpack[EnqueueOptions]
+        self, queue: str, payloads: Iterable[object], *, connection: object = None, **options: Unpack[EnqueueOptions]
     ) -> list[Enqueued[Any]]: ...
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob: ...
@@ -113,13 +117,21 @@ class Handler(Generic[T, R, V]):
     def __call__(self, *args: Any, **kwargs: Any) -> R:
         return self.function(*args, **kwargs)
 
-    async def enqueue(self, payload: T = None, **options: Unpack[EnqueueOptions]) -> Enqueued[V]:  # type: ignore[assignment]
+    async def enqueue(
+        self,
+        payload: T = None,  # type: ignore[assignment]
+        *,
+        connection: object = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> Enqueued[V]:
         """Enqueue one job to this handler: of its queue and its type."""
-        return await self.app.enqueue(self.queue, payload, **self.typed(options))
+        return await self.app.enqueue(self.queue, payload, connection=connection, **self.typed(options))
 
-    async def enqueue_many(self, payloads: Iterable[T], **options: Unpack[EnqueueOptions]) -> list[Enqueued[V]]:
+    async def enqueue_many(
+        self, payloads: Iterable[T], *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> list[Enqueued[V]]:
         """Enqueue a job for each payload, all of them or none."""
-        return await self.app.enqueue_many(self.queue, payloads, **self.typed(options))
+        return await self.app.enqueue_many(self.queue, payloads, connection=connection, **self.typed(options))
 
     def job(self, payload: T = UNSAID, *, name: str | None = None, **options: Unpack[NodeOptions]) -> JobCall:
         """A job of this handler, to be part of a `chain` or `group`; `name` is that of its node."""
@@ -157,15 +169,23 @@ class SyncHandler(Generic[T, V]):
     def __init__(self, handler: Handler[T, Any, V]) -> None:
         self._handler = handler
 
-    def enqueue(self, payload: T = None, **options: Unpack[EnqueueOptions]) -> SyncEnqueued[V]:  # type: ignore[assignment]
+    def enqueue(
+        self,
+        payload: T = None,  # type: ignore[assignment]
+        *,
+        connection: object = None,
+        **options: Unpack[EnqueueOptions],
+    ) -> SyncEnqueued[V]:
         """Enqueue one job to this handler: of its queue and its type."""
         handler = self._handler
-        return handler.app.sync.enqueue(handler.queue, payload, **handler.typed(options))
+        return handler.app.sync.enqueue(handler.queue, payload, connection=connection, **handler.typed(options))
 
-    def enqueue_many(self, payloads: Iterable[T], **options: Unpack[EnqueueOptions]) -> list[SyncEnqueued[V]]:
+    def enqueue_many(
+        self, payloads: Iterable[T], *, connection: object = None, **options: Unpack[EnqueueOptions]
+    ) -> list[SyncEnqueued[V]]:
         """Enqueue a job for each payload, all of them or none."""
         handler = self._handler
-        return handler.app.sync.enqueue_many(handler.queue, payloads, **handler.typed(options))
+        return handler.app.sync.enqueue_many(handler.queue, payloads, connection=connection, **handler.typed(options))
 
 
 class QueueHandlers:

@@ -74,9 +74,9 @@ _PLACE = re.compile(r"\$(\d+)")
 
 def recognize(connection: object) -> Caller:
     """What kind of connection this is. Raises `InvalidInput` if it is none that can be used."""
-    kind = _kind_of(type(connection))
+    cls: type = type(connection)
+    kind = _kind_of(cls)
     if kind is None:
-        cls = type(connection)
         raise InvalidInput("connection", f"must be {ACCEPTED}; not {cls.__module__}.{cls.__qualname__}")
     engine = _engine_of(connection, kind.library)
     if engine not in ("postgresql", "sqlite"):

@@ -24,10 +24,15 @@ def enqueue_statement(schema: str, at: int | None, jobs: Sequence[NewJob]) -> St
     return Statement(f'SELECT * FROM "{schema}".enqueue_apart({_ARGUMENTS})', (at, *columns))
 
 
-def store_check(schema: str) -> Statement:
-    """Asks whether the function is in the caller's database, which no transaction fails of."""
+def store_check(schema: str, *, again: bool = False) -> Statement:
+    """Asks whether the function is in the caller's database, which no transaction fails of.
+
+    `again`, in the same transaction: a session remembers what it did not find, and hears of changes when it locks a
+    table that it has not locked yet.
+    """
     function = f'"{schema}".enqueue_apart({",".join(_TYPES)})'
-    return Statement("SELECT to_regprocedure(CAST($1 AS text)) IS NOT NULL", (function,))
+    afresh = " FROM pg_catalog.pg_namespace LIMIT 1" if again else ""
+    return Statement(f"SELECT to_regprocedure(CAST($1 AS text)) IS NOT NULL{afresh}", (function,))
 
 
 def new_job_row(job: NewJob) -> tuple[Any, ...]:
