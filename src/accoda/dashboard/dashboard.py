@@ -139,8 +139,9 @@ class Dashboard:
         identity = identity_of(scope)
         if identity.may(needed):
             return None
-        if identity.id is not None:
-            raise ProblemError("forbidden", f"your token does not have the scope {needed!r}", scope=needed)
+        if identity.scopes:
+            whose = "your token does not have" if identity.id is not None else "you do not have"
+            raise ProblemError("forbidden", f"{whose} the scope {needed!r}", scope=needed)
         headers = headers_of(scope)
         if b"hx-request" in headers:
             return htmx_to("/login", 401)

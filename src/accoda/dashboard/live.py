@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from accoda.dashboard.answers import SAFE
 from accoda.dashboard.forms import query_of
 from accoda.dashboard.routes import is_local
+from accoda.http.event_stream import BEAT, STILL_HERE, Ends, event_of, event_stream, send_event
 from accoda.http.long_polls import LongPolls
 from accoda.http.prefix import prefix
 from accoda.http.problems import ProblemError, from_error, send_problem
@@ -37,8 +38,6 @@ SHARE = 0.2
 """The largest share of one core for all live pages together: beyond it, they are rendered less often."""
 TROUBLED = 10.0
 """Seconds until a page that failed is rendered again: each failure may be a line in the log."""
-BEAT = 15.0
-"""Seconds after which something is sent to a client even if nothing changed: that finds clients that are gone."""
 MOST_PAGES = 500
 MOST_WATCHERS = 5000
 
@@ -173,33 +172,26 @@ async def stream(dashboard: Host, scope: Scope, receive: Any, send: Any) -> None
     except Exception as error:
         await send_problem(send, from_error(error))
         return
-    leaving = dashboard.polls.enter()
-    gone = asyncio.ensure_future(_hung_up(receive))
     try:
-        await _begin(send)
-        if scope["method"] != "HEAD":
-            await _send_events(page, (gone, leaving), lambda: dashboard.may_stay(scope), send)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        async with event_stream(dashboard.polls, receive, send, SAFE) as ends:
+            if scope["method"] != "HEAD":
+                await _send_events(page, ends, lambda: dashboard.may_stay(scope), send)
     finally:
         dashboard.live_pages.leave(page)
-        dashboard.polls.leave(leaving)
-        gone.cancel()
-        await asyncio.gather(gone, return_exceptions=True)
 
 
-async def _send_events(page: LivePage, ends: tuple[asyncio.Future[None], ...], may_stay: MayStay, send: Any) -> None:
+async def _send_events(page: LivePage, ends: Ends, may_stay: MayStay, send: Any) -> None:
     seen = 0
     while True:
         if page.number != seen:
             seen = page.number
-            await send({"type": "http.response.body", "body": page.event, "more_body": True})
+            await send_event(send, page.event)
             continue  # there may be another by now
         done, _ = await asyncio.wait((page.next_event(), *ends), timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
         if any(end.done() for end in ends) or not await may_stay():
             return
         if page.number == seen:
-            body = SAME if done else b": still here\n\n"
-            await send({"type": "http.response.body", "body": body, "more_body": True})
+            await send_event(send, SAME if done else STILL_HERE)
 
 
 def _page(dashboard: Host, scope: Scope) -> LivePage:
@@ -210,29 +202,3 @@ def _page(dashboard: Host, scope: Scope) -> LivePage:
     if not is_local(address):
         raise ProblemError("invalid", "page: must be the path of a page, with its query", field="page")
     return dashboard.live_pages.enter(address, identity)
-
-
-async def _begin(send: Any) -> None:
-    headers = [
-        (b"content-type", b"text/event-stream; charset=utf-8"),
-        (b"cache-control", b"no-store"),
-        (b"x-accel-buffering", b"no"),  # or nginx would buffer it
-        *SAFE,
-    ]
-    await send({"type": "http.response.start", "status": 200, "headers": headers})
-    await send({"type": "http.response.body", "body": b"retry: 3000\n\n", "more_body": True})
-
-
-async def _hung_up(receive: Any) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
-
-
-def event_of(name: str, text: str) -> bytes:
-    r"""An event as it goes over the wire.
-
-    >>> event_of("live", "<p>\n</p>")
-    b'event: live\ndata: <p>\ndata: </p>\n\n'
-    """
-    lines = "\ndata: ".join(text.replace("\r\n", "\n").replace("\r", "\n").split("\n"))
-    return f"event: {name}\ndata: {lines}\n\n".encode("utf-8", "replace")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from accoda.http.event_stream import hung_up
 from accoda.http.security.identity import LOCAL, Identity, check_queue
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Call(Generic[B, Q, P]):
         that loses nothing by that, a wait and not a take.
         """
         work = asyncio.ensure_future(waiting)
-        gone = asyncio.ensure_future(self._hung_up())
+        gone = asyncio.ensure_future(hung_up(self._receive))
         leaving = self._polls.enter()
         try:
             await asyncio.wait((work, gone, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -104,10 +105,6 @@ class Call(Generic[B, Q, P]):
                 future.cancel()
             # Both are waited for, so that no cancelled call is still at work in the store when the answer goes out.
             await asyncio.gather(work, gone, return_exceptions=True)
-
-    async def _hung_up(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
 
 
 @lru_cache(64)

@@ -65,8 +65,13 @@ async def write_progress(connections: Connections, job: Running[Any], fraction: 
 
 async def read_progress(store: Store, id: int) -> Progress | None:
     """What was last stored; None too where that cannot be read."""
+    return (await progress_of(store, id))[0]
+
+
+async def progress_of(store: Store, id: int) -> tuple[Progress | None, int]:
+    """What was last stored, and a number that grows each time that something is."""
     document = await store.read(_name(id))
-    return None if document is None else read_json(document.value, Progress)
+    return (None, 0) if document is None else (read_json(document.value, Progress), document.version)
 
 
 def _read(job: JobInfo, type: Any) -> Any:

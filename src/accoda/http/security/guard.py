@@ -3,6 +3,9 @@
     path and method → Host → Origin → preflight → token → rate → kind and length of the body → body → the service
 
 What is refused early has cost little: nothing of a body is read before its sender is known.
+
+An application that the service is mounted in may have decided who the caller is (`accoda.identity` in the scope). Then
+Host and token are its business, and the rest is checked all the same.
 """
 
 from __future__ import annotations
@@ -66,6 +69,9 @@ PLAIN_PATHS = 1000
 LOOK_UP_FOR = 2.0
 """Seconds that a request waits for the tokens where the store is away or hangs."""
 OPEN_PAGES = (LOGIN, LOGOUT, STATIC)
+IDENTITY, STILL = "accoda.identity", "accoda.still"
+"""What an application around the service may say of a request in its scope: who sent it, as an `Identity`, and an async
+function without arguments that tells whether a stream may go on."""
 HEALTH = "/health/"
 """Answers while the store does not, so it needs no token."""
 
@@ -117,9 +123,9 @@ class Guard:
                     await _answer(send, 204, with_defaults(asked))
                     return
                 now = self._monotonic()
-                if not self.tokens.is_fresh(now):
+                if not self.tokens.is_fresh(now) and IDENTITY not in scope:
                     await self._look_up(scope, headers)
-                scope["accoda.identity"] = identity = self._identify(scope, headers, now)
+                scope[IDENTITY] = identity = self._identify(scope, headers, now)
                 if b"content-length" in headers or b"transfer-encoding" in headers:
                     self._check_body(scope, identity, headers)
                     scope["accoda.body"] = body = await self._bodies.read(receive)
@@ -154,7 +160,9 @@ class Guard:
         if len(scope["query_string"]) > self._limits.query:
             raise refusals.bad_path(f"its query is longer than {self._limits.query:,} bytes")
         server = scope.get("server")
-        if (refusal := self._hosts.check(headers.get(b"host"), server[0] if server else None)) is not None:
+        if IDENTITY not in scope and (
+            refusal := self._hosts.check(headers.get(b"host"), server[0] if server else None)
+        ):
             raise refusal
         if b"origin" in headers or b"sec-fetch-site" in headers:
             return self._check_origin(scope["method"], headers)
@@ -202,7 +210,9 @@ class Guard:
     def _identify(self, scope: Scope, headers: Headers, now: float) -> Identity:
         """The caller, counted against its rate."""
         shown = headers.get(b"authorization")
-        if self._security.no_auth:
+        if IDENTITY in scope:
+            identity: Identity = scope[IDENTITY]
+        elif self._security.no_auth:
             identity = LOCAL
         elif shown is None:
             needed = self._far or not self.tokens.is_empty or scope["path"].startswith(HEALTH)
@@ -244,13 +254,18 @@ class Guard:
         return not self._security.no_auth and (self._far or not self.tokens.is_empty)
 
     async def still(self, scope: Scope) -> bool:
-        """Whether a request that began a while ago may go on: its token may have been revoked."""
+        """Whether a request that began a while ago may go on: its token may have been revoked.
+
+        An application that the service is mounted in is asked by `accoda.still` in the scope.
+        """
+        if STILL in scope:
+            return bool(await scope[STILL]())
         if not self.tokens.is_fresh(self._monotonic()):
             try:
                 await self._look_up(scope, {})
             except ProblemError:
                 return False  # tokens that are older than a few seconds are not trusted
-        identity: Identity = scope["accoda.identity"]
+        identity: Identity = scope[IDENTITY]
         if identity.id is None:
             return not self.needs_token()
         shown = next((value[7:] for name, value in scope["headers"] if name == b"authorization"), None)

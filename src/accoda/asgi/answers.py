@@ -1,0 +1,114 @@
+"""What a view answers about a job: accepted, how it is doing, and a stream of what becomes of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import MutableMapping
+from typing import Any
+
+from msgspec import json
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from accoda.app import App
+from accoda.asgi.watching import View, Watch, look_at, streams, unwatch, watch
+from accoda.http.event_stream import BEAT, STILL_HERE, Ends, event_of, event_stream, send_event
+from accoda.model import Enqueued, SyncEnqueued
+from accoda.operations.views import JobView
+
+Scope = MutableMapping[str, Any]
+
+END = "end"
+"""The id of the last event: a client that has seen it need not come back."""
+
+
+def accepted(
+    request: Request, job: Enqueued[Any] | SyncEnqueued[Any], *, status: str = "job_status", events: str = "job_events"
+) -> Response:
+    """202: the job is stored, and runs later. `Location` and the links in the body say where to ask for it.
+
+    `status` and `events` are the names of your routes, which take the job's `id`; a view of FastAPI is named like its
+    function.
+    """
+    links = {"self": _path(request, status, job.id), "events": _path(request, events, job.id)}
+    body = {"id": job.id, "what": job.what, "links": links}
+    return _json(body, 202, {"location": links["self"]})
+
+
+async def job_status(app: App, id: int) -> Response:
+    """How a job is doing: its state, its progress and, when it is done, its result. 404: it is not stored."""
+    return _json(_told(app, id, await _found(app, id)))
+
+
+async def job_events(app: App, id: int) -> Response:
+    """What becomes of a job, as server-sent events, until its end. 404: it is not stored.
+
+    `state` when that changes, `progress` when its handler says more, and at last `end`, with the result of a job that
+    is done. A client that was cut off goes on where it was; one that has seen the end is told not to come back.
+    """
+    return _JobEvents(app, id, await _found(app, id))
+
+
+class _JobEvents(Response):
+    def __init__(self, app: App, id: int, view: View) -> None:
+        super().__init__()
+        self._app = app
+        self._id = id
+        self._view = view
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        seen = next((value.decode("latin-1") for name, value in scope["headers"] if name == b"last-event-id"), "")
+        if seen == END:
+            await Response(status_code=204)(scope, receive, send)  # a browser does not connect again after that
+            return
+        watched = watch(self._app, self._id, self._view)
+        try:
+            async with event_stream(streams(), receive, send) as ends:
+                await self._send_events(watched, ends, int(seen) if seen.isdigit() else 0, send)
+        finally:
+            unwatch(self._app, watched)
+
+    async def _send_events(self, watched: Watch, ends: Ends, told: int, send: Any) -> None:
+        state = ""
+        while True:
+            # The future before the view: what changes between the two wakes the wait below.
+            changed, view = watched.changed, watched.view
+            if view.told > told:
+                told = view.told
+                await send_event(send, event_of("progress", json.encode(view.progress).decode(), str(told)))
+            if view.ended:
+                await send_event(send, event_of("end", json.encode(_told(self._app, self._id, view)).decode(), END))
+                return
+            if view.state != state:
+                state = view.state
+                await send_event(send, event_of("state", json.encode({"state": state}).decode()))
+            done, _ = await asyncio.wait((changed, *ends), timeout=BEAT, return_when=asyncio.FIRST_COMPLETED)
+            if any(end.done() for end in ends):
+                return
+            if not done:
+                await send_event(send, STILL_HERE)
+
+
+async def _found(app: App, id: int) -> View:
+    view = await look_at(app, id)
+    if view.job is None:
+        raise HTTPException(404, f"job {id} is not stored: it ended and was not kept, was deleted, or never was")
+    return view
+
+
+def _told(app: App, id: int, view: View) -> dict[str, Any]:
+    """What a caller is told of a job. Not why it failed: the words of an exception are not for everybody."""
+    told: dict[str, Any] = {"id": id, "state": view.state, "progress": view.progress}
+    if view.job is not None and view.job.state == "done":
+        told["result"] = JobView.of(app, view.job, None).result
+    return told
+
+
+def _path(request: Request, name: str, id: int) -> str:
+    """A path and not a whole address: behind a proxy nobody here knows the name that clients use."""
+    return request.url_for(name, id=id).path
+
+
+def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    return Response(json.encode(body), status, {"cache-control": "no-store", **(headers or {})}, "application/json")
