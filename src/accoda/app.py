@@ -432,14 +432,25 @@ class App:
         from accoda.runtime.worker import Worker, WorkerOptions
 
         jobs_run = 0
-        while self.handlers:
+        while True:
+            relayed = await self._relay_rows()
+            if not self.handlers:
+                break
             ticks = await self._run_ticks() if self.schedules else 0
             worker = Worker(self, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
             await worker.run()
             jobs_run += worker.jobs_run
-            if not ticks and not await self._move_flows():
+            if not ticks and not relayed and not await self._move_flows():
                 break
         return jobs_run
+
+    async def _relay_rows(self) -> int:
+        """Move what is in the outbox to the store; how many rows."""
+        if self.transactions.outbox is None or self.connections.in_trial:
+            return 0
+        from accoda.transactions.relay import Relay
+
+        return await Relay(self.transactions.outbox).run_once(await self.connections.get())
 
     async def _move_flows(self) -> int:
         """Start what may start in the flows to which something happened; their number."""
@@ -475,6 +486,10 @@ class App:
         jobs: list[SystemJob] = [Scheduler(maker_of(self)), *flow_jobs, *operations.system_jobs(self)]
         if self.schedules or self.handlers:
             jobs.append(_DeclaredSchedules(self))
+        if self.transactions.outbox is not None:
+            from accoda.transactions.relay import Relay
+
+            jobs.append(Relay(self.transactions.outbox))
         try:
             jobs.append(SenderLoop())
         except MissingDriver as error:  # it needs an extra

@@ -52,7 +52,7 @@ def heard(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
     """With the kernel's help, and without; never by the look that is made once a second anyway."""
     monkeypatch.setattr(watch, "SLOW_POLL", LONG)
     if request.param == "polled":
-        monkeypatch.setattr(watch, "_watch", lambda file: None)
+        monkeypatch.setattr(watch, "_watch", lambda files, events: None)
     return str(request.param)
 
 

@@ -37,6 +37,8 @@ CREATE TABLE IF NOT EXISTS accoda_outbox (
     jobs bytea NOT NULL,
     written_at bigint NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000)::bigint
 );
+INSERT INTO accoda_outbox (id, jobs) VALUES ('00000000-0000-0000-0000-000000000000', uuid_send(gen_random_uuid()))
+ON CONFLICT DO NOTHING;
 """,
     "sqlite": """\
 CREATE TABLE IF NOT EXISTS accoda_outbox (
@@ -44,6 +46,8 @@ CREATE TABLE IF NOT EXISTS accoda_outbox (
     jobs BLOB NOT NULL,
     written_at INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER))
 );
+INSERT INTO accoda_outbox (id, jobs) VALUES ('00000000-0000-0000-0000-000000000000', randomblob(16))
+ON CONFLICT DO NOTHING;
 """,
 }
 # The notification is sent by the commit. A row is answered, as by every statement of `caller_connection.py`.

@@ -39,7 +39,7 @@ from accoda.storage.sqlite import inspector
 from accoda.storage.sqlite import jobs as job_steps
 from accoda.storage.sqlite import lanes as lane_steps
 from accoda.storage.sqlite.clock_steps import HostClock
-from accoda.storage.sqlite.watch import Watch
+from accoda.storage.sqlite.watch import Watch, shared_file
 from accoda.storage.sqlite.writer import Writer
 
 
@@ -51,7 +51,7 @@ class SqliteStorage(Closing):
         # A wait is a length: it ends in time though the wall clock is set meanwhile.
         self._clock = clock if self._host is None else MonotonicClock()
         self._wakeups = WakeUps()
-        self._watch = Watch(path, self._wakeups.wake)
+        self._watch = Watch([shared_file(path)], self._wakeups.wake)
         self._writer = Writer(connection, path, clock, self._wakeups, durable=durable)
         self._run = self._writer.run
 

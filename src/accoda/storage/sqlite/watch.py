@@ -13,12 +13,12 @@ import contextlib
 import ctypes
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 POLL, SLOW_POLL = 0.01, 1.0  # seconds, without and with the kernel's help
 PAUSE = 0.001  # seconds between two calls: a process that commits all the time must not keep the others awake
-_IN_ATTRIB = 0x4
+TOUCHED, WRITTEN = 0x4, 0x2  # what the kernel is asked to tell: IN_ATTRIB, IN_MODIFY
 _IN_NONBLOCK = os.O_NONBLOCK
 _IN_CLOEXEC = getattr(os, "O_CLOEXEC", 0)
 
@@ -32,10 +32,11 @@ def shared_file(database: Path) -> Path:
 
 
 class Watch:
-    """Calls `changed` in each event loop that listens, when another process may have committed something."""
+    """Calls `changed` in each event loop that listens, when something has happened to one of the files."""
 
-    def __init__(self, database: Path, changed: Callable[[], None]) -> None:
-        self._file = shared_file(database)
+    def __init__(self, files: Sequence[Path], changed: Callable[[], None], *, events: int = TOUCHED) -> None:
+        self._files = files
+        self._events = events
         self._changed = changed
         self._listeners: dict[asyncio.AbstractEventLoop, _Listener] = {}
 
@@ -54,7 +55,7 @@ class Watch:
             if loop.is_closed():
                 self._listeners.pop(loop).close()
         loop = asyncio.get_running_loop()
-        self._listeners[loop] = listener = _Listener(loop, self._file, self._changed)
+        self._listeners[loop] = listener = _Listener(loop, _watch(self._files, self._events), self._changed)
         return listener
 
     def close(self) -> None:
@@ -67,10 +68,10 @@ class Watch:
 class _Listener:
     """Listens in one event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, file: Path, changed: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, inotify: int | None, changed: Callable[[], None]) -> None:
         self._loop = loop
         self._changed = changed
-        self._inotify = _watch(file)
+        self._inotify = inotify
         self._poll = POLL if self._inotify is None else SLOW_POLL
         self._inside = 0
         self._called_at = 0.0
@@ -125,15 +126,15 @@ class _Listener:
             os.read(self._inotify, 65536)
 
 
-def _watch(file: Path) -> int | None:
-    """An inotify descriptor for the file, or None where there is no such thing."""
+def _watch(files: Sequence[Path], events: int) -> int | None:
+    """An inotify descriptor for those of the files that are there, or None where there is no such thing."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor: int = libc.inotify_init1(_IN_NONBLOCK | _IN_CLOEXEC)
     if descriptor < 0:  # the user's limit of watchers is reached
         return None
-    if libc.inotify_add_watch(descriptor, os.fsencode(file), _IN_ATTRIB) < 0:
+    if max(libc.inotify_add_watch(descriptor, os.fsencode(file), events) for file in files) < 0:
         os.close(descriptor)
         return None
     return descriptor
