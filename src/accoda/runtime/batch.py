@@ -158,6 +158,8 @@ class Batch(Generic[T]):
     """The moment (milliseconds) at which the handler's `timeout` is over; None without one."""
     stopping = False
     """Whether the worker was asked to stop: a long batch may end early, `retry` what it did not do."""
+    worker = ""
+    """The id of the worker that runs it."""
     reporter: BudgetReporter | None = None
     shared: Result | None = None
     """The result of the jobs of which the handler said nothing itself."""

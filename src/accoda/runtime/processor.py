@@ -351,6 +351,7 @@ class Processor:
         batch.since = context.time()
         batch.waited = max(0.0, batch.since - batch.taken[0].start_time / 1000)
         batch.stopping = context.stopping
+        batch.worker = context.worker
         batch.began = time.monotonic()
         if batch.timeout is not None:
             batch.leases_end_at = batch.began + batch.timeout

@@ -1,0 +1,145 @@
+"""The backend of Django's tasks that `TASKS` names: it enqueues and reads results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from secrets import token_hex
+from typing import Any, ParamSpec, TypeVar
+
+from django.core.checks import CheckMessage
+from django.db import connections, transaction
+from django.utils import timezone
+
+from accoda.django import registry
+from accoda.django.checks import check_backend
+from accoda.django.compat import (
+    BaseTaskBackend,
+    InvalidTask,
+    Task,
+    TaskResult,
+    TaskResultDoesNotExist,
+    task_enqueued,
+)
+from accoda.django.jobs import call_of, new_job
+from accoda.django.lookup import as_ready, id_of_row, name_job, read_row, row_of, stored_job
+from accoda.django.project import Project, project_of
+from accoda.django.results import new_result, read_runs, result_of, set_fields
+from accoda.django.task import AccodaTask
+from accoda.envelope import TYPE_LENGTH, type_of
+from accoda.errors import InvalidInput
+from accoda.model import JobInfo, NewJob, check_queue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class AccodaBackend(BaseTaskBackend):
+    """Tasks as jobs of Accoda: `TASKS = {"default": {"BACKEND": "accoda.django.AccodaBackend"}}`.
+
+    `OPTIONS` are those of `accoda.django.options.BackendOptions`.
+    """
+
+    task_class = AccodaTask
+    supports_defer = True
+    supports_async_task = True
+    supports_get_result = True
+    supports_priority = True
+
+    @property
+    def project(self) -> Project:
+        """The app behind it, with its options: one for the process, while Django has a backend for each thread."""
+        return project_of(self.alias)
+
+    def validate_task(self, task: Task[..., Any]) -> None:
+        super().validate_task(task)
+        path = task.module_path
+        if "<" in path:
+            raise InvalidTask(f"{path} has no name by which a worker could find it; define it with def")
+        if len(path) > TYPE_LENGTH:
+            raise InvalidTask(f"The path of a task may have {TYPE_LENGTH} characters; {path} has {len(path)}.")
+        try:
+            check_queue(task.queue_name)
+        except InvalidInput as error:
+            raise InvalidTask(f"Queue {task.queue_name!r} is not valid for Accoda: {error}") from error
+        registry.note(task)
+
+    def enqueue(self, task: Task[P, R], args: Sequence[Any], kwargs: dict[str, Any]) -> TaskResult[P, R]:
+        """Enqueue a call. In a transaction of the place's database it is part of that, or follows its commit."""
+        self.validate_task(task)
+        project, call = self.project, call_of(args, kwargs)
+        place, app = project.place, project.app
+        connection = connections[place.database]
+        in_transaction = connection.in_atomic_block
+        # What has no id at once gets a name that travels with it, from which its result is found.
+        name = token_hex(12) if in_transaction and place.way != "direct" else None
+        job = new_job(app, task, call, project.options, name)
+        if name is not None and place.way == "on_commit":
+            result: TaskResult[P, R] = new_result(task, name, call, self.alias, enqueued_at=None)
+            transaction.on_commit(OnCommit(self, project, job, result), using=place.database)
+            return result
+        if in_transaction:
+            (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run)
+        else:
+            (told,) = project.ask(app.storage.enqueue([job]))
+        id = str(told.id) if told.outbox_id is None else id_of_row(told.outbox_id, name or "")
+        result = new_result(task, id, call, self.alias, enqueued_at=timezone.now())
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> TaskResult[..., Any]:
+        project, id = self.project, str(result_id)
+        store = project.app.storage
+        job = project.ask(stored_job(store, id)) or self._on_its_way(project, id)
+        if job is None:
+            raise TaskResultDoesNotExist(id)
+        task = registry.find(type_of(job.data) or "")
+        if task is None:
+            raise TaskResultDoesNotExist(f"{id}: its task is not one of this project: {type_of(job.data)}")
+        has_runs = job.attempts or job.state in ("dead", "cancelled")
+        runs = project.ask(read_runs(store, job.id)) if has_runs else []
+        return result_of(self.alias, task, id, job, runs)
+
+    def _on_its_way(self, project: Project, id: str) -> JobInfo | None:
+        """A job that is not in the store yet."""
+        for waiting in on_commit(project):
+            if waiting.result.id == id and not waiting.done:
+                return as_ready(waiting.job)
+        row = row_of(id)
+        if row is None or project.place.way != "outbox":
+            return None
+        job = read_row(project.place.database, row)
+        # It may have been moved on since the first look. Jobs go from the row to the store and never back, so who finds
+        # neither here asks the store once more.
+        return project.ask(stored_job(project.app.storage, id)) if job is None else as_ready(job)
+
+    def check(self, **_: Any) -> list[CheckMessage]:
+        return list(check_backend(self))
+
+
+class OnCommit:
+    """Enqueues a job after the commit, and says which job the result is of."""
+
+    def __init__(self, backend: AccodaBackend, project: Project, job: NewJob, result: TaskResult[..., Any]) -> None:
+        self.project = project
+        self.result = result
+        self.done = False
+        self._backend = backend
+        self.job = job
+
+    def __call__(self) -> None:
+        if self.done:  # a test has run it before the commit
+            return
+        self.done = True
+        store = self.project.app.storage
+        told = self.project.ask(store.enqueue([self.job]))[0]
+        keep_for = self.project.keep_for(type_of(self.job.data))
+        self.project.ask(name_job(store, self.result.id, told.id, keep_for))
+        set_fields(self.result, enqueued_at=timezone.now())
+        task_enqueued.send(type(self._backend), task_result=self.result)
+
+
+def on_commit(project: Project) -> list[OnCommit]:
+    """What this thread's transaction enqueues when it commits. What a savepoint rolled back is not among it."""
+    waiting = connections[project.place.database].run_on_commit
+    found = [entry[1] for entry in waiting if isinstance(entry[1], OnCommit)]
+    return [one for one in found if one.project is project]
