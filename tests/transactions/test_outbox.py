@@ -20,9 +20,9 @@ from accoda import App, ManualClock, NewJob
 from accoda.errors import InvalidInput
 from accoda.model import Done
 from accoda.transactions import outbox_schema, relay
+from accoda.transactions.open import open_table
 from accoda.transactions.outbox import new_id, read_outbox
 from accoda.transactions.relay import Relay
-from accoda.transactions.table import open_table
 
 DRIVERS = {
     **{f"postgresql-{name}": opener for name, opener in POSTGRES.items()},

@@ -26,8 +26,9 @@ from accoda.model import Done, Job, NewJob, Retry
 from accoda.queue_access import FOLLOW_UPS
 from accoda.storage.common.reconnecting import Backoff, limited_patience
 from accoda.storage.protocol import Store
+from accoda.transactions.open import open_table
 from accoda.transactions.outbox import Outbox, read_jobs
-from accoda.transactions.table import POLL, Row, Table, open_table
+from accoda.transactions.table import POLL, Row, Table
 
 QUEUE = "accoda.outbox"
 """What the queue of a relay job begins with: each outbox has one of its own, under the outbox's name."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
-from accoda.errors import MissingDriver, StorageUnavailable
-from accoda.transactions.outbox import NAME_ROW, Outbox
+from accoda.errors import StorageUnavailable
+from accoda.transactions.outbox import NAME_ROW
 
 POLL = 1.0
 """Seconds between two looks where nothing told of a new row."""
@@ -44,21 +43,6 @@ class Table(Protocol):
     async def count(self) -> int:
         """How many rows wait."""
         ...
-
-
-def open_table(outbox: Outbox) -> AbstractAsyncContextManager[Table]:
-    """Connect to the table of an outbox, and make it if there is none."""
-    if outbox.path is not None:
-        from accoda.transactions.sqlite_table import open_sqlite_table
-
-        return open_sqlite_table(outbox.path)
-    try:
-        from accoda.transactions.postgres_table import open_postgres_table
-    except ModuleNotFoundError as error:
-        raise MissingDriver(
-            "an outbox in PostgreSQL needs asyncpg; install it with: pip install 'accoda[postgres]'"
-        ) from error
-    return open_postgres_table(outbox.url)
 
 
 def checked(name: str, rows: list[Row]) -> list[Row]:
