@@ -91,9 +91,7 @@ async def test_what_is_not_to_be_cached_is_provided_for_each_parameter(app: App)
     assert seen[0] is not seen[1]
 
 
-async def test_an_exception_of_the_handler_is_raised_in_its_generators_and_fails_the_job(
-    app: App, trial: Trial
-) -> None:
+async def test_an_exception_of_the_handler_is_raised_in_its_generators_too(app: App, trial: Trial) -> None:
     @app.handler("emails", max_attempts=1)
     @Injector(app)
     async def send(to: str, session: Annotated[Session, Depends(get_session)]) -> None:
@@ -301,14 +299,14 @@ def test_what_needs_a_request_is_refused_when_the_handler_is_declared(function: 
 def test_a_plain_handler_with_an_async_dependency_is_told_what_to_do() -> None:
     def send(to: str, session: Annotated[Session, Depends(get_session)]) -> None: ...
 
-    with pytest.raises(InvalidInput, match="get_session, which send depends on, is async.*`async def`"):
+    with pytest.raises(InvalidInput, match=r"get_session, which send depends on, is async.*`async def`"):
         Injector(App("memory://"))(send)
 
 
 def test_the_payload_comes_first() -> None:
     async def nightly(session: Annotated[Session, Depends(get_session)]) -> None: ...
 
-    with pytest.raises(InvalidInput, match="first parameter of nightly has to be the payload.*`_: None`"):
+    with pytest.raises(InvalidInput, match=r"first parameter of nightly has to be the payload.*`_: None`"):
         Injector(App("memory://"))(nightly)
 
 

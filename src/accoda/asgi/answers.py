@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from accoda.app import App
 from accoda.asgi.watching import View, Watch, look_at, streams, unwatch, watch
+from accoda.errors import InvalidInput
 from accoda.http.event_stream import BEAT, STILL_HERE, Ends, event_of, event_stream, send_event
 from accoda.model import Enqueued, SyncEnqueued
 from accoda.operations.views import JobView
@@ -24,16 +25,26 @@ END = "end"
 
 
 def accepted(
-    request: Request, job: Enqueued[Any] | SyncEnqueued[Any], *, status: str = "job_status", events: str = "job_events"
+    request: Request,
+    job: Enqueued[Any] | SyncEnqueued[Any],
+    *,
+    id: int | None = None,
+    status: str = "job_status",
+    events: str = "job_events",
 ) -> Response:
     """202: the job is stored, and runs later. `Location` and the links in the body say where to ask for it.
 
-    `status` and `events` are the names of your routes, which take the job's `id`; a view of FastAPI is named like its
-    function.
+    `status` and `events` are the names of your routes; a view of FastAPI is named like its function. They take an
+    `id`: the job's own, or that of a record of yours which knows its job.
     """
-    links = {"self": _path(request, status, job.id), "events": _path(request, events, job.id)}
-    body = {"id": job.id, "what": job.what, "links": links}
-    return _json(body, 202, {"location": links["self"]})
+    if id is None and job.what == "outbox":
+        problem = (
+            "the job is in the outbox, and has no id before a worker has moved it on; give that of your own record"
+        )
+        raise InvalidInput("id", problem)
+    shown = job.id if id is None else id
+    links = {"self": _path(request, status, shown), "events": _path(request, events, shown)}
+    return _json({"id": shown, "what": job.what, "links": links}, 202, {"location": links["self"]})
 
 
 async def job_status(app: App, id: int) -> Response:
