@@ -49,19 +49,16 @@ class TestInMemory(Conformance):
 class TestOnSQLite(Conformance):
     __test__ = True
     kind = "sqlite"
-    options: ClassVar[dict[str, Any]] = {"outbox": False}
 
 
 class TestOnRedis(Conformance):
     __test__ = True
     kind = "redis"
-    options: ClassVar[dict[str, Any]] = {"outbox": False}
 
 
 class TestOnPostgreSQL(Conformance):
     __test__ = True
     kind = "postgres"
-    options: ClassVar[dict[str, Any]] = {"outbox": False}
 
 
 class TestInsidePostgreSQL(Conformance):

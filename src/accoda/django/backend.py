@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from secrets import token_hex
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
@@ -21,7 +20,7 @@ from accoda.django.compat import (
     task_enqueued,
 )
 from accoda.django.jobs import call_of, new_job
-from accoda.django.lookup import as_ready, id_of_row, name_job, read_row, row_of, stored_job
+from accoda.django.lookup import as_ready, name_job, new_name, read_row, row_of, stored_job
 from accoda.django.project import Project, project_of
 from accoda.django.results import new_result, read_runs, result_of, set_fields
 from accoda.django.task import AccodaTask
@@ -70,19 +69,19 @@ class AccodaBackend(BaseTaskBackend):
         place, app = project.place, project.app
         connection = connections[place.database]
         in_transaction = connection.in_atomic_block
-        # What has no id at once gets a name that travels with it, from which its result is found.
-        name = token_hex(12) if in_transaction and place.way != "direct" else None
+        # A job that has no id at once gets a name, which travels with it and by which its result is found.
+        name = new_name() if in_transaction and place.way != "direct" else None
         job = new_job(app, task, call, project.options, name)
         if name is not None and place.way == "on_commit":
             result: TaskResult[P, R] = new_result(task, name, call, self.alias, enqueued_at=None)
             transaction.on_commit(OnCommit(self, project, job, result), using=place.database)
             return result
         if in_transaction:
-            (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run)
+            row = None if name is None else row_of(name)
+            (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run, row)
         else:
             (told,) = project.ask(app.storage.enqueue([job]))
-        id = str(told.id) if told.outbox_id is None else id_of_row(told.outbox_id, name or "")
-        result = new_result(task, id, call, self.alias, enqueued_at=timezone.now())
+        result = new_result(task, name or str(told.id), call, self.alias, enqueued_at=timezone.now())
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -108,8 +107,7 @@ class AccodaBackend(BaseTaskBackend):
         if row is None or project.place.way != "outbox":
             return None
         job = read_row(project.place.database, row)
-        # It may have been moved on since the first look. Jobs go from the row to the store and never back, so who finds
-        # neither here asks the store once more.
+        # A row is deleted when its job is in the store: if neither was found, it may have gone there between the looks.
         return project.ask(stored_job(project.app.storage, id)) if job is None else as_ready(job)
 
     def check(self, **_: Any) -> list[CheckMessage]:

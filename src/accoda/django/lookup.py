@@ -1,13 +1,14 @@
 """From the id of a result to its job.
 
-| enqueued                       | the id                    | the job is found                                  |
-| ------------------------------ | ------------------------- | ------------------------------------------------- |
-| at once, or in the transaction | the job's own             | by it                                             |
-| after the commit               | a name                    | by the document of the name                       |
-| through the outbox             | the row's id, "-", a name | in the row; then by its key; then by the document |
+| enqueued                       | the id        | the job is found                                  |
+| ------------------------------ | ------------- | ------------------------------------------------- |
+| at once, or in the transaction | the job's own | by it                                             |
+| after the commit               | a name        | by the document of the name                       |
+| through the outbox             | a name        | in the row; then by its key; then by the document |
 
 A name travels in the job's headers, and the document `accoda.django/result/{name}` has the id of its job. It is written
 right after the commit, and by every run: so a job is found also where the process that enqueued it died in between.
+A name is the id of the row in the outbox, or would be.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from accoda.django.jobs import KEY
 from accoda.django.results import KEPT
 from accoda.model import ById, ByKey, JobInfo, NewJob
 from accoda.storage.protocol import Store
-from accoda.transactions.outbox import read_jobs
+from accoda.transactions.outbox import new_id, read_jobs
 
 NAMES = "accoda.django/result/"
-_OF_ROW = re.compile(r"([0-9a-f]{32})-([0-9a-f]{24})")
+_NAME = re.compile(r"[0-9a-f]{32}")
 
 
 async def name_job(store: Store, name: str, id: int, keep_for: float) -> None:
@@ -35,34 +36,25 @@ async def name_job(store: Store, name: str, id: int, keep_for: float) -> None:
 
 async def stored_job(store: Store, result: str) -> JobInfo | None:
     """The job of a result, if it is in the store."""
-    if result.isascii() and result.isdecimal():
+    if _NAME.fullmatch(result) is None:
         return await _by_id(store, result)
-    row = _OF_ROW.fullmatch(result)
-    name = row[2] if row else result
-    if not name.isalnum():
-        return None
-    while True:
-        if (found := await store.read(NAMES + name)) is not None:
-            return await _by_id(store, found.value.decode())
-        if row is None:
-            return None
-        for queue in (await store.stats()).queues:
-            if (job := (await store.look(ByKey(queue, KEY + name))).job) is not None:
-                return job
-        # It may have begun, been done and left its key behind between the two looks: then it has its document now.
-        if await store.read(NAMES + name) is None:
-            return None
+    if (job := await _by_document(store, result)) is not None:
+        return job
+    for queue in (await store.stats()).queues:
+        if (job := (await store.look(ByKey(queue, KEY + result))).job) is not None:
+            return job
+    # It may have run to its end between the two looks, and have left its key: then it has its document now.
+    return await _by_document(store, result)
 
 
-def id_of_row(row: str, name: str) -> str:
-    """The id of a result whose job is in a row of the outbox."""
-    return f"{UUID(row).hex}-{name}"
+def new_name() -> str:
+    """A name for a job that has no id yet."""
+    return UUID(new_id()).hex
 
 
 def row_of(result: str) -> str | None:
-    """The row of the outbox that the id of a result names."""
-    found = _OF_ROW.fullmatch(result)
-    return None if found is None else str(UUID(found[1]))
+    """The row of the outbox that the id of a result names; None: it names a job."""
+    return None if _NAME.fullmatch(result) is None else str(UUID(result))
 
 
 def read_row(database: str, row: str) -> NewJob | None:
@@ -92,7 +84,12 @@ def as_ready(job: NewJob) -> JobInfo:
     )
 
 
+async def _by_document(store: Store, name: str) -> JobInfo | None:
+    found = await store.read(NAMES + name)
+    return None if found is None else await _by_id(store, found.value.decode())
+
+
 async def _by_id(store: Store, id: str) -> JobInfo | None:
-    if str(int(id)) != id or int(id) >= 1 << 63:
+    if not (id.isascii() and id.isdecimal()) or str(int(id)) != id or int(id) >= 1 << 63:
         return None
     return (await store.look(ById(int(id)))).job

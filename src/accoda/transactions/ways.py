@@ -69,14 +69,19 @@ class Transactions:
             else:
                 answer = await step.call(await self._connections().get())
 
-    def enqueue_blocking(self, connection: object, jobs: Sequence[NewJob], run: Run) -> list[Enqueued]:
-        """Enqueue in the transaction that is open on a connection whose calls block, in this thread."""
+    def enqueue_blocking(
+        self, connection: object, jobs: Sequence[NewJob], run: Run, row: str | None = None
+    ) -> list[Enqueued]:
+        """Enqueue in the transaction that is open on a connection whose calls block, in this thread.
+
+        `row` is the id of the row in the outbox, a `new_id()` of a caller who has to know it before.
+        """
         caller = recognize(connection)
         if not caller.blocking:
             raise InvalidInput(
                 "connection", f"this {caller.library} connection is async: use await app.enqueue(…, connection=…)"
             )
-        steps, answer = self._steps(caller, jobs), None
+        steps, answer = self._steps(caller, jobs, row), None
         while True:
             try:
                 step = steps.send(answer)
@@ -87,7 +92,7 @@ class Transactions:
     async def _by_store(self, step: ByStore) -> Any:
         return await step.call(await self._connections().get())
 
-    def _steps(self, caller: Caller, jobs: Sequence[NewJob]) -> Steps:
+    def _steps(self, caller: Caller, jobs: Sequence[NewJob], row: str | None = None) -> Steps:
         connections = self._connections()
         scheme = read_url(connections.url).scheme
         if not jobs:
@@ -95,7 +100,7 @@ class Transactions:
         if connections.in_trial:  # nothing leaves the process
             return (yield ByStore(lambda store: store.enqueue(jobs)))  # type: ignore[no-any-return]
         if self.outbox is not None and caller.engine == self.outbox.engine and caller.library != "apsw":
-            return (yield from self._into_outbox(caller, jobs))
+            return (yield from self._into_outbox(caller, jobs, row or new_id()))
         if scheme == caller.engine == "postgresql":
             return (yield from self._into_postgres(connections, jobs))
         _refuse(caller, scheme, self.outbox is not None)
@@ -119,7 +124,7 @@ class Transactions:
         at = None if connections.clock is None else connections.clock.now()
         return enqueued((yield enqueue_statement(schema, at, jobs)))
 
-    def _into_outbox(self, caller: Caller, jobs: Sequence[NewJob]) -> Steps:
+    def _into_outbox(self, caller: Caller, jobs: Sequence[NewJob], id: str) -> Steps:
         outbox = self.outbox
         assert outbox is not None
         if outbox.path is not None:
@@ -130,7 +135,6 @@ class Transactions:
                     f"is to {file or 'a database in memory'}, but the app's outbox is {outbox.path}; nothing relays "
                     "jobs from another file",
                 )
-        id = new_id()
         yield insert(caller.engine, id, jobs)
         return [Enqueued(0, "outbox").in_row(id) for _ in jobs]
 

@@ -12,7 +12,9 @@ def make_outbox(apps: Any, editor: BaseDatabaseSchemaEditor) -> None:
     """Make the table where it can be used: elsewhere tasks are enqueued after the commit."""
     vendor = editor.connection.vendor
     if vendor in ("postgresql", "sqlite"):
-        editor.execute(outbox_schema("postgresql" if vendor == "postgresql" else "sqlite"))
+        schema = outbox_schema("postgresql" if vendor == "postgresql" else "sqlite")
+        for statement in editor.connection.ops.prepare_sql_script(schema):
+            editor.execute(statement, None)  # no parameters: a % in it is one
 
 
 def drop_outbox(apps: Any, editor: BaseDatabaseSchemaEditor) -> None:
