@@ -1,11 +1,11 @@
 """Testing mode, as a user's tests see it."""
 
+from collections.abc import Iterator
+
 import msgspec
 import pytest
 
-from accoda import App, RetryLater
-from accoda.app_testing import Trial
-from accoda.testing.fixture import app_fixture
+from accoda import App, RetryLater, Trial
 
 
 class User(msgspec.Struct):
@@ -24,7 +24,10 @@ async def welcome(user: User) -> str:
     return user.name
 
 
-jobs = app_fixture(app)
+@pytest.fixture
+def jobs() -> Iterator[Trial]:
+    with app.testing() as trial:
+        yield trial
 
 
 def test_time_travel_without_await(jobs: Trial) -> None:
@@ -52,9 +55,9 @@ async def test_retries_follow_the_clock_and_end_among_the_dead(jobs: Trial) -> N
 async def test_what_waits_can_be_asked_for(jobs: Trial) -> None:
     await welcome.enqueue(User("anna"))
     await welcome.enqueue(User("ben"), delay=60)
-    assert jobs.waiting("welcome") == [User("anna"), User("ben")]
+    assert [job.payload for job in jobs.waiting("welcome")] == [User("anna"), User("ben")]
     jobs.assert_enqueued("welcome", User("ben"), count=1)
-    with pytest.raises(AssertionError, match="there wait"):
+    with pytest.raises(AssertionError, match="waiting in welcome:"):
         jobs.assert_enqueued("welcome", User("carla"))
     with pytest.raises(AssertionError, match="dead are: none"):
         jobs.assert_dead("welcome")

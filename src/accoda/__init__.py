@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from accoda.app import App
+    from accoda.app_testing import JobRun, Trial, WaitingJob
     from accoda.budget import Budget, BudgetView, Observation
     from accoda.budget.usage import Usage
     from accoda.clock import Clock, ManualClock, SystemClock
@@ -168,6 +169,7 @@ __all__ = [
     "JobFailed",
     "JobInfo",
     "JobNotFound",
+    "JobRun",
     "KeyReused",
     "LaneInfo",
     "Lanes",
@@ -227,9 +229,11 @@ __all__ = [
     "Target",
     "TokensTimeout",
     "TooLarge",
+    "Trial",
     "Usage",
     "VersionConflict",
     "Waiter",
+    "WaitingJob",
     "Weights",
     "When",
     "Worker",
@@ -250,6 +254,7 @@ _WHERE = {
     name: module
     for module, names in {
         "accoda.app": "App",
+        "accoda.app_testing": "JobRun Trial WaitingJob",
         "accoda.budget": "Budget BudgetView Observation",
         "accoda.clock": "Clock ManualClock SystemClock",
         "accoda.demand": "Answer Demand Prefetch Waiter Weights",

@@ -325,6 +325,8 @@ class App:
         id = job.id if isinstance(job, Enqueued) else job
         if isinstance(job, Enqueued) and type is Any:
             type = job.result_type
+        if timeout is None:
+            timeout = self.connections.result_timeout
         with self._patience():
             return await wait_for_result(await self.connections.get(), id, timeout, type)
 
@@ -496,11 +498,14 @@ class App:
             log.info("left to other processes: %s", error)
         return jobs
 
-    def testing(self) -> Trial:
-        """For tests: `with app.testing() as trial:` runs this app's jobs in memory, with a clock that you move."""
+    def testing(self, *, inline: bool = False, now: datetime | int | None = None) -> Trial:
+        """For tests: `with app.testing() as jobs:` keeps this app's jobs in memory, with a clock that you move.
+
+        `inline`: a job runs at once, in the call that enqueues it. `now`: where the clock starts.
+        """
         from accoda.app_testing import Trial
 
-        return Trial(self)
+        return Trial(self, inline=inline, now=now)
 
     @cached_property
     def sync(self) -> SyncFace:

@@ -37,6 +37,8 @@ class Connections:
         self.timeout = TIMEOUT if timeout is None else timeout
         """Seconds that a producer's call waits for a store that is away."""
         self.clock = clock
+        self.result_timeout: float | None = None
+        """Seconds that a call waits for a result, unless it says so itself; None: until the job has ended."""
         self.stores: dict[asyncio.AbstractEventLoop, Store] = {}
         """Those that are open, by their loop."""
         self.on_settled: set[Callable[[Sequence[Outcome], Sequence[Refused]], None]] = set()

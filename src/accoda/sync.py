@@ -10,10 +10,12 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from accoda.errors import InvalidInput
 from accoda.runtime.loops import fast_loop
+from accoda.runtime.runners.caller import wait_here
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -44,6 +46,8 @@ class LoopThread(Generic[H]):
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
+        self.lends_thread = False
+        """Testing mode: whether the thread that waits runs the `def` handlers of the jobs that its call starts."""
 
     def run(self, call: Coroutine[Any, Any, R]) -> R:
         """Run any coroutine on the loop thread and wait for it: `app.sync.run(app.storage.stats())`."""
@@ -57,7 +61,8 @@ class LoopThread(Generic[H]):
                 "sync", "would block the event loop that runs here; await the call itself: app.enqueue(…)"
             )
         # The loop runs the task in a copy of this thread's context. Interrupted (Ctrl-C), only the wait ends.
-        return asyncio.run_coroutine_threadsafe(call, self._start()).result()
+        start = partial(asyncio.run_coroutine_threadsafe, call, self._start())
+        return wait_here(start) if self.lends_thread else start().result()
 
     def close(self) -> None:
         """Close the connection and end the thread. The next call starts them again."""

@@ -281,6 +281,11 @@ class Demand(Generic[V]):
             await self.withdraw(key, waiter.id)
             raise
 
+    def forget(self) -> None:
+        """Another store is in place from now on, as testing mode does: what is known of the old one is wrong there."""
+        self._rankings.clear()
+        self.counters = Counters(self.queue)
+
     async def view(self) -> DemandView:
         """The demand in numbers, as it is now, whether a worker runs or not."""
         store = await self.host.connections.get()

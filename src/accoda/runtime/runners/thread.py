@@ -27,6 +27,7 @@ from accoda.retry import PLAIN, Failed, Result, finished
 from accoda.runtime.batch import BatchRun, Running, current
 from accoda.runtime.handler import Handler
 from accoda.runtime.runners.base import BaseRunner, log, over_time
+from accoda.runtime.runners.caller import caller_thread
 from accoda.runtime.runners.interrupt import Turn, came_back, claim, interrupt, shielded
 from accoda.runtime.runners.threads import Threads
 
@@ -46,6 +47,7 @@ class _Handling:
         self.todo: deque[Any] = deque((batch,) if whole else batch.passing())
         """What the handler is still to be called with: jobs, or the batch."""
         self.context = copy_context()  # what a middleware set in its context holds for the handler too
+        self.caller = caller_thread.get()
         self.threads_ended: dict[Turn, asyncio.Future[None]] = {}
         """Done when a thread that was given up has ended, by what it was at."""
         self._telling = False
@@ -101,7 +103,7 @@ class ThreadRunner(BaseRunner):
             return
         handling = self._handlings[batch] = _Handling(batch, self.handler.takes_batch)
         timers = [handling.loop.call_later(HELP_AFTER, self._help, handling)]
-        self._threads.submit(partial(self._work, handling))
+        self._submit(handling)
         if batch.timeout is not None:
             timers.append(handling.loop.call_later(batch.timeout, self._check, handling, timers))
         try:
@@ -119,7 +121,10 @@ class ThreadRunner(BaseRunner):
     def _help(self, handling: _Handling) -> None:
         """What the first thread has not begun yet gets threads of its own."""
         for _ in range(len(handling.todo)):
-            self._threads.submit(partial(self._work, handling))
+            self._submit(handling)
+
+    def _submit(self, handling: _Handling) -> None:
+        (handling.caller or self._threads).submit(partial(self._work, handling))
 
     # -- in the thread
 

@@ -1,0 +1,105 @@
+"""Reads the jobs of an app in testing mode.
+
+Without `await`, wherever the test runs: a question that had to be awaited would pass if it was not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping
+from typing import Any, Literal, Protocol, TypeVar, cast
+
+from accoda.app_testing.waiting import WaitingJob
+from accoda.demand.demand import Demand
+from accoda.enqueue import QueueSpec
+from accoda.envelope import type_of
+from accoda.flows.model import LOG
+from accoda.model import REPORTS, JobInfo
+from accoda.payload import decode
+from accoda.runtime.handler import Handler, QueueHandlers
+from accoda.storage.protocol import Store
+
+T = TypeVar("T")
+Target = str | Handler[T, Any, Any]
+"""A queue, or a handler: then only jobs that this handler runs."""
+OURS = "accoda."
+"""What the names of the queues of system jobs begin with."""
+
+
+class ReadApp(Protocol):
+    """What reading needs of an app."""
+
+    @property
+    def handlers(self) -> Mapping[str, QueueHandlers]: ...
+
+    @property
+    def demands(self) -> Mapping[str, Demand[Any]]: ...
+
+    def queue_spec(self, queue: str, type: str | None = None) -> QueueSpec: ...
+
+
+class JobReader:
+    """The jobs of a store in memory, as their handlers see them."""
+
+    def __init__(self, app: ReadApp, store: Store) -> None:
+        self._app = app
+        self._store = store
+
+    def handled(self) -> list[str]:
+        """The queues that have a handler of the user's. Results that demands have cached are no jobs for people."""
+        caches = {demand.cache_queue for demand in self._app.demands.values()}
+        return [queue for queue in self._app.handlers if queue not in caches]
+
+    def ready(self) -> list[str]:
+        """The queues in which jobs could start; all, if a flow is to move on: nobody knows yet where to."""
+        known = finished_at_once(self._store.stats()).queues
+        ready = {queue for queue, counts in known.items() if counts.ready}
+        return (
+            list(self._app.handlers) if ready & {REPORTS, LOG} else [one for one in self._app.handlers if one in ready]
+        )
+
+    def waiting(self, target: Target[Any] | None = None) -> list[WaitingJob[Any]]:
+        """The jobs that wait in a queue, for a handler, or anywhere, in the order of their ids."""
+        return [self._read(job) for job in self.jobs(target, "ready", "delayed", "held")]
+
+    def jobs(self, target: Target[Any] | None, *states: Literal["ready", "delayed", "held", "dead"]) -> list[JobInfo]:
+        """The jobs in these states, in the order of their ids."""
+        queues = self._queues() if target is None else [queue_of(target)]
+        found: list[JobInfo] = []
+        for queue in queues:
+            for state in states:
+                found += finished_at_once(self._store.browse(queue, state, limit=10_000))
+        mine = [job for job in found if target is None or self.is_of(target, job.queue, type_of(job.data))]
+        return sorted(mine, key=lambda job: job.id)
+
+    def is_of(self, target: Target[Any], queue: str, type: str | None) -> bool:
+        """Whether jobs of this queue and type are those of a target."""
+        if isinstance(target, str):
+            return queue == target
+        handlers = self._app.handlers.get(queue)
+        return handlers is not None and handlers.find(type) is target
+
+    def _queues(self) -> list[str]:
+        caches = {demand.cache_queue for demand in self._app.demands.values()}
+        known = finished_at_once(self._store.stats()).queues
+        return [queue for queue in known if queue not in caches and not queue.startswith(OURS)]
+
+    def _read(self, job: JobInfo) -> WaitingJob[Any]:
+        type = type_of(job.data)
+        handlers = self._app.handlers.get(job.queue)
+        handler = None if handlers is None else handlers.find(type)
+        payload = decode(job.data) if handler is None else handler.codec.decode(job.data)
+        return WaitingJob(payload, job, self._app.queue_spec(job.queue, type).policy)
+
+
+def finished_at_once(call: Coroutine[Any, Any, T]) -> T:
+    """The answer of a coroutine that waits for nothing, as those of a store in memory."""
+    try:
+        call.send(None)
+    except StopIteration as ended:
+        return cast(T, ended.value)
+    call.close()
+    raise RuntimeError("the store of a trial had to wait; ask it from the thread that runs the test")
+
+
+def queue_of(target: Target[Any]) -> str:
+    return target if isinstance(target, str) else target.queue
