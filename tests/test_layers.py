@@ -18,7 +18,7 @@ LAYERS = {
     "runtime": "runtime connections settings",
     "operations": "operations",
     "app": "app sync app_testing",
-    "interfaces": "cli service dashboard http asgi django contract testing __main__",
+    "interfaces": "cli service dashboard http asgi django contract testing pytest_plugin __main__",
 }
 """From the lowest to the highest. Each word is a module or package of `accoda`."""
 

@@ -120,27 +120,33 @@ class TasksMixin:
 def lent_connections() -> Callable[[object], Any]:
     """Around every run: the database connections of the thread that asks for it here, as a live server test has them.
 
-    Only one run has them at a time: two would share a transaction and its savepoints.
+    Only one run in another thread has them at a time: two would share a transaction and its savepoints. `def` tasks
+    that a test without `await` runs are in the test's own thread, which has them anyway.
     """
     lent = {alias: connections[alias] for alias in connections}
-    lock = threading.Lock()
-    return lambda job: _Lent(lent, lock)
+    lender, lock = threading.get_ident(), threading.Lock()
+    return lambda job: _Lent(lent, lender, lock)
 
 
 class _Lent:
-    def __init__(self, lent: dict[str, Any], lock: threading.Lock) -> None:
+    def __init__(self, lent: dict[str, Any], lender: int, lock: threading.Lock) -> None:
         self._lent = lent
+        self._lender = lender
         self._lock = lock
         self._own: dict[str, Any] = {}
         self._stack = AsyncExitStack()
 
     def __enter__(self) -> None:
+        if threading.get_ident() == self._lender:
+            return
         self._lock.acquire()
         for alias, connection in self._lent.items():
             connection.inc_thread_sharing()
             connections[alias] = connection
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if threading.get_ident() == self._lender:
+            return
         for alias, connection in self._lent.items():
             del connections[alias]
             connection.dec_thread_sharing()
