@@ -32,6 +32,6 @@ class FlowStarter:
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob:
         return self._app.new_job(queue, payload, options)
 
-    async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo:
+    async def start_flow(self, id: str, jobs: Sequence[NewJob], connection: object = None) -> FlowInfo:
         await self.storage.enqueue(jobs)
         return await self.flows.get(id)

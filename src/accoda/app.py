@@ -15,7 +15,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, Unpack, cast, overload
@@ -30,10 +30,10 @@ from accoda.connections import Connections, lazy_store
 from accoda.demand.demand import Demand
 from accoda.demand.options import DemandOptions
 from accoda.enqueue import EnqueueMiddleware, EnqueueOptions, QueueSpec, new_job, new_jobs
-from accoda.errors import InvalidInput, MissingDriver, StorageError
+from accoda.errors import InvalidInput, MissingDriver, NotFound, StorageError
 from accoda.flows.batch import FlowBatch, OnEnd
 from accoda.flows.builder import Chain, Flow, Group
-from accoda.flows.flows import Flows
+from accoda.flows.flows import Flows, to_be_started
 from accoda.flows.model import KEEP_FOR, FlowInfo
 from accoda.flows.sync import SyncBatch, SyncFlows
 from accoda.handler_options import HandlerOptions
@@ -419,11 +419,20 @@ class App:
         """The lanes of a queue: `await app.lanes.get("reports")`, `.change("reports", limit=3)`, `.reset(…)`."""
         return AppLanes(lambda: self.storage)
 
-    async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo:
+    async def start_flow(self, id: str, jobs: Sequence[NewJob], connection: object = None) -> FlowInfo:
         """What `Flow.start` does."""
         with self._patience():
+            if connection is not None:
+                return await self.flow_of(id, jobs, await self.transactions.enqueue(connection, jobs))
             await (await self.connections.get()).enqueue(jobs)
             return await self.flows.get(id)
+
+    async def flow_of(self, id: str, jobs: Sequence[NewJob], told: Sequence[Enqueued]) -> FlowInfo:
+        """A flow that was stored in a transaction, as it will be; one whose key was known already, as it is."""
+        if told[0].what == "kept":
+            with suppress(NotFound):  # this very transaction has started it
+                return await self.flows.get(id)
+        return to_be_started(id, jobs)
 
     async def run_until_idle(self, queues: Iterable[str] | None = None) -> int:
         """Run what is ready, and what that enqueues, until nothing is left to start; give the number of jobs run.
@@ -603,9 +612,16 @@ class SyncFace(LoopThread[App]):
         """`app.lanes`, without `await`."""
         return SyncLanes(self.target.lanes, self.run)
 
-    def start(self, flow: Flow | Chain | Group) -> FlowInfo:
+    def start(self, flow: Flow | Chain | Group, *, connection: object = None) -> FlowInfo:
         """Start a flow: `app.sync.start(flow)` is `await flow.start()`."""
-        return self.run(flow.start())
+        if connection is None:
+            return self.run(flow.start())
+        built = flow if isinstance(flow, Flow) else flow.flow()
+        jobs = built.jobs()
+        told = self.target.transactions.enqueue_blocking(connection, jobs, self.run)
+        if told[0].what == "kept":
+            return self.run(self.target.flow_of(built.id, jobs, told))
+        return to_be_started(built.id, jobs)
 
     @contextmanager
     def batch(self, name: str, /, **options: Any) -> Iterator[SyncBatch]:

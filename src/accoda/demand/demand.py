@@ -16,10 +16,11 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Unpack, cast, overload
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, Unpack, cast, overload
 from weakref import WeakKeyDictionary
 
 from accoda.demand import delivering, fetching
@@ -61,7 +62,7 @@ from accoda.demand.waiting import read_waiting
 from accoda.enqueue import cost_of
 from accoda.errors import InvalidInput, JobFailed, JobNotFound, ResultTimeout, StorageError
 from accoda.handler_options import HandlerOptions, hints_of
-from accoda.model import ById, ByKey, NewJob, Remove, check_queue
+from accoda.model import ById, ByKey, Enqueued, NewJob, Remove, check_queue
 from accoda.payload import Codec, UnreadablePayload, encode
 from accoda.storage.common.reconnecting import limited_patience
 from accoda.storage.protocol import Store
@@ -69,6 +70,8 @@ from accoda.times import milliseconds, seconds
 
 if TYPE_CHECKING:
     import typing_extensions  # for type checkers, which all know it: a default is new in Python 3.13
+
+    from accoda.demand.sync import SyncDemand
 
     V = typing_extensions.TypeVar("V", default=Any)
 else:
@@ -190,6 +193,7 @@ class Demand(Generic[V]):
         *,
         fresh_after: datetime | int | None = None,
         lane: str | None = None,
+        connection: object = None,
     ) -> Answer:
         """Let a waiter have the result of a key.
 
@@ -199,21 +203,28 @@ class Demand(Generic[V]):
 
         `lane` is that of the fetch that the request makes, such as the host that is asked. A fetch that is there
         already keeps its own.
+
+        With `connection`, an async connection to a database, the request is part of the transaction that is open there.
         """
-        moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
-        entry = entry_of(waiter, self.weights, moment, lane=lane)
-        name = stored_key(key)
+        asked = await self.ask(key, waiter, fresh_after, lane)
+        if connection is not None:
+            return await self.answer(asked, await self.host.transactions.enqueue(connection, self.jobs_of(asked)))
         store = await self.host.connections.get()
-        look = await self._ranking.look_up_cached(store, name)
-        if moment is not None and moment > look.at:
-            raise InvalidInput("fresh_after", "must not be in the future; enqueue the request with a delay instead")
-        cached = read_cached(look.job)
-        if cached is None or not _is_younger(cached, self.keep_for, look.at) or cached.fetched_at < (moment or 0):
-            answer = await self._join(store, key, entry, look.at)
-        else:
-            answer = await self._serve(store, key, entry, cached, look.at)
-        self.counters.answered(store, answer.what)
-        return answer
+        if asked.cached is None:
+            answer = await self._join(store, key, asked.entry, asked.at)
+            self.counters.answered(store, answer.what)
+            return answer
+        told = await store.enqueue(self.jobs_of(asked))
+        if len(told) > 1:
+            await self._ranking.joined(store, stored_key(key), _refreshing(asked.entry), told[1], asked.at)
+        return await self.answer(asked, told)
+
+    @cached_property
+    def sync(self) -> SyncDemand[V]:
+        """The same calls without `await`: `deals.sync.request(…)`."""
+        from accoda.demand.sync import SyncDemand
+
+        return SyncDemand(self)
 
     async def withdraw(self, key: str, waiter_id: str) -> Left:
         """Let a waiter leave. "cancelled": it was the last one, and the fetch is cancelled, whether it waits or runs.
@@ -366,24 +377,48 @@ class Demand(Generic[V]):
             ranking = self._rankings[loop] = Ranking(self.queue, self.cache_queue, self.weights)
         return ranking
 
-    async def _serve(self, store: Store, key: str, entry: Entry, cached: CachedResult, at: int) -> Answer:
-        """Enqueue the delivery of a cached result and, if it is stale, a new fetch in the same step."""
-        jobs = [self._delivery_job(DeliveryPayload(key, entry, cached.fetched_at))]
-        if _is_younger(cached, self.fresh_for, at):
-            delivery = (await store.enqueue(jobs))[0]
-            return Answer("cached", delivery.id, fetched_at=cached.fetched_at)
-        ask = Entry(ASKS, entry.id, entry.tier, entry.due, lane=entry.lane)
-        jobs.append(self._fetch_job(key, ask, self._rank([ask], at)))
-        delivery, refresh = await store.enqueue(jobs)
-        await self._ranking.joined(store, stored_key(key), ask, refresh, at)
-        return Answer("stale", delivery.id, refresh.waiters, cached.fetched_at)
-
     async def _join(self, store: Store, key: str, entry: Entry, at: int) -> Answer:
         name, job = stored_key(key), self._fetch_job(key, entry, self._rank([entry], at))
         enqueued = await self._ranking.enqueue(store, name, job)
         await self._ranking.joined(store, name, entry, enqueued, at)
         what: What = "created" if enqueued.what == "created" else "attached"
         return Answer(what, enqueued.id, enqueued.waiters)
+
+    async def ask(self, key: str, waiter: Waiter[Any], fresh_after: datetime | int | None, lane: str | None) -> Request:
+        """What a request is about: a step of `request`."""
+        moment = None if fresh_after is None else milliseconds("fresh_after", fresh_after)
+        entry = entry_of(waiter, self.weights, moment, lane=lane)
+        look = await self._ranking.look_up_cached(await self.host.connections.get(), stored_key(key))
+        if moment is not None and moment > look.at:
+            raise InvalidInput("fresh_after", "must not be in the future; enqueue the request with a delay instead")
+        cached = read_cached(look.job)
+        if cached is None or not _is_younger(cached, self.keep_for, look.at) or cached.fetched_at < (moment or 0):
+            cached = None
+        return Request(key, entry, look.at, cached)
+
+    def jobs_of(self, asked: Request) -> list[NewJob]:
+        """The fetch that the waiter joins; or the delivery of the cached result and, if that is stale, a new fetch."""
+        if asked.cached is None:
+            return [self._fetch_job(asked.key, asked.entry, self._rank([asked.entry], asked.at))]
+        jobs = [self._delivery_job(DeliveryPayload(asked.key, asked.entry, asked.cached.fetched_at))]
+        if not _is_younger(asked.cached, self.fresh_for, asked.at):
+            again = _refreshing(asked.entry)
+            jobs.append(self._fetch_job(asked.key, again, self._rank([again], asked.at)))
+        return jobs
+
+    async def answer(self, asked: Request, told: Sequence[Enqueued]) -> Answer:
+        """What became of the jobs of a request. In a transaction no rank is updated: the next sweep does that, for it
+        sees the waiter only when that has committed."""
+        first = told[0]
+        if asked.cached is not None:
+            what: What = "cached" if len(told) == 1 else "stale"
+            answer = Answer(what, first.id, 0 if len(told) == 1 else told[1].waiters, asked.cached.fetched_at)
+        else:
+            what = "created" if first.what == "created" else "outbox" if first.what == "outbox" else "attached"
+            answer = Answer(what, first.id, first.waiters)
+        if what != "outbox":
+            self.counters.answered(await self.host.connections.get(), what)
+        return answer
 
     def _fetch_job(self, key: str, entry: Entry, rank: float) -> NewJob:
         return NewJob(
@@ -422,6 +457,20 @@ class Demand(Generic[V]):
                 raise ResultTimeout(id, timeout or 0.0, job.state)
             await asyncio.sleep(pause if deadline is None else min(pause, max(0.0, deadline - time.monotonic())))
             pause = min(LAST_LOOK, pause * 1.5)
+
+
+class Request(NamedTuple):
+    """A request at the moment `at`, and the cached result that serves it; None: it has to wait for a fetch."""
+
+    key: str
+    entry: Entry
+    at: int
+    cached: CachedResult | None
+
+
+def _refreshing(entry: Entry) -> Entry:
+    """What asks for a new result on behalf of a waiter that is given a stale one."""
+    return Entry(ASKS, entry.id, entry.tier, entry.due, lane=entry.lane)
 
 
 def _is_younger(cached: CachedResult, seconds: float, at: int) -> bool:

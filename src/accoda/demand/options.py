@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from datetime import timedelta
-from typing import Any, Literal, Protocol, TypedDict, get_args, get_origin
+from typing import Any, Literal, Protocol, TypedDict, TypeVar, get_args, get_origin
 
 from msgspec import Struct
 
@@ -16,15 +16,20 @@ from accoda.demand.waiters import Waiter
 from accoda.enqueue import Cost
 from accoda.errors import InvalidInput
 from accoda.handler_options import HandlerOptions
+from accoda.model import Enqueued, NewJob
 from accoda.queue_access import QueueHooks
 from accoda.storage.protocol import Store
 
-What = Literal["cached", "stale", "attached", "created"]
+R = TypeVar("R")
+What = Literal["cached", "stale", "attached", "created", "outbox"]
 Left = Literal["left", "cancelled", "absent"]
 
 
 class Answer(Struct, frozen=True):
     """The answer to a request. `id` is the job that serves it: the delivery of a result that is there, or the fetch.
+
+    "outbox": the request is in the outbox of the caller's transaction, and what becomes of it is decided when it is
+    relayed; it has no id (0) before.
 
     `waiters` is how many entries the fetch job has, including those of waiters that left; `fetched_at` is that of a
     result that is there.
@@ -59,6 +64,17 @@ class Connections(Protocol):
     async def get(self) -> Store: ...
 
 
+class Transactions(Protocol):
+    """Enqueues in a caller's transaction."""
+
+    async def enqueue(self, connection: object, jobs: Sequence[NewJob]) -> list[Enqueued]: ...
+    def enqueue_blocking(self, connection: object, jobs: Sequence[NewJob], run: Any) -> list[Enqueued]: ...
+
+
+class SyncHost(Protocol):
+    def run(self, call: Coroutine[Any, Any, R]) -> R: ...
+
+
 class DemandHandler(Protocol):
     """A handler whose codec and hooks the demand sets."""
 
@@ -71,6 +87,10 @@ class Host(Protocol):
 
     @property
     def connections(self) -> Connections: ...
+    @property
+    def transactions(self) -> Transactions: ...
+    @property
+    def sync(self) -> SyncHost: ...
     @property
     def handlers(self) -> Mapping[str, object]: ...
     @property

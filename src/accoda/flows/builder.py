@@ -59,7 +59,7 @@ class StoresFlows(Protocol):
 
     def new_job(self, queue: str, payload: object, options: EnqueueOptions) -> NewJob: ...
 
-    async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo: ...
+    async def start_flow(self, id: str, jobs: Sequence[NewJob], connection: object = None) -> FlowInfo: ...
 
 
 class HasJobs(Protocol):
@@ -340,13 +340,14 @@ class Flow:
         )
         return new_record(self.id, summary, self.nodes.specs)
 
-    async def start(self) -> FlowInfo:
+    async def start(self, *, connection: object = None) -> FlowInfo:
         """Store the whole flow in one step, and give it as it is then.
 
         A flow with a key is started once: as long as one with that key is known (it runs, or ended and is kept), that
-        one is given.
+        one is given. With `connection`, an async connection to a database, the flow is part of the transaction that is
+        open there, and given as it will be when that commits.
         """
-        return await self.app.start_flow(self.id, self.jobs())
+        return await self.app.start_flow(self.id, self.jobs(), connection)
 
     def __repr__(self) -> str:
         return f"<flow {self.name}, {len(self.nodes.specs)} nodes>"
@@ -419,9 +420,9 @@ class Group(Struct, frozen=True):
         """The flow with these jobs."""
         return chain(self).flow(name, **options)
 
-    async def start(self) -> FlowInfo:
-        """Start it as a flow of its own."""
-        return await self.flow().start()
+    async def start(self, *, connection: object = None) -> FlowInfo:
+        """Start it as a flow of its own: see `Flow.start`."""
+        return await self.flow().start(connection=connection)
 
 
 class Chain(Struct, frozen=True):
@@ -435,9 +436,9 @@ class Chain(Struct, frozen=True):
         _build(built, self, ())
         return built
 
-    async def start(self) -> FlowInfo:
-        """Start it as a flow of its own."""
-        return await self.flow().start()
+    async def start(self, *, connection: object = None) -> FlowInfo:
+        """Start it as a flow of its own: see `Flow.start`."""
+        return await self.flow().start(connection=connection)
 
 
 def chain(*parts: JobCall | Group | Chain) -> Chain:

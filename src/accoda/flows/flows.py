@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from accoda.clock import SystemClock
 from accoda.envelope import type_of
 from accoda.errors import FlowEnded, FlowTimeout, InvalidInput, NotFound
 from accoda.flows.graph import FlowGraph, NodeRecord
@@ -23,7 +24,7 @@ from accoda.flows.model import (
     NodeState,
 )
 from accoda.flows.reading import FlowReader, body_of, live_jobs
-from accoda.model import ByKey, JobInfo, Revive
+from accoda.model import ByKey, JobInfo, NewJob, Revive
 from accoda.payload import decode
 from accoda.storage.protocol import Store
 
@@ -146,6 +147,14 @@ class Flows:
         jobs = await live_jobs(store, id, [one for one in before if one.state == "started"][:LIVE_SHOWN])
         now = (await store.look(ByKey(LOG, id))).at
         return explain(log.graph, found, jobs, now)
+
+
+def to_be_started(id: str, jobs: Sequence[NewJob]) -> FlowInfo:
+    """A flow as it will be when these jobs, which `Flow.jobs` gave, are stored."""
+    record, now = jobs[0], SystemClock().now()
+    log = FlowLog(id, JobInfo(0, LOG, "delayed", record.data, 0.0, 0, id, 0, now, now, None, 0))
+    log.read([job.waiter for job in jobs if job.queue == LOG and job.waiter is not None])
+    return describe(log, {}, {})
 
 
 def no_such_flow(id: str) -> NotFound:

@@ -100,7 +100,7 @@ class _Starter:
         assert isinstance(payload, NewJobRequest)
         return prepare(self._host, [payload])[0]
 
-    async def start_flow(self, id: str, jobs: Sequence[NewJob]) -> FlowInfo:
+    async def start_flow(self, id: str, jobs: Sequence[NewJob], connection: object = None) -> FlowInfo:
         self.created = (await self._store.enqueue(jobs))[0].what == "created"
         return await Flows(lambda: self._store).get(id)
 
