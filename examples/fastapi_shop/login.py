@@ -9,7 +9,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from accoda.asgi import Access
 
 PASSWORDS = {"anna": "a-cup-of-tea", "ben": "two-cups", "carla": "three-cups"}
-STAFF = {"anna": "full", "carla": "read"}
+STAFF = {"anna": Access("full", "anna"), "carla": Access("read", "carla")}
 
 router = APIRouter()
 
@@ -27,13 +27,10 @@ User = Annotated[str, Depends(current_user)]
 
 def staff(request: Request) -> Access | Response | None:
     """Who may see the jobs: the staff. Others have to log in first."""
-    user = str(request.session.get("user", ""))
-    match STAFF.get(user):
-        case "full":
-            return Access("full", user)
-        case "read":
-            return Access("read", user)
-    return RedirectResponse(f"/login?next={quote(request.url.path)}", 303) if request.method == "GET" else None
+    access = STAFF.get(request.session.get("user", ""))
+    if access is None and request.method == "GET":
+        return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
+    return access
 
 
 @router.get("/login")

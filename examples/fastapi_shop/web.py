@@ -1,7 +1,7 @@
 """The shop's web application: `uvicorn examples.fastapi_shop.web:web`."""
 
 import os
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
@@ -17,7 +17,7 @@ from accoda.asgi import Jobs, accepted, job_events, job_status, lifespan, mount
 
 
 @asynccontextmanager
-async def life(web: FastAPI) -> AsyncIterator[Mapping[str, Any]]:
+async def life(web: FastAPI) -> AsyncGenerator[Mapping[str, Any], None]:
     """The shop's own lifespan, with that of its jobs inside."""
     await create_tables()
     async with lifespan(app, worker="SHOP_WORKER" in os.environ) as state:

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
-import msgspec
 import pytest
 from fastapi import FastAPI, Request, Response
-from web import Served
+from web import Event, Served, events
 
 from accoda import App
 from accoda.asgi import Jobs, accepted, answers, job_events, job_status, lifespan, watching
@@ -64,22 +63,6 @@ def client(bakery: Bakery) -> Iterator[httpx2.Client]:
     with Served(bakery.web) as served, httpx2.Client(base_url=served.url, timeout=PATIENCE) as client:
         yield client
         bakery.let("half", "done")  # the worker ends with the application, after what it runs
-
-
-Event = tuple[str | None, str, Any]
-
-
-def events(reply: httpx2.Response) -> Iterator[Event]:
-    """Each event of a stream: its id, its name, and what it says. A comment is an event of no name."""
-    fields: dict[str, str] = {}
-    for line in reply.iter_lines():
-        if line:
-            name, _, value = line.partition(":")
-            fields[name] = value.removeprefix(" ")
-        else:
-            if "retry" not in fields:
-                yield fields.get("id"), fields.get("event", ""), msgspec.json.decode(fields.get("data", "null"))
-            fields = {}
 
 
 def order(client: httpx2.Client, **loaf: Any) -> str:

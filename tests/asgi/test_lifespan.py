@@ -3,9 +3,7 @@
 import asyncio
 import os
 import signal
-import socket
-import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,12 @@ from typing import Any
 import httpx2
 import pytest
 from fastapi import FastAPI, Request
-from proof.servers.process import Process, wait_until
+from proof.servers.process import wait_until
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
-from web import Served
+from web import Served, WebProcess
 
 from accoda import App
 from accoda.asgi import Access, Jobs, get_app, lifespan, mount, mounting
@@ -135,8 +133,6 @@ def test_a_live_page_ends_when_the_host_says_no(monkeypatch: pytest.MonkeyPatch)
 
 
 PROGRAM = """
-import sys
-import uvicorn
 from fastapi import FastAPI, Response
 from accoda import App
 from accoda.asgi import Access, Jobs, job_events, lifespan, mount
@@ -148,25 +144,14 @@ web.mount("/ops", mount(app, auth=lambda request: Access("read")))
 @web.get("/events")
 async def events(jobs: Jobs) -> Response:
     return await job_events(jobs, (await jobs.enqueue("later", delay=3600)).id)
-
-uvicorn.run(web, port=int(sys.argv[1]), log_level="warning")
 """
 
 
-class Program(Process):
-    """That program, in a process of its own."""
-
-    def command(self) -> Sequence[str]:
-        return (sys.executable, "-c", PROGRAM, str(self.port))
-
-    def is_up(self) -> bool:
-        with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_open_streams_do_not_keep_a_server_from_stopping(number: signal.Signals) -> None:
-    with Program() as program, httpx2.Client(base_url=f"http://127.0.0.1:{program.port}", timeout=60) as client:
+def test_open_streams_do_not_keep_a_server_from_stopping(number: signal.Signals, tmp_path: Path) -> None:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]])}
+    with WebProcess("program:web", environment) as program, httpx2.Client(base_url=program.url, timeout=60) as client:
         with client.stream("GET", "/events") as events, client.stream("GET", "/ops/live?page=/") as live:
             lines, other = events.iter_lines(), live.iter_lines()
             assert next(lines) == next(other) == "retry: 3000"
