@@ -24,7 +24,9 @@ class Caller(Protocol):
     async def rollback(self) -> None: ...
     async def close(self) -> None: ...
     async def enqueue(self, app: App, queue: str, payload: object = None, **options: Any) -> Enqueued[Any]: ...
-    async def enqueue_many(self, app: App, queue: str, payloads: Iterable[object]) -> Sequence[Enqueued[Any]]: ...
+    async def enqueue_many(
+        self, app: App, queue: str, payloads: Iterable[object], **options: Any
+    ) -> Sequence[Enqueued[Any]]: ...
 
 
 Opened = tuple[Any, Callable[[], object]]
@@ -66,8 +68,10 @@ class Blocking:
     async def enqueue(self, app: App, queue: str, payload: object = None, **options: Any) -> Enqueued[Any]:
         return await self.run(app.sync.enqueue, queue, payload, connection=self.connection, **options)
 
-    async def enqueue_many(self, app: App, queue: str, payloads: Iterable[object]) -> Sequence[Enqueued[Any]]:
-        return await self.run(app.sync.enqueue_many, queue, payloads, connection=self.connection)
+    async def enqueue_many(
+        self, app: App, queue: str, payloads: Iterable[object], **options: Any
+    ) -> Sequence[Enqueued[Any]]:
+        return await self.run(app.sync.enqueue_many, queue, payloads, connection=self.connection, **options)
 
 
 class Sqlite(Blocking):
@@ -119,8 +123,10 @@ class Async:
     async def enqueue(self, app: App, queue: str, payload: object = None, **options: Any) -> Enqueued[Any]:
         return await app.enqueue(queue, payload, connection=self.connection, **options)
 
-    async def enqueue_many(self, app: App, queue: str, payloads: Iterable[object]) -> Sequence[Enqueued[Any]]:
-        return await app.enqueue_many(queue, payloads, connection=self.connection)
+    async def enqueue_many(
+        self, app: App, queue: str, payloads: Iterable[object], **options: Any
+    ) -> Sequence[Enqueued[Any]]:
+        return await app.enqueue_many(queue, payloads, connection=self.connection, **options)
 
 
 class AsyncSqlAlchemy(Async):

@@ -103,6 +103,8 @@ class Transactions:
             return (yield from self._into_outbox(caller, jobs, row or new_id()))
         if scheme == caller.engine == "postgresql":
             return (yield from self._into_postgres(connections, jobs))
+        if scheme == "sqlite" and caller.library == "apsw":
+            return _into_sqlite(caller, connections, jobs)
         _refuse(caller, scheme, self.outbox is not None)
 
     def _into_postgres(self, connections: Connections, jobs: Sequence[NewJob]) -> Steps:
@@ -137,6 +139,14 @@ class Transactions:
                 )
         yield insert(caller.engine, id, jobs)
         return [Enqueued(0, "outbox").in_row(id) for _ in jobs]
+
+
+def _into_sqlite(caller: Caller, connections: Connections, jobs: Sequence[NewJob]) -> list[Enqueued]:
+    from accoda.storage.sqlite.caller_transaction import enqueue_on
+    from accoda.storage.sqlite.open import file_of
+
+    path = file_of(read_url(split_timeout(connections.url)[0]))
+    return enqueue_on(caller.connection, path, connections.clock, jobs)
 
 
 async def _opened(store: Store) -> None:
