@@ -68,8 +68,8 @@ def run(folder: Path, second: Any) -> tuple[int, int, list[str]]:
     for connection in connections:
         with contextlib.suppress(sqlite3.Error, apsw.Error):
             connection.close()
-    check = ours(path)
     try:
+        check = ours(path)
         rows = check.execute("SELECT count(*) FROM t NOT INDEXED").get
         found = [row[0] for row in check.execute("PRAGMA integrity_check")]
     except apsw.Error as error:
