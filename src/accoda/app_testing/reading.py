@@ -5,7 +5,7 @@ Without `await`, wherever the test runs: a question that had to be awaited would
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from accoda.app_testing.waiting import WaitingJob
@@ -16,11 +16,13 @@ from accoda.flows.model import LOG
 from accoda.model import REPORTS, JobInfo
 from accoda.payload import decode
 from accoda.runtime.handler import Handler, QueueHandlers
+from accoda.schedules.model import QUEUE as SCHEDULES
 from accoda.storage.protocol import Store
 
 T = TypeVar("T")
 Target = str | Handler[T, Any, Any]
 """A queue, or a handler: then only jobs that this handler runs."""
+_MOVERS = frozenset({REPORTS, LOG, SCHEDULES})
 OURS = "accoda."
 """What the names of the queues of system jobs begin with."""
 
@@ -49,13 +51,11 @@ class JobReader:
         caches = {demand.cache_queue for demand in self._app.demands.values()}
         return [queue for queue in self._app.handlers if queue not in caches]
 
-    def ready(self) -> list[str]:
-        """The queues in which jobs could start; all, if a flow is to move on: nobody knows yet where to."""
+    def ready(self, queues: Sequence[str]) -> list[str]:
+        """Which of these queues have jobs that may start; all, if a flow or a schedule moves on, which may add some."""
         known = finished_at_once(self._store.stats()).queues
         ready = {queue for queue, counts in known.items() if counts.ready}
-        return (
-            list(self._app.handlers) if ready & {REPORTS, LOG} else [one for one in self._app.handlers if one in ready]
-        )
+        return list(queues) if ready & _MOVERS else [queue for queue in queues if queue in ready]
 
     def waiting(self, target: Target[Any] | None = None) -> list[WaitingJob[Any]]:
         """The jobs that wait in a queue, for a handler, or anywhere, in the order of their ids."""
@@ -78,6 +78,10 @@ class JobReader:
         handlers = self._app.handlers.get(queue)
         return handlers is not None and handlers.find(type) is target
 
+    def shown(self, queue: str, payload: Any) -> Any:
+        """A payload as people know it: the fetches of a demand go by their keys."""
+        return payload.key if queue in self._app.demands else payload
+
     def _queues(self) -> list[str]:
         caches = {demand.cache_queue for demand in self._app.demands.values()}
         known = finished_at_once(self._store.stats()).queues
@@ -88,7 +92,7 @@ class JobReader:
         handlers = self._app.handlers.get(job.queue)
         handler = None if handlers is None else handlers.find(type)
         payload = decode(job.data) if handler is None else handler.codec.decode(job.data)
-        return WaitingJob(payload, job, self._app.queue_spec(job.queue, type).policy)
+        return WaitingJob(self.shown(job.queue, payload), job, self._app.queue_spec(job.queue, type).policy)
 
 
 def finished_at_once(call: Coroutine[Any, Any, T]) -> T:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -27,9 +28,10 @@ class JobRun(Struct, frozen=True):
 
 
 class RunLog:
-    """A middleware that keeps every run."""
+    """A middleware that keeps every run, with its payload as people know it."""
 
-    def __init__(self) -> None:
+    def __init__(self, shown: Callable[[str, Any], Any]) -> None:
+        self._shown = shown
         self.runs: list[JobRun] = []
 
     async def __call__(self, batch: Batch[Any], run: Run, /) -> None:
@@ -43,4 +45,5 @@ class RunLog:
                 result = batch.results.get(job.id, Finished())
                 failure = result.error if isinstance(result, Failed) else None
                 ended: Ended = "buried" if isinstance(failure, BuryJob) else "failed" if failure else "done"
-                self.runs.append(JobRun(batch.queue, job.id, job.attempts, job.payload, ended, job.type, failure))
+                payload = self._shown(batch.queue, job.payload)
+                self.runs.append(JobRun(batch.queue, job.id, job.attempts, payload, ended, job.type, failure))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, Protocol, TypeVar, Unpack, overload
 
-from accoda.app_testing.draining import DrainedApp, drain
+from accoda.app_testing.draining import DrainedApp, drain, run_ready
 from accoda.app_testing.reading import JobReader, ReadApp, Target, queue_of
 from accoda.app_testing.runs import Ended, JobRun, RunLog
 from accoda.app_testing.store import TrialConnections, is_machinery, run_now
@@ -56,9 +56,9 @@ class Trial:
         self.inline = inline
         """Whether a job runs at once, in the call that enqueues it. May be changed at any time."""
         self.clock = ManualClock() if now is None else ManualClock(milliseconds("now", now))
-        self._log = RunLog()
         self._connections = TrialConnections(self.clock, self._enqueued)
         self._reader = JobReader(app, self._connections.store)
+        self._log = RunLog(self._reader.shown)
         self._put_back: Callable[[], None] | None = None
 
     def __enter__(self) -> Trial:
@@ -138,19 +138,14 @@ class Trial:
 
     def _drain(self, targets: Sequence[Target[Any]], with_scheduled: bool) -> Coroutine[Any, Any, int]:
         queues = [queue_of(target) for target in targets] or self._reader.handled()
-        return drain(self.app, queues, self.clock if with_scheduled else None)
+        return drain(self.app, self._reader, queues, self.clock if with_scheduled else None)
 
     async def _enqueued(self, told: Sequence[Enqueued]) -> None:
         if self.inline and not is_machinery():
             await run_now(self._connections.store, self._run_ready, told)
 
     async def _run_ready(self) -> None:
-        """Run what can run. A worker starts everything that its queues need, so it gets those that have jobs."""
-        ready, ran = self._reader.ready(), 1
-        while ready and ran:
-            ran = await self.app.run_until_idle(ready)
-            before, ready = ready, self._reader.ready()
-            ran += before != ready  # a flow moved on
+        await run_ready(self.app, self._reader, list(self.app.handlers))
 
     # -- what has run
 
