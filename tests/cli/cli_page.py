@@ -37,6 +37,7 @@ Rates, versions, tokens and the like are those of one run.
   exists. Commands that only read never create a store: a missing SQLite file is an error. `accoda migrate` creates one,
   and so does `accoda enqueue --url`.
 - **`--app MODULE:APP`** tells a command about the handlers: their priority policies, budgets and secret fields.
+  `ACCODA_APP` says it once for all commands, and for those that take it as an argument.
 - **`--json`** prints one JSON document with the names of the [HTTP API](http.md) instead of a table. Lists that come in
   pages are `{{"items": […], "next": "…"}}`; give `next` to `--cursor`.
 - **Without a terminal** (in a pipe, in CI) there are no colours, no bars and no questions; tables are laid out for 80

@@ -17,11 +17,12 @@ from django.core.management import call_command
 from django.db import connections
 from django.test.utils import setup_test_environment, teardown_test_environment
 
+django.setup()  # before the tests import models
+
 
 @pytest.fixture(scope="session", autouse=True)
 def django_project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Django with an SQLite file of its own for each test process."""
-    django.setup()
     setup_test_environment()
     file = tmp_path_factory.mktemp("django") / "project.sqlite3"
     with database({"ENGINE": "django.db.backends.sqlite3", "NAME": str(file), "OPTIONS": {"timeout": 30}}):
@@ -70,3 +71,12 @@ def postgres(url: str) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def project_folder() -> Path:
     return Path(__file__).parent / "project"
+
+
+@pytest.fixture
+def clean_orders() -> Iterator[None]:
+    """No rows are left behind by a test that commits."""
+    yield
+    from tests.django.project.shop.models import Order
+
+    Order.objects.all().delete()

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 PATIENCE = 5.0
 """Seconds that a store has to answer the first call."""
+APP = "ACCODA_APP"
+"""The variable that names the app where a command line does not."""
 LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
@@ -66,7 +68,7 @@ class StoreOptions(NamedTuple):
 
 _OPTIONS = (
     click.option("--url", metavar="URL", help="Where the jobs are. Or ACCODA_URL."),
-    click.option("--app", metavar="MODULE:APP", help="Whose handlers to know: policies, secrets."),
+    click.option("--app", metavar="MODULE:APP", envvar=APP, help="Whose handlers to know: policies, secrets."),
     click.option("--json", "as_json", is_flag=True, help="For a program to read."),
 )
 

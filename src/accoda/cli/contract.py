@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import echo_json, json_option, load_app
+from accoda.cli.common import APP, echo_json, json_option, load_app
 from accoda.cli.draw import echo, say
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ def diff(old: Path, new: Path, url: str | None, as_json: bool) -> None:
 
 
 @contract.command()
-@click.argument("app", metavar="MODULE:APP")
+@click.argument("app", metavar="MODULE:APP", envvar=APP)
 def export(app: str) -> None:
     """Print the contract of the handlers of MODULE:APP."""
     from accoda.contract.export import export as export_handlers

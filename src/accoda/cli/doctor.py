@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from accoda.cli.common import StoreOptions, load_app, present, store_options
+from accoda.cli.common import APP, StoreOptions, load_app, present, store_options
 from accoda.cli.draw import columns_of, echo, paragraph, style
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ _COLOURS = {"ok": "green", "note": "cyan", "warning": "yellow", "problem": "red"
 
 
 @click.command()
-@click.argument("module_app", metavar="[MODULE:APP]", required=False)
+@click.argument("module_app", metavar="[MODULE:APP]", required=False, envvar=APP)
 @click.option("--strict", is_flag=True, help="Warnings end with 1, too.")
 @click.option("--quiet", is_flag=True, help="Leave out what is in order.")
 @store_options

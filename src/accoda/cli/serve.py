@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import load_app, log_options, shown_url
+from accoda.cli.common import APP, load_app, log_options, shown_url
 from accoda.cli.draw import echo
 from accoda.errors import AccodaError, InvalidInput
 
@@ -31,7 +31,7 @@ OTHER_FILES = 64
 
 
 @click.command()
-@click.argument("app", required=False, metavar="[MODULE:APP]")
+@click.argument("app", required=False, metavar="[MODULE:APP]", envvar=APP)
 @click.option("--url", metavar="URL", help="Where the jobs are. Or ACCODA_URL.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any that is free.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from accoda.cli.common import echo_json, json_option, load_app
+from accoda.cli.common import APP, echo_json, json_option, load_app
 from accoda.cli.draw import echo, paragraph, say, style
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class Row(NamedTuple):
 
 
 @click.command()
-@click.argument("app", required=False, metavar="[MODULE:APP]")
+@click.argument("app", required=False, metavar="[MODULE:APP]", envvar=APP)
 @click.option("--settings", "files", multiple=True, metavar="FILE", help="A file; may be repeated. Or ACCODA_SETTINGS.")
 @click.option("--service", help="The service in front of each path. Or ACCODA_SERVICE; else accoda.")
 @click.option("--worker", default="default", show_default=True, help="The worker's name.")

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from accoda.cli.common import load_app, log_options
+from accoda.cli.common import APP, load_app, log_options
 
 if TYPE_CHECKING:
     from accoda.runtime.process import ProcessOptions
 
 
 @click.command()
-@click.argument("app", metavar="MODULE:APP")
+@click.argument("app", metavar="MODULE:APP", envvar=APP)
 @click.option("-q", "--queues", multiple=True, metavar="A,B", help="Queues to serve, in turn. Default: all.")
 @click.option("-c", "--concurrency", type=click.IntRange(1), help="Single jobs that a process runs at once.")
 @click.option("--processors", type=click.IntRange(1), help="Batches that a process runs at once (max_processors).")

@@ -30,7 +30,7 @@ DRIVERS = {
     "postgresql": ("asyncpg", "postgres"),
 }
 """The module that a store needs, and the extra that installs it."""
-OUTBOX = "accoda_outbox"
+OUTBOX, MIGRATIONS = "accoda_outbox", "django_migrations"
 
 
 def check_backend(backend: BaseTaskBackend) -> Iterator[CheckMessage]:
@@ -83,13 +83,14 @@ def check_outbox(
             continue
         connection = connections[place.database]
         with connection.cursor() as cursor:
-            if OUTBOX not in connection.introspection.table_names(cursor):
-                yield checks.Warning(
-                    f"The database {place.database!r} has no table {OUTBOX}, so no task can be enqueued in its "
-                    "transactions.",
-                    hint="Run: python manage.py migrate accoda",
-                    id="accoda.W003",
-                )
+            tables = connection.introspection.table_names(cursor)
+        if OUTBOX not in tables and MIGRATIONS in tables:  # not before the very first migrate
+            yield checks.Warning(
+                f"The database {place.database!r} has no table {OUTBOX}, so no task can be enqueued in its "
+                "transactions.",
+                hint="Run: python manage.py migrate accoda",
+                id="accoda.W003",
+            )
 
 
 @checks.register(checks.Tags.security, deploy=True)

@@ -21,6 +21,7 @@ from django.utils import timezone
 from msgspec import Struct
 from msgspec.structs import replace
 
+from accoda.django import registry
 from accoda.django.compat import Task, normalize_json
 from accoda.django.options import BackendOptions
 from accoda.django.task import UNSAID, named
@@ -70,6 +71,9 @@ def new_job(app: Maker, task: Task[..., Any], call: Call, options: BackendOption
         said["key"] = KEY + name
     if lane is not None:
         said["lane"] = lane
+    most = said_or(task, "max_attempts", UNSAID)
+    if most is not said_or(registry.declared(task), "max_attempts", UNSAID):  # `using` said it
+        said["max_attempts"] = most
     if cost := getattr(task, "cost", 0):
         said["cost"] = cost
     job = app.new_job(task.queue_name, call, said)

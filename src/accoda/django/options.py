@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 from urllib.parse import quote, urlencode
 
 from django.apps import apps
@@ -141,8 +141,8 @@ def _outbox(options: BackendOptions, url: str) -> str | None:
 
 def _can_have_it(alias: str) -> bool:
     """Whether workers can read a table of this database: one in memory is the process's own."""
-    connection: Any = connections[alias]
-    return _vendor(alias) == "postgresql" or (_vendor(alias) == "sqlite" and not connection.is_in_memory_db())
+    vendor, connection = _vendor(alias), cast(Any, connections[alias])
+    return vendor == "postgresql" or (vendor == "sqlite" and not connection.is_in_memory_db())
 
 
 def url_of(alias: str) -> str:

@@ -27,6 +27,11 @@ def note(task: Task[..., Any]) -> None:
         _found[task.module_path] = task
 
 
+def declared(task: Task[..., Any]) -> Task[..., Any] | None:
+    """The task that a copy was made of."""
+    return _found.get(task.module_path)
+
+
 def find(path: str) -> Task[..., Any] | None:
     """The task of a dotted path; None: the project declares no such task."""
     return _found.get(path) or discover().get(path)

@@ -64,7 +64,11 @@ class Host(Protocol):
 
 
 class fresh_connections:
-    """Around every run: no run gets a database connection that the server has closed, as no web request does.
+    """Around every run: no run gets a database connection that the server has closed.
+
+    What Django does around a request is not enough: a worker may wait for hours between two runs, and a connection that
+    it keeps (CONN_MAX_AGE) may be dead by then. So every run that uses a kept connection checks it first, as
+    CONN_HEALTH_CHECKS would.
 
     A sync task has its thread's connections. An async one has a thread of its own for all that it sends to
     `sync_to_async`, as a request under ASGI has, and its connections end with it.
@@ -75,6 +79,8 @@ class fresh_connections:
 
     def __enter__(self) -> None:
         close_old_connections()
+        for connection in connections.all(initialized_only=True):
+            connection.health_check_enabled = True
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         close_old_connections()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Concatenate, Literal, ParamSpec, TypedDict, TypeVar, Unpack, overload
@@ -25,13 +25,11 @@ HANDLER_OPTIONS = ("max_attempts", "max_crashes", "retry", "timeout", "keep_for"
 """The options of a task that its handler has."""
 
 
-class TaskOptions(TypedDict, total=False):
-    """What may be said of a task beside Django's own options. What is not said is as `OPTIONS` of the backend says.
+class CallOptions(TypedDict, total=False):
+    """What may be said of a task, and of single calls of it by `using`.
 
-    `max_attempts`: how many times it may fail before it is FAILED; None: any number of times. `max_crashes`: how many
-    workers may die of it. `retry`: when it runs again after a failure: seconds, `Fixed`, `Exponential` or a function.
-    `timeout`: seconds that a run may take. `keep_for`: seconds for which the result is kept. `secret`: arguments that
-    no list, page or log shows, such as ["kwargs.card"].
+    `max_attempts`: how many times it may fail before it is FAILED; None: any number of times. `keep_for`: seconds for
+    which the result is kept.
 
     `key`: at most one job with this key waits or runs in a queue; `on_duplicate` says what becomes of a second one.
     `lane`: whom the job belongs to, such as a customer. Both are a template over the arguments, "order-{order_id}", or
@@ -39,15 +37,25 @@ class TaskOptions(TypedDict, total=False):
     """
 
     max_attempts: int | None
-    max_crashes: int | None
-    retry: RetryRule | float | None
-    timeout: float | timedelta | None
     keep_for: float | timedelta | None
-    secret: Sequence[str]
     key: Named
     on_duplicate: OnDuplicate
     lane: Named
     cost: Cost
+
+
+class TaskOptions(CallOptions, total=False):
+    """What may be said of a task beside Django's own options. What is not said is as `OPTIONS` of the backend says.
+
+    `max_crashes`: how many workers may die of it. `retry`: when it runs again after a failure: seconds, `Fixed`,
+    `Exponential` or a function. `timeout`: seconds that a run may take. `secret`: arguments that no list, page or log
+    shows, such as ["kwargs.card"].
+    """
+
+    max_crashes: int | None
+    retry: RetryRule | float | None
+    timeout: float | timedelta | None
+    secret: Sequence[str]
 
 
 class _Unsaid:
@@ -87,12 +95,20 @@ class AccodaTask(GenericTask[P, R]):
         queue_name: str | None = None,
         run_after: datetime | None = None,
         backend: str | None = None,
-        **options: Unpack[TaskOptions],
+        **options: Unpack[CallOptions],
     ) -> AccodaTask[P, R]:
-        """A copy of the task with other options: Django's own, or those of `TaskOptions`."""
+        """A copy of the task with other options: Django's own, or those of `CallOptions`."""
+        _check_names(options, CallOptions)
         own = {"priority": priority, "queue_name": queue_name, "run_after": run_after, "backend": backend}
         changes: dict[str, Any] = {name: value for name, value in own.items() if value is not None}
         return replace(self, **changes, **options)
+
+
+def _check_names(given: Mapping[str, object], options: Any) -> None:
+    known = options.__annotations__
+    if unknown := given.keys() - known.keys():
+        what = "a single call" if options is CallOptions else "a task"
+        raise InvalidTask(f"{min(unknown)}: there is no such option of {what}; use {', '.join(known)}")
 
 
 def check_task(task: AccodaTask[..., Any]) -> None:
@@ -167,10 +183,7 @@ def task(
     Django 6.1 and the backport pass them to the backend's tasks by themselves; Django 6.0 does not, and no version
     types them.
     """
-    unknown = options.keys() - TaskOptions.__annotations__.keys()
-    if unknown:
-        names = ", ".join(TaskOptions.__annotations__)
-        raise InvalidTask(f"{min(unknown)}: there is no such option of a task; use {names}")
+    _check_names(options, TaskOptions)
 
     def decorate(func: Callable[..., Any]) -> AccodaTask[..., Any]:
         return AccodaTask(

@@ -28,7 +28,7 @@ MIDDLEWARE = [
 TEMPLATES = [{"BACKEND": "django.template.backends.django.DjangoTemplates", "APP_DIRS": True}]
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-LOGGING = {"version": 1, "disable_existing_loggers": False}
+LOGGING_CONFIG = None
 
 DATABASES = {
     "default": json.loads(os.environ.get("DJANGO_DATABASE", "null"))
