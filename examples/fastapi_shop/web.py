@@ -13,7 +13,7 @@ from fastapi import Depends, FastAPI, HTTPException, Request, Response
 from pydantic import BaseModel, Field
 from starlette.middleware.sessions import SessionMiddleware
 
-from accoda.asgi import Jobs, accepted, job_events, job_status, lifespan, mount
+from accoda.asgi import Jobs, accepted, events_of, lifespan, mount, status_of
 
 
 @asynccontextmanager
@@ -65,11 +65,11 @@ OwnOrder = Annotated[Order, Depends(own_order)]
 async def order_status(order: OwnOrder, jobs: Jobs) -> Response:
     """How far it is, and the parcel when it is packed."""
     assert order.job is not None
-    return await job_status(jobs, order.job)
+    return await status_of(jobs, order.job)
 
 
 @web.get("/orders/{id}/events")
 async def order_events(order: OwnOrder, jobs: Jobs) -> Response:
     """The same as a stream of events."""
     assert order.job is not None
-    return await job_events(jobs, order.job)
+    return await events_of(jobs, order.job)

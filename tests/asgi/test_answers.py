@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request, Response
 from web import Event, Served, events
 
 from accoda import App
-from accoda.asgi import Jobs, accepted, answers, job_events, job_status, lifespan, watching
+from accoda.asgi import Jobs, accepted, answers, events_of, lifespan, status_of, watching
 
 PATIENCE = 30
 
@@ -38,13 +38,13 @@ class Bakery:
         async def order(request: Request, jobs: Jobs, loaf: dict[str, Any]) -> Response:
             return accepted(request, await jobs.enqueue("bread", loaf))
 
-        @self.web.get("/orders/{id}", name="job_status")
-        async def see(id: int, jobs: Jobs) -> Response:
-            return await job_status(jobs, id)
+        @self.web.get("/orders/{id}")
+        async def job_status(id: int, jobs: Jobs) -> Response:
+            return await status_of(jobs, id)
 
-        @self.web.get("/orders/{id}/events", name="job_events")
-        async def follow(id: int, jobs: Jobs) -> Response:
-            return await job_events(jobs, id)
+        @self.web.get("/orders/{id}/events")
+        async def job_events(id: int, jobs: Jobs) -> Response:
+            return await events_of(jobs, id)
 
     def let(self, *steps: str) -> None:
         for step in steps:
@@ -166,8 +166,8 @@ def test_the_end_of_the_application_ends_its_streams(bakery: Bakery) -> None:
         web = FastAPI()
 
         @web.get("/")
-        async def events_of() -> Response:
-            return await job_events(bakery.app, id)
+        async def follow() -> Response:
+            return await events_of(bakery.app, id)
 
         sent: list[Any] = []
         nothing = asyncio.Event()

@@ -135,7 +135,7 @@ def test_a_live_page_ends_when_the_host_says_no(monkeypatch: pytest.MonkeyPatch)
 PROGRAM = """
 from fastapi import FastAPI, Response
 from accoda import App
-from accoda.asgi import Access, Jobs, job_events, lifespan, mount
+from accoda.asgi import Access, Jobs, events_of, lifespan, mount
 
 app = App("memory://")
 web = FastAPI(lifespan=lifespan(app))
@@ -143,7 +143,7 @@ web.mount("/ops", mount(app, auth=lambda request: Access("read")))
 
 @web.get("/events")
 async def events(jobs: Jobs) -> Response:
-    return await job_events(jobs, (await jobs.enqueue("later", delay=3600)).id)
+    return await events_of(jobs, (await jobs.enqueue("later", delay=3600)).id)
 """
 
 

@@ -4,7 +4,7 @@
 | -------------- | ---------------------------------------------------------------------------------- |
 | lifespan.py    | `lifespan`: opens the store with the web application and closes it; `get_app`       |
 | mounting.py    | `mount`: the HTTP API and the dashboard under a prefix, behind the application's login |
-| answers.py     | `accepted`, `job_status`, `job_events`: what a view answers                          |
+| answers.py     | `accepted`, `status_of`, `events_of`: what a view answers                            |
 | watching.py    | the jobs that streams wait for, looked at once for all of them                       |
 | injecting.py   | `Injector`: dependencies in handlers                                                 |
 | resolving.py   | from a function's parameters to values, without a request                            |
@@ -19,7 +19,7 @@ from accoda.http.extra import require
 
 require()
 
-from accoda.asgi.answers import accepted, job_events, job_status  # noqa: E402  # only after the check
+from accoda.asgi.answers import accepted, events_of, status_of  # noqa: E402  # only after the check
 from accoda.asgi.injecting import Injector  # noqa: E402
 from accoda.asgi.lifespan import get_app, lifespan  # noqa: E402
 from accoda.asgi.mounting import Access, mount  # noqa: E402
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Jobs = Annotated[App, Depends(get_app)]
     """The app, as the parameter of a FastAPI view: `async def order(jobs: Jobs): …`."""
 
-__all__ = ["Access", "Injector", "Jobs", "accepted", "get_app", "job_events", "job_status", "lifespan", "mount"]
+__all__ = ["Access", "Injector", "Jobs", "accepted", "events_of", "get_app", "lifespan", "mount", "status_of"]
 
 
 def __getattr__(name: str) -> Any:

@@ -47,12 +47,12 @@ def accepted(
     return _json({"id": shown, "what": job.what, "links": links}, 202, {"location": links["self"]})
 
 
-async def job_status(app: App, id: int) -> Response:
+async def status_of(app: App, id: int) -> Response:
     """How a job is doing: its state, its progress and, when it is done, its result. 404: it is not stored."""
     return _json(_told(app, id, await _found(app, id)))
 
 
-async def job_events(app: App, id: int) -> Response:
+async def events_of(app: App, id: int) -> Response:
     """What becomes of a job, as server-sent events, until its end. 404: it is not stored.
 
     `state` when that changes, `progress` when its handler says more, and at last `end`, with the result of a job that
