@@ -1,8 +1,11 @@
 """Dependencies in handlers, without a request and without the web application."""
 
 import asyncio
+import importlib
+import os
 import threading
 from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
@@ -342,3 +345,41 @@ async def test_what_a_thread_opens_is_closed_although_the_run_was_cancelled_mean
     with pytest.raises(asyncio.CancelledError):
         await run
     assert closed.is_set()
+
+
+MODULE = """
+import os
+from typing import Annotated
+from fastapi import Depends
+from accoda import App
+from accoda.asgi import Injector
+
+app = App()
+inject = Injector(app)
+
+def process() -> int:
+    return os.getpid()
+
+@app.handler("emails", run_in="process", keep_for=60)
+@inject
+def send(to: str, process: Annotated[int, Depends(process)]) -> int:
+    return process
+"""
+
+
+def test_a_handler_in_a_process_of_its_own_has_its_dependencies_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "injected_module.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv("ACCODA_URL", f"sqlite:///{tmp_path}/jobs.db")
+    module = importlib.import_module("injected_module")
+
+    async def run() -> int:
+        async with module.app:
+            sent = await module.send.enqueue("anna")
+            await module.app.run_until_idle()
+            return int(await sent.result())
+
+    assert asyncio.run(run()) != os.getpid()

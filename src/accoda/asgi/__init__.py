@@ -1,13 +1,13 @@
 """Accoda inside FastAPI and Starlette: see docs/fastapi.md.
 
-| file           | what it has                                                                        |
-| -------------- | ---------------------------------------------------------------------------------- |
-| lifespan.py    | `lifespan`: opens the store with the web application and closes it; `get_app`       |
-| mounting.py    | `mount`: the HTTP API and the dashboard under a prefix, behind the application's login |
-| answers.py     | `accepted`, `status_of`, `events_of`: what a view answers                            |
-| watching.py    | the jobs that streams wait for, looked at once for all of them                       |
-| injecting.py   | `Injector`: dependencies in handlers                                                 |
-| resolving.py   | from a function's parameters to values, without a request                            |
+| file         | what it has                                                                            |
+| ------------ | -------------------------------------------------------------------------------------- |
+| lifespan.py  | `lifespan`: opens the store with the web application, and closes it; `get_app`         |
+| mounting.py  | `mount`: the HTTP API and the dashboard under a prefix, behind the application's login |
+| answers.py   | `accepted`, `status_of`, `events_of`: what a view answers                              |
+| watching.py  | the jobs that streams wait for, looked at once for all of them                         |
+| injecting.py | `Injector`: dependencies in handlers                                                   |
+| resolving.py | from a function's parameters to values, without a request                              |
 """
 
 from __future__ import annotations

@@ -48,13 +48,14 @@ class Resolver:
         self._web = web
         self._given = given or {}
         self._known: dict[tuple[Provider, int], tuple[Need, ...]] = {}
+        self._checked: set[tuple[Provider, bool]] = set()
 
     def check(self, function: Provider, skip: int = 0, blocking: bool = False, within: str = "") -> tuple[Need, ...]:
         """The dependencies of a function, after `skip` parameters. Refuses what they cannot have, all the way down."""
         name = within + _name(function)
         needs = self._needs(function, skip, name)
         for each in needs:
-            if each.provider is None or each.provider in self._given:
+            if each.provider is None or each.provider in self._given or (each.provider, blocking) in self._checked:
                 continue
             if blocking and _is_async(each.provider):
                 raise InvalidInput(
@@ -63,6 +64,7 @@ class Resolver:
                     "make the handler `async def`",
                 )
             self.check(each.provider, 0, blocking, f"{name} → ")
+            self._checked.add((each.provider, blocking))
         return needs
 
     async def call(self, function: Provider, overrides: Overrides, request: HTTPConnection) -> Any:

@@ -27,7 +27,9 @@ def public_path(path: str) -> str:
 
 async def under_prefix(service: Callable[..., Awaitable[None]], scope: Scope, receive: Any, send: Any) -> None:
     """Let a service answer a request whose ASGI `root_path` says that it is mounted."""
-    before = prefix.set(quote(scope["root_path"].rstrip("/")))
+    root = quote(scope["root_path"].strip("/"))
+    # One slash at the beginning, whatever was matched: after two, a browser reads the name of a host.
+    before = prefix.set(f"/{root}" if root else "")
     try:
         # Without its root_path: a router inside would take it off the path once more, of `/jobs/jobs/17` for example.
         await service({**scope, "path": _inner_path(scope), "root_path": ""}, receive, send)
