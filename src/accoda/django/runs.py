@@ -79,6 +79,7 @@ class fresh_connections:
 
     def __enter__(self) -> None:
         close_old_connections()
+        connection: Any
         for connection in connections.all(initialized_only=True):
             connection.health_check_enabled = True
 

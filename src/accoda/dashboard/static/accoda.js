@@ -107,7 +107,7 @@
     tellPulse();
   }
   function follow(part) {
-    let source = null, closed = false;
+    let source = null, closed = false, polls = false;
     const open = () => {
       if (source || document.hidden || closed) return;
       source = new EventSource(mountedAt + "/live?page=" + encodeURIComponent(location.pathname.slice(mountedAt.length) + location.search));
@@ -117,7 +117,10 @@
       source.addEventListener("same", good);
       source.addEventListener("stale", (event) => hear({ why: event.data }));
       source.addEventListener("trouble", (event) => hear({ trouble: event.data }));
+      // A server that cannot keep a stream open ends it after each event, and the browser connects again by itself.
+      source.addEventListener("poll", () => { polls = true; });
       source.addEventListener("error", () => {
+        if (polls && source.readyState === EventSource.CONNECTING) { polls = false; return; }
         hear({ state: "lost", trouble: "" });
         if (source.readyState !== EventSource.CLOSED) return; // it connects again by itself
         source = null; // refused: the page itself says why, when it is asked for again
