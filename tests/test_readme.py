@@ -7,8 +7,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
+from sqlalchemy import create_engine
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from accoda import App, ById, Done, NewJob, open_storage
 
@@ -101,9 +105,38 @@ async def test_the_example_of_a_flow_ships() -> None:
         assert await app.flows.result(info.id) == "charge 17"
 
 
+def test_the_example_of_a_transaction_ships_what_was_committed(tmp_path: Path) -> None:
+    class Base(DeclarativeBase): ...
+
+    class Order(Base):
+        __tablename__ = "orders"
+        id: Mapped[int] = mapped_column(primary_key=True)
+
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db")
+    app = App(f"sqlite:///{tmp_path}/accoda.db", outbox=f"sqlite:///{tmp_path}/shop.db")
+    shipped: list[int] = []
+
+    @app.handler
+    async def ship(order: int) -> None:
+        shipped.append(order)
+
+    try:
+        Base.metadata.create_all(engine)
+        app.sync.run_until_idle()  # makes the outbox's table
+        scope = {"engine": engine, "Session": Session, "ship": ship}
+        exec(PYTHON[5], scope | {"order": Order(id=17)})
+        with pytest.raises(IntegrityError):  # 17 is there already
+            exec(PYTHON[5], scope | {"order": Order(id=17)})
+        app.sync.run_until_idle()
+        assert shipped == [17]
+    finally:
+        app.sync.close()
+        engine.dispose()
+
+
 async def test_the_example_of_schedules_ticks() -> None:
     scope: dict[str, Any] = {"__name__": "example"}
-    exec(compile(PYTHON[5], "README.md", "exec"), scope)
+    exec(compile(PYTHON[6], "README.md", "exec"), scope)
     app: App = scope["app"]
     async with app.testing() as trial:
         await app.run_until_idle()
@@ -117,13 +150,13 @@ async def test_the_example_of_schedules_ticks() -> None:
 
 
 def test_the_example_of_the_storage_prints_what_it_says(tmp_path: Path) -> None:
-    (tmp_path / "example.py").write_text(PYTHON[6])
+    (tmp_path / "example.py").write_text(PYTHON[7])
     assert run([sys.executable, "example.py"], tmp_path) == "['password reset', 'report', 'newsletter']\n"
 
 
 async def test_the_example_of_shared_jobs_does_what_it_says() -> None:
     async with await open_storage("memory://") as store:
-        body = "\n".join("    " + line for line in PYTHON[7].splitlines())
+        body = "\n".join("    " + line for line in PYTHON[8].splitlines())
         scope = {"store": store, "NewJob": NewJob, "Done": Done, "ById": ById}
         exec(f"async def example():\n{body}\n    return names", scope)
         assert await scope["example"]() == (b"anna", b"ben")
