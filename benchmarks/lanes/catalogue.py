@@ -10,10 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from benchmarks.lanes import additions
 from benchmarks.peers.peer import Peer
-
-additions.add()
 
 STORAGES = ("redis", "postgres", "sqlite", "tarantool", "memory")
 SMALL = ("plain", "one", "thousand")

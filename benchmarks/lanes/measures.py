@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from benchmarks.lanes.additions import ADAPTERS
 from benchmarks.lanes.tally import Limited, tally
 from benchmarks.mixed.notes import Notes
 from benchmarks.peers import stores
@@ -60,14 +59,10 @@ def put_and_run(bench: Bench, peer: Peer, what: str, ask: Ask) -> Values:
     """One process puts the jobs in, and works when the storage has settled."""
     url = bench.place.fresh()
     ask = {"url": url, "options": peer.options, "seconds": LONG, **ask}
-    found = produce(_script(peer, what), what, ask, lambda: bench.place.settled(url))
+    found = produce(replace(peer, script=what), what, ask, lambda: bench.place.settled(url))
     if found is None:
         raise AdapterFailed("the adapter has no such measure")
     return found
-
-
-def _script(peer: Peer, name: str) -> Peer:
-    return replace(peer, script=f"{ADAPTERS}/{name}")
 
 
 # ---- turns
@@ -92,7 +87,7 @@ def limit(bench: Bench, peer: Peer) -> Values:
     work = Limited(CUSTOMERS, sample.limited, sample.length, LIMIT)
     lengths = [WARM] * SLOTS + [work.length] * work.count
     watched = range(SLOTS, len(lengths))
-    peer, url = _script(peer, "limit"), bench.place.fresh()
+    peer, url = replace(peer, script="limit"), bench.place.fresh()
     with (
         tempfile.TemporaryDirectory(prefix="accoda-lanes-") as folder,
         Notes(Path(folder) / "n", len(lengths)) as notes,

@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite", "tarantool": "Tarantool"}
+NAMES = {"redis": "Redis", "postgres": "PostgreSQL", "sqlite": "SQLite", "tarantool": "Tarantool", "memory": "Memory"}
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from benchmarks.peers.settings_redis import accoda
 # What is installed for each adapter, into an environment of its own.
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "chancy": ("chancy", "psycopg[binary]", "uvloop"),
+    "dbos": ("dbos",),
     "litequeue": ("litequeue",),
     "persistqueue": ("persist-queue",),
     "pgqueuer": ("pgqueuer[asyncpg]", "uvloop"),

@@ -151,11 +151,18 @@ def tarantool() -> Iterator[Place]:
         yield Place(f"Tarantool {version}, wal_mode write", fresh, lambda url: None, size, lambda: servers[0].pid)
 
 
+@contextmanager
+def memory() -> Iterator[Place]:
+    """Each process that opens it has a store of its own."""
+    yield Place("Memory of the worker's process", lambda: "memory://", lambda url: None, lambda url: 0)
+
+
 PLACES: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "redis": redis,
     "postgres": postgres,
     "sqlite": sqlite,
     "tarantool": tarantool,
+    "memory": memory,
 }
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
-sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "lanes" / "adapters"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks" / "peers" / "adapters"))
 
 import laned
 from benchmarks.lanes.__main__ import COMPARISON, found
@@ -75,7 +75,7 @@ def test_the_place_of_the_last_of_the_others_is_what_counts() -> None:
 
 
 def test_every_entry_has_its_scripts_and_every_measure_its_function_and_words() -> None:
-    folder = Path(__file__).parents[2] / "benchmarks" / "lanes" / "adapters"
+    folder = Path(__file__).parents[2] / "benchmarks" / "peers" / "adapters"
     assert set(MEASURES) == set(FUNCTIONS) == set(WORDS)
     assert set(BASE) | set(BASE.values()) == set(PARTS["rates"])
     assert set(ONCE) <= set(MEASURES)

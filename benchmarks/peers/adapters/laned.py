@@ -1,4 +1,4 @@
-"""What the adapters of this comparison share. Imports nothing but the standard library and the adapters of the others.
+"""What the adapters of this comparison share. Imports nothing but the standard library.
 
     python rates_accoda.py rates '{"url": "redis://…", "jobs": 20000, "lanes": 1000}'
     python turns_accoda.py turns '{"url": "redis://…", "jobs": 10000, "others": 50, "fair": true, "workers": 4}'
@@ -15,10 +15,7 @@ import os
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-
-sys.path.append(str(Path(__file__).parents[2] / "peers" / "adapters"))  # timed.py
 
 CHUNK = 1000  # jobs in a call that enqueues many
 CROWD = "crowd"  # the customer with many jobs
