@@ -104,6 +104,9 @@ MINUTES ?= 5
 chaos-demand: setup servers  ## a crowd before one key, its worker killed KILLS=20 times, on every storage (about 10 minutes)
 	$(BIN)/python -m proof.chaos.demand --kills $(or $(KILLS),20)
 
+chaos-transactions: setup servers  ## callers killed between write and commit, relays in their step, KILLS=20 each (about 2 minutes)
+	$(BIN)/python -m proof.chaos.transactions --kills $(or $(KILLS),20)
+
 deals: setup  ## the simulated day and hour of the deals example, into examples/deals/results/ (about a minute)
 	$(BIN)/python -m examples.deals.day
 	$(BIN)/python -m examples.deals.hour

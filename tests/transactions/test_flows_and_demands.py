@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.transactions.callers import POSTGRES, SQLITE, Blocking, Caller
+from proof.chaos.transactions.callers import POSTGRES, SQLITE, Blocking, Caller
 from tests.transactions.test_outbox import new_file
 
 from accoda import App, Waiter, chain

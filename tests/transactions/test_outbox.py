@@ -11,10 +11,10 @@ import msgspec
 import psycopg
 import pytest
 import pytest_asyncio
+from proof.chaos.transactions.callers import POSTGRES, SQLITE, Caller, Opener
 from proof.servers.postgres import PostgresServer
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
-from tests.transactions.callers import POSTGRES, SQLITE, Caller, Opener
 
 from accoda import App, ManualClock, NewJob
 from accoda.errors import InvalidInput

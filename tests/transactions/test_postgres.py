@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import psycopg
 import pytest
 import pytest_asyncio
-from tests.transactions.callers import POSTGRES, Blocking, Caller
+from proof.chaos.transactions.callers import POSTGRES, Blocking, Caller
 
 from accoda import App
 from accoda.errors import InvalidInput

@@ -8,8 +8,8 @@ from pathlib import Path
 import apsw
 import pytest
 import pytest_asyncio
-from tests.transactions import callers
-from tests.transactions.callers import Caller
+from proof.chaos.transactions import callers
+from proof.chaos.transactions.callers import Caller
 
 from accoda import App, Lanes, ManualClock
 from accoda.errors import InvalidInput

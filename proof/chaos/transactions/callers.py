@@ -1,4 +1,4 @@
-"""Connections of every driver, as a caller has them, with one face for the tests: `insert`, `enqueue`, `commit`, …"""
+"""Connections of every driver, as a caller has them, with one face: `insert`, `enqueue`, `commit`, …"""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ async def django_connection(url: str) -> Caller:
         django.setup()
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
-        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
+        database: dict[str, object] = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
     else:
         database = {
             "ENGINE": "django.db.backends.postgresql",
