@@ -370,7 +370,7 @@ class SharedByNone(MemoryStorage):
         return names
 
 
-@lane_mutant("jobs that run in another queue have no places", LEASE_ELSEWHERE, by_machine=True)
+@lane_mutant("jobs that run in another queue have no places", LEASE_ELSEWHERE)
 class RunsElsewhereNotCounted(BrokenQueue):
     class Group(LaneGroup):
         def balance_lane(self, name: str, lanes: list[Lane]) -> None:

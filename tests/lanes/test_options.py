@@ -107,7 +107,7 @@ async def test_a_trial_knows_held_jobs() -> None:
         await app.run_until_idle()
         await work.enqueue_many(range(3), lane="a")
         trial.assert_enqueued("q", 2)
-        assert trial.waiting("q") == [0, 1, 2]
+        assert [job.payload for job in trial.waiting(work)] == [0, 1, 2]
         assert (await app.storage.stats()).queues["q"].held == 2
         assert await app.run_until_idle() == 3
         assert ran == [0, 1, 2]

@@ -20,7 +20,7 @@ from accoda.schedules.model import QUEUE as SCHEDULES
 from accoda.storage.protocol import Store
 
 T = TypeVar("T")
-Target = str | Handler[T, Any, Any]
+Target = str | Handler[Any, Any, Any]
 """A queue, or a handler: then only jobs that this handler runs."""
 _MOVERS = frozenset({REPORTS, LOG, SCHEDULES})
 OURS = "accoda."
@@ -57,11 +57,11 @@ class JobReader:
         ready = {queue for queue, counts in known.items() if counts.ready}
         return list(queues) if ready & _MOVERS else [queue for queue in queues if queue in ready]
 
-    def waiting(self, target: Target[Any] | None = None) -> list[WaitingJob[Any]]:
+    def waiting(self, target: Target | None = None) -> list[WaitingJob[Any]]:
         """The jobs that wait in a queue, for a handler, or anywhere, in the order of their ids."""
         return [self._read(job) for job in self.jobs(target, "ready", "delayed", "held")]
 
-    def jobs(self, target: Target[Any] | None, *states: Literal["ready", "delayed", "held", "dead"]) -> list[JobInfo]:
+    def jobs(self, target: Target | None, *states: Literal["ready", "delayed", "held", "dead"]) -> list[JobInfo]:
         """The jobs in these states, in the order of their ids."""
         queues = self._queues() if target is None else [queue_of(target)]
         found: list[JobInfo] = []
@@ -71,7 +71,7 @@ class JobReader:
         mine = [job for job in found if target is None or self.is_of(target, job.queue, type_of(job.data))]
         return sorted(mine, key=lambda job: job.id)
 
-    def is_of(self, target: Target[Any], queue: str, type: str | None) -> bool:
+    def is_of(self, target: Target, queue: str, type: str | None) -> bool:
         """Whether jobs of this queue and type are those of a target."""
         if isinstance(target, str):
             return queue == target
@@ -105,5 +105,5 @@ def finished_at_once(call: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("the store of a trial had to wait; ask it from the thread that runs the test")
 
 
-def queue_of(target: Target[Any]) -> str:
+def queue_of(target: Target) -> str:
     return target if isinstance(target, str) else target.queue

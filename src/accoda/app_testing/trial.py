@@ -17,6 +17,7 @@ from accoda.clock import ManualClock
 from accoda.connections import Connections
 from accoda.errors import InvalidInput
 from accoda.model import Enqueued, JobInfo
+from accoda.runtime.handler import Handler
 from accoda.runtime.middleware import Middleware
 from accoda.times import EPOCH, milliseconds
 
@@ -119,7 +120,7 @@ class Trial:
 
     # -- running jobs
 
-    def drain(self, *targets: Target[Any], with_scheduled: bool = False) -> Coroutine[Any, Any, int]:
+    def drain(self, *targets: Target, with_scheduled: bool = False) -> Coroutine[Any, Any, int]:
         """Run what is ready, and what that enqueues, of these queues or of all; give the number of runs.
 
         It does the ticks of schedules and moves flows too. Jobs that start later, retries among them, stay. With
@@ -136,7 +137,7 @@ class Trial:
         """For tests without `await`: `jobs.sync.drain()`."""
         return SyncTrial(self)
 
-    def _drain(self, targets: Sequence[Target[Any]], with_scheduled: bool) -> Coroutine[Any, Any, int]:
+    def _drain(self, targets: Sequence[Target], with_scheduled: bool) -> Coroutine[Any, Any, int]:
         queues = [queue_of(target) for target in targets] or self._reader.handled()
         return drain(self.app, self._reader, queues, self.clock if with_scheduled else None)
 
@@ -149,7 +150,7 @@ class Trial:
 
     # -- what has run
 
-    def runs(self, target: Target[Any] | None = None, ended: Ended | None = None) -> list[JobRun]:
+    def runs(self, target: Target | None = None, ended: Ended | None = None) -> list[JobRun]:
         """Every run so far, in order; of one queue or handler, or with one end, if you say so."""
         return [
             run
@@ -157,7 +158,13 @@ class Trial:
             if (target is None or self._reader.is_of(target, run.queue, run.type)) and ended in (None, run.ended)
         ]
 
-    def payloads(self, target: Target[T], ended: Ended | None = None) -> list[T]:
+    # A queue alone does not say of which type its payloads are, a handler does.
+    @overload
+    def payloads(self, target: str, ended: Ended | None = None) -> list[Any]: ...
+    @overload
+    def payloads(self, target: Handler[T, Any, Any], ended: Ended | None = None) -> list[T]: ...
+
+    def payloads(self, target: Any, ended: Ended | None = None) -> list[Any]:
         """The payloads of those runs."""
         return [run.payload for run in self.runs(target, ended)]
 
@@ -171,9 +178,13 @@ class Trial:
     # -- what waits
 
     @overload
-    def waiting(self, target: Target[T], payload: Any = ..., **expected: Unpack[Expected]) -> list[WaitingJob[T]]: ...
+    def waiting(
+        self, target: str | None = None, payload: Any = ..., **expected: Unpack[Expected]
+    ) -> list[WaitingJob[Any]]: ...
     @overload
-    def waiting(self, *, payload: Any = ..., **expected: Unpack[Expected]) -> list[WaitingJob[Any]]: ...
+    def waiting(
+        self, target: Handler[T, Any, Any], payload: Any = ..., **expected: Unpack[Expected]
+    ) -> list[WaitingJob[T]]: ...
 
     def waiting(self, target: Any = None, payload: Any = ..., **expected: Unpack[Expected]) -> list[WaitingJob[Any]]:
         """The jobs that wait, ready, delayed or held, in the order of their ids: of one queue or handler, or all."""
@@ -182,11 +193,19 @@ class Trial:
 
     @overload
     def assert_enqueued(
-        self, target: Target[T], payload: Any = ..., *, count: int, **expected: Unpack[Expected]
+        self, target: str, payload: Any = ..., *, count: int, **expected: Unpack[Expected]
+    ) -> list[WaitingJob[Any]]: ...
+    @overload
+    def assert_enqueued(
+        self, target: str, payload: Any = ..., *, count: None = None, **expected: Unpack[Expected]
+    ) -> WaitingJob[Any]: ...
+    @overload
+    def assert_enqueued(
+        self, target: Handler[T, Any, Any], payload: Any = ..., *, count: int, **expected: Unpack[Expected]
     ) -> list[WaitingJob[T]]: ...
     @overload
     def assert_enqueued(
-        self, target: Target[T], payload: Any = ..., *, count: None = None, **expected: Unpack[Expected]
+        self, target: Handler[T, Any, Any], payload: Any = ..., *, count: None = None, **expected: Unpack[Expected]
     ) -> WaitingJob[T]: ...
 
     def assert_enqueued(
@@ -203,7 +222,7 @@ class Trial:
         told = f"no {what} waits" if count is None else f"a {what} waits {len(found)} times, not {count}"
         raise AssertionError(told + self._instead(queue_of(target)))
 
-    def refute_enqueued(self, target: Target[Any], payload: Any = ..., **expected: Unpack[Expected]) -> None:
+    def refute_enqueued(self, target: Target, payload: Any = ..., **expected: Unpack[Expected]) -> None:
         """That no such job waits."""
         __tracebackhide__ = True
         found = self.waiting(target, payload, **expected)
@@ -211,7 +230,7 @@ class Trial:
             what = wanted(queue_of(target), payload, expected)
             raise AssertionError(f"no {what} should wait, but there is{listed(found, self.clock.now())}")
 
-    def assert_dead(self, target: Target[Any], reason: str = "") -> JobInfo:
+    def assert_dead(self, target: Target, reason: str = "") -> JobInfo:
         """That such a job is among the dead letters, with these words in its reason; gives the first."""
         __tracebackhide__ = True
         queue, dead = queue_of(target), self._reader.jobs(target, "dead")
@@ -238,6 +257,6 @@ class SyncTrial:
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
 
-    def drain(self, *targets: Target[Any], with_scheduled: bool = False) -> int:
+    def drain(self, *targets: Target, with_scheduled: bool = False) -> int:
         """Run what is ready, and what that enqueues: see `Trial.drain`."""
         return self._trial.app.sync.run(self._trial._drain(targets, with_scheduled))
