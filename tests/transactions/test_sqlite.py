@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -109,6 +110,31 @@ async def test_the_commit_wakes_a_waiting_worker_soon(app: App, caller: Caller, 
         await caller.commit()
     async with asyncio.timeout(0.5):  # the slow poll is every second
         assert await waiting
+
+
+async def test_many_commits_share_one_thread_that_wakes_others_and_ends(app: App, caller: Caller) -> None:
+    await caller.rollback()
+
+    def announcing() -> int:
+        return [thread.name for thread in threading.enumerate()].count("accoda-commit")
+
+    async def until_told() -> None:
+        async with asyncio.timeout(5):
+            while announcing():
+                await asyncio.sleep(0.01)
+
+    await until_told()  # what other tests have committed
+    most = 0
+    for n in range(50):
+        waiting = asyncio.create_task(app.storage.wait([f"orders-{n}"], 30))
+        await caller.execute("INSERT INTO orders (item) VALUES ('tea')")
+        await caller.enqueue(app, f"orders-{n}", n)
+        await caller.commit()
+        most = max(most, announcing())
+        async with asyncio.timeout(0.5):
+            assert await waiting
+    assert most == 1
+    await until_told()
 
 
 async def test_the_clock_of_the_app_holds(tmp_path: Path) -> None:

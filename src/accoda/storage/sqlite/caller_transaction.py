@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import apsw
@@ -100,15 +101,58 @@ class _Announcement:
     def __call__(self) -> bool:
         if not self._called:
             self._called = True
-            threading.Thread(target=self._announce, name="accoda-commit", daemon=True).start()
+            _announcer(self._file).announce()
         return False  # let it go on
 
-    def _announce(self) -> None:
-        # SQLite has no way to be told of the end of a commit that leaves its checkpoints alone, so it is told of more
-        # than once: who looks too early looks again.
-        for pause in PAUSES:
-            time.sleep(pause)
+
+class _Announcer:
+    """Tells of the commits of this process: in one thread, which ends when there is nothing more to tell.
+
+    SQLite has no way to be told of the end of a commit that leaves its checkpoints alone, so it is told of more than
+    once: who looks too early looks again.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._another = threading.Event()
+        self._runs = False
+
+    def announce(self) -> None:
+        """A commit begins."""
+        with self._lock:
+            self._another.set()
+            if self._runs:
+                return
+            self._runs = True
+        threading.Thread(target=self._run, name="accoda-commit", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            self._another.clear()
+            self._hint()
+            with self._lock:
+                if not self._another.is_set():
+                    self._runs = False
+                    return
+
+    def _hint(self) -> None:
+        """All hints of a commit, or fewer if another begins: its hints are for both. The first one is always given."""
+        time.sleep(PAUSES[0])
+        _touch(self._file)
+        for pause in PAUSES[1:]:
+            if self._another.wait(pause):
+                return
             _touch(self._file)
+
+
+@cache
+def _announcer(file: Path) -> _Announcer:
+    return _Announcer(file)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_announcer.cache_clear)  # a forked process has no thread but its own
 
 
 def _as_it_is(cursor: apsw.Cursor, row: tuple[apsw.SQLiteValue, ...]) -> tuple[apsw.SQLiteValue, ...]:
