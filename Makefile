@@ -75,6 +75,9 @@ bench-demand: setup servers  ## requests that share a fetch, beside plain enqueu
 bench-http: setup  ## the HTTP API beside a bare Starlette endpoint in the same run (about a minute)
 	$(BIN)/python -m benchmarks.http
 
+bench-transactions: setup servers  ## a job in a transaction beside a row of one's own; Django's tasks (about 2 minutes): ARGS="--quick"
+	$(BIN)/python -m benchmarks.transactions $(ARGS)
+
 bench-dashboard: setup servers  ## every page and `why` with a million jobs, and 50 open dashboards (about 5 minutes)
 	$(BIN)/python -m benchmarks.dashboard
 

@@ -14,6 +14,7 @@ from benchmarks.peers.settings_redis import accoda
 ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "chancy": ("chancy", "psycopg[binary]", "uvloop"),
     "dbos": ("dbos",),
+    "django_tasks_db": ("django-tasks-db[compat]", "psycopg[binary]"),
     "litequeue": ("litequeue",),
     "persistqueue": ("persist-queue",),
     "pgqueuer": ("pgqueuer[asyncpg]", "uvloop"),
@@ -21,7 +22,10 @@ ENVIRONMENTS: dict[str, tuple[str, ...]] = {
     "procrastinate": ("procrastinate", "psycopg[binary]", "uvloop"),
 }
 # The distributions whose versions the report names, where it is not the adapter's own name alone. The peer comes first.
-DISTRIBUTIONS: dict[str, tuple[str, ...]] = {"persistqueue": ("persist-queue",)}
+DISTRIBUTIONS: dict[str, tuple[str, ...]] = {
+    "django_tasks_db": ("django-tasks-db", "django"),
+    "persistqueue": ("persist-queue",),
+}
 
 IN_HAND = "the jobs in hand when the worker is killed: taking a job deletes it"
 LATELY = "the last commits, in a power cut"
