@@ -16,6 +16,7 @@ from tests.django.helpers import project, run
 from tests.django.project.shop import tasks
 
 from accoda.django.project import Project
+from accoda.http.security import guard
 
 PREFIX = "/staff/jobs"
 FORM = "application/x-www-form-urlencoded"
@@ -132,12 +133,32 @@ def test_the_api_answers_in_the_same_place(shop: Project) -> None:
     assert made["location"].startswith(f"{PREFIX}/api/v1/jobs/")
 
 
+def test_a_development_server_says_of_no_body_that_its_length_is_empty(shop: Project) -> None:
+    answer = browser("ben").get(f"{PREFIX}/", CONTENT_LENGTH="", CONTENT_TYPE="text/plain")  # type: ignore[arg-type]
+    assert answer.status_code == 200
+
+
+def test_headers_about_the_connection_are_left_to_the_web_server(shop: Project) -> None:
+    answer = browser("ben").post(f"{PREFIX}/api/v1/jobs", "x" * 100_000, content_type="text/plain", **SAME)  # type: ignore[arg-type]
+    assert answer.status_code == 415
+    assert "connection" not in answer.headers
+
+
 def test_under_wsgi_a_stream_ends_after_an_event_and_says_so(shop: Project) -> None:
     answer = browser("ben").get(f"{PREFIX}/live", {"page": "/"})
     assert answer["content-type"] == "text/event-stream; charset=utf-8"
     events = answer.content.decode()
     assert events.startswith("retry: 3000\n\nevent: live\n")
     assert events.endswith("event: poll\ndata:\n\n")
+
+
+def test_under_wsgi_a_long_event_arrives_whole(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = browser("ben")
+    whole = client.get(f"{PREFIX}/live", {"page": "/"}).content
+    monkeypatch.setattr(guard, "OUTPUT", 100)  # the service sends an answer in pieces
+    in_pieces = client.get(f"{PREFIX}/live", {"page": "/"}).content
+    assert [text.count(b"\n") for text in (whole, in_pieces)] == [whole.count(b"\n")] * 2
+    assert in_pieces.endswith(b"\n\nevent: poll\ndata:\n\n") and in_pieces.count(b"event:") == 2
 
 
 @pytest.fixture

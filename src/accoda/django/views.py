@@ -35,6 +35,8 @@ from accoda.http.security.guard import IDENTITY, STILL
 VIEW, CHANGE = "accoda.view_jobs", "accoda.change_jobs"
 ASK_AGAIN = 10.0
 """Seconds after which a stream asks again whether its viewer may see it."""
+SERVERS_OWN = frozenset({b"connection", b"content-length", b"transfer-encoding"})
+"""Headers about the connection and the length of the body. The web server says them; WSGI allows nobody else to."""
 POLL = b"event: poll\ndata:\n\n"
 """Tells a live page that its stream ends here and that it is to ask again, as it does by itself after some seconds."""
 
@@ -55,7 +57,7 @@ def jobs(request: HttpRequest, path: str = "", backend: str = "default") -> Http
     for name, value in headers:
         if name == b"set-cookie":
             response.cookies.load(value.decode("latin-1"))
-        elif name != b"content-length":
+        elif name not in SERVERS_OWN:
             response.headers[name.decode("latin-1")] = value.decode("latin-1")
     return response
 
@@ -93,14 +95,15 @@ class Call:
         streams = any(name == b"content-type" and value.startswith(b"text/event") for name, value in start["headers"])
         if streams and live:
             return start["status"], start["headers"], b"", True
-        body = []
+        body = bytearray()
         while (part := await self.more()) is not None:
-            body.append(part)
-            if streams and part.startswith(b"event:"):
-                body.append(POLL)
+            body += part
+            # A long event comes in several parts; only its last line is empty.
+            if streams and b"event:" in body and body.endswith(b"\n\n"):
+                body += POLL
                 break
         await self.end()
-        return start["status"], start["headers"], b"".join(body), False
+        return start["status"], start["headers"], bytes(body), False
 
     async def more(self) -> bytes | None:
         """The next part of the body; None: there is no more."""
@@ -157,6 +160,10 @@ def _refuse(request: HttpRequest, path: str) -> HttpResponseBase:
 def _scope(request: HttpRequest, path: str, access: Access) -> dict[str, Any]:
     prefix = request.path.removesuffix(path).removesuffix("/")
     headers = [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in request.headers.items()]
+    # Django has read the body, whatever framing it had. A development server says of no body that its length is "".
+    headers = [one for one in headers if one[0] not in (b"host", *SERVERS_OWN)]
+    if request.body:
+        headers.append((b"content-length", b"%d" % len(request.body)))
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -168,7 +175,7 @@ def _scope(request: HttpRequest, path: str, access: Access) -> dict[str, Any]:
         "root_path": prefix,
         "query_string": request.META.get("QUERY_STRING", "").encode("latin-1"),
         # The name that the browser used, if a proxy hands it on and the settings say so.
-        "headers": [*(one for one in headers if one[0] != b"host"), (b"host", request.get_host().encode("latin-1"))],
+        "headers": [*headers, (b"host", request.get_host().encode("latin-1"))],
         "server": (request.get_host().partition(":")[0], int(request.get_port())),
         "client": (request.META.get("REMOTE_ADDR") or "", 0),
         IDENTITY: access.identity,
