@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import sys
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -34,7 +35,7 @@ from accoda.enqueue import QueueSpec
 from accoda.enqueue import new_job as plain_job
 from accoda.envelope import type_of
 from accoda.errors import InvalidInput
-from accoda.model import ById
+from accoda.model import ById, ByKey, StartNow
 
 pytestmark = pytest.mark.usefixtures("clean_orders")
 
@@ -287,6 +288,38 @@ def test_a_result_in_the_outbox_is_ready_before_and_after_the_commit(tmp_path: A
         assert default_task_backend.get_result(result.id).return_value == 3
         waiting = default_task_backend.get_result(later.id)
         assert (waiting.status, waiting.task.run_after) == (TaskResultStatus.READY, delayed)
+
+
+def test_a_result_of_a_task_with_a_key_is_found_while_it_waits_behind_the_outbox(tmp_path: Any) -> None:
+    with project(f"sqlite:///{tmp_path}/jobs.db") as found:
+        later = tasks.keyed.using(run_after=timezone.now() + timedelta(days=2))
+        with transaction.atomic():
+            first, duplicate, other = later.enqueue(7), later.enqueue(7), tasks.keyed.enqueue(8)
+        run(found)
+        for result in (first, duplicate):
+            assert default_task_backend.get_result(result.id).status == TaskResultStatus.READY
+            assert default_task_backend.get_result(result.id).args == [7]
+        assert default_task_backend.get_result(other.id).return_value == 8
+        waiting = found.app.sync.run(found.app.storage.look(ByKey("default", "order-7"))).job
+        assert waiting is not None
+        found.app.sync.run(found.app.storage.change([StartNow(waiting.id)]))
+        run(found)
+        for result in (first, duplicate):
+            assert default_task_backend.get_result(result.id).return_value == 7
+
+
+def test_a_result_is_never_that_of_a_later_job_with_its_key(tmp_path: Any) -> None:
+    with project(f"sqlite:///{tmp_path}/jobs.db") as found:
+        with transaction.atomic():
+            first, duplicate = tasks.keyed.enqueue(7), tasks.keyed.enqueue(7)
+        run(found)
+        time.sleep(0.002)  # names have milliseconds
+        with transaction.atomic():
+            tasks.keyed.using(run_after=timezone.now() + timedelta(days=2)).enqueue(7)
+        run(found)
+        assert default_task_backend.get_result(first.id).return_value == 7
+        with pytest.raises(TaskResultDoesNotExist):
+            default_task_backend.get_result(duplicate.id)
 
 
 def test_a_job_of_a_dead_process_that_could_not_name_it_is_found_once_it_has_run(shop: Project) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
@@ -19,17 +21,22 @@ from accoda.django.compat import (
     TaskResultDoesNotExist,
     task_enqueued,
 )
-from accoda.django.jobs import call_of, new_job
-from accoda.django.lookup import as_ready, name_job, new_name, read_row, row_of, stored_job
+from accoda.django.jobs import KEY, call_of, new_job
+from accoda.django.lookup import as_ready, name_job, name_key, new_name, read_row, row_of, stored_job
 from accoda.django.project import Project, project_of
 from accoda.django.results import new_result, read_runs, result_of, set_fields
 from accoda.django.task import AccodaTask
 from accoda.envelope import TYPE_LENGTH, type_of
-from accoda.errors import InvalidInput
+from accoda.errors import AccodaError, InvalidInput
 from accoda.model import JobInfo, NewJob, check_queue
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+PATIENCE = 2.0
+"""Seconds that the caller of a commit waits for a store that is away."""
+
+log = logging.getLogger("accoda.django")
 
 
 class AccodaBackend(BaseTaskBackend):
@@ -79,6 +86,8 @@ class AccodaBackend(BaseTaskBackend):
         if in_transaction:
             row = None if name is None else row_of(name)
             (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run, row)
+            if name is not None and job.key != KEY + name:
+                transaction.on_commit(partial(say_key, project, name, job), using=place.database)
         else:
             (told,) = project.ask(app.storage.enqueue([job]))
         result = new_result(task, name or str(told.id), call, self.alias, enqueued_at=timezone.now())
@@ -112,6 +121,15 @@ class AccodaBackend(BaseTaskBackend):
 
     def check(self, **_: Any) -> list[CheckMessage]:
         return list(check_backend(self))
+
+
+def say_key(project: Project, name: str, job: NewJob) -> None:
+    """After the commit: the key by which the job of a result is found. Only a result depends on it, and no job."""
+    keep_for = project.keep_for(type_of(job.data))
+    try:
+        project.ask(name_key(project.app.storage, name, job, keep_for), at_most=PATIENCE)
+    except AccodaError as error:
+        log.warning("the result %s is not found before the first run of its task: %s", name, error)
 
 
 class OnCommit:

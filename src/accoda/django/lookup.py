@@ -9,18 +9,26 @@
 A name travels in the job's headers, and the document `accoda.django/result/{name}` has the id of its job. It is written
 right after the commit, and by every run: so a job is found also where the process that enqueued it died in between.
 A name is the id of the row in the outbox, or would be.
+
+A job that has a key of its own cannot have the name as its key. If it goes through the outbox, its document has that
+key until its first run. The job that holds the key may be an earlier one, of which this is a duplicate. Names grow with
+time, so a later one can be told from it.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from uuid import UUID
 
+import msgspec
 from django.db import connections
 from django.utils import timezone
 
-from accoda.django.jobs import KEY
+from accoda.django.jobs import KEY, NAME
 from accoda.django.results import KEPT
+from accoda.envelope import unwrap
+from accoda.errors import VersionConflict
 from accoda.model import ById, ByKey, JobInfo, NewJob
 from accoda.storage.protocol import Store
 from accoda.transactions.outbox import new_id, read_jobs
@@ -32,6 +40,13 @@ _NAME = re.compile(r"[0-9a-f]{32}")
 async def name_job(store: Store, name: str, id: int, keep_for: float) -> None:
     """Say which job a name is of."""
     await store.write(NAMES + name, str(id).encode(), ttl=keep_for + KEPT)
+
+
+async def name_key(store: Store, name: str, job: NewJob, keep_for: float) -> None:
+    """Say by which key the job of a name can be found, unless a run has said which job it is."""
+    with suppress(VersionConflict):
+        value = msgspec.json.encode((job.queue, job.key))
+        await store.write(NAMES + name, value, version=0, ttl=keep_for + KEPT)
 
 
 async def stored_job(store: Store, result: str) -> JobInfo | None:
@@ -86,7 +101,29 @@ def as_ready(job: NewJob) -> JobInfo:
 
 async def _by_document(store: Store, name: str) -> JobInfo | None:
     found = await store.read(NAMES + name)
-    return None if found is None else await _by_id(store, found.value.decode())
+    if found is None:
+        return None
+    if not found.value.startswith(b"["):
+        return await _by_id(store, found.value.decode())
+    job = (await store.look(ByKey(*msgspec.json.decode(found.value, type=tuple[str, str])))).job
+    if job is None or _moment_of(job) > _written_at(name):
+        # It may have run to its end since, and is named by its id then.
+        again = await store.read(NAMES + name)
+        return None if again is None or again.version == found.version else await _by_id(store, again.value.decode())
+    with suppress(VersionConflict):  # a duplicate has no run of its own that would say so
+        await store.write(NAMES + name, str(job.id).encode(), version=found.version, ttl=job.keep_for + KEPT)
+    return job
+
+
+def _written_at(name: str) -> int:
+    """The moment of a name, in milliseconds."""
+    return int(name[:12], 16)
+
+
+def _moment_of(job: JobInfo) -> int:
+    """When the call of a job was: it may have come to the store much later."""
+    name = unwrap(job.data)[0].headers.get(NAME)
+    return job.created_at if name is None else _written_at(name)
 
 
 async def _by_id(store: Store, id: str) -> JobInfo | None:

@@ -54,7 +54,7 @@ class Project:
                 self._has_handlers = True
         return self.app
 
-    def ask(self, call: Coroutine[Any, Any, T]) -> T:
+    def ask(self, call: Coroutine[Any, Any, T], at_most: float = math.inf) -> T:
         """What the store answers to a view or a script, which does not wait for ever for a store that is away."""
         try:
             asyncio.get_running_loop()
@@ -64,7 +64,7 @@ class Project:
             call.close()
             raise SynchronousOnlyOperation("You cannot call this from an async context - use aenqueue or aget_result.")
         patience = math.inf if current.get() is not None else self.app.connections.timeout
-        with limited_patience(patience):
+        with limited_patience(min(patience, at_most)):
             return self.app.sync.run(call)
 
     def keep_for(self, path: str | None) -> float:
