@@ -188,7 +188,8 @@ async def psycopg2(url: str) -> Caller:
     return await Blocking().open(opened)
 
 
-async def django_connection(url: str) -> Caller:
+def django_connections(url: str) -> Any:
+    """Django's handler of connections, whose default database is at the URL."""
     from urllib.parse import urlsplit
 
     import django
@@ -201,19 +202,23 @@ async def django_connection(url: str) -> Caller:
     if not apps.ready:
         django.setup()
     parts = urlsplit(url)
+    database: dict[str, object] = {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": parts.path[1:],
+        "USER": parts.username,
+        "HOST": parts.hostname,
+        "PORT": parts.port,
+    }
     if parts.scheme == "sqlite":
-        database: dict[str, object] = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
-    else:
-        database = {
-            "ENGINE": "django.db.backends.postgresql",
-            "NAME": parts.path[1:],
-            "USER": parts.username,
-            "HOST": parts.hostname,
-            "PORT": parts.port,
-        }
+        database = {"ENGINE": "django.db.backends.sqlite3", "NAME": url.removeprefix("sqlite:///")}
+    return ConnectionHandler({"default": database})
+
+
+async def django_connection(url: str) -> Caller:
+    connections = django_connections(url)
 
     def opened() -> Opened:
-        connection = ConnectionHandler({"default": database})["default"]
+        connection = connections["default"]
         connection.set_autocommit(False)
         return connection, connection.close
 

@@ -215,7 +215,7 @@ def _explained() -> Iterator[None]:
         elif state in UNDEFINED or "no such table: accoda" in str(error):
             error.add_note(
                 "accoda: what it needs is not in the database of this connection: run `accoda migrate` for the store, "
-                "or create the table that `accoda outbox schema` prints; see docs/transactions.md"
+                "or start a worker of the app with the outbox, which creates its table; see docs/transactions.md"
             )
         raise
 
