@@ -12,6 +12,7 @@ import psycopg
 import pytest
 import pytest_asyncio
 from proof.chaos.transactions.callers import POSTGRES, SQLITE, Caller, Opener
+from proof.servers.pgbouncer import PgBouncer
 from proof.servers.postgres import PostgresServer
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
@@ -166,6 +167,22 @@ async def test_a_commit_wakes_the_relay(redis: RedisServer, any_outbox: str, que
         relaying.cancel()
         await asyncio.gather(relaying, return_exceptions=True)
     assert sorted(took)[2] < 0.3, "the slow poll is every second"
+
+
+async def test_rows_are_relayed_through_pgbouncer_in_transaction_mode(
+    redis: RedisServer, server: PostgresServer, orders: str, queue: str
+) -> None:
+    with need(lambda: PgBouncer(server, "pool_mode = transaction")) as pooler:
+        outbox = f"{pooler.url.rpartition('/')[0]}/{orders.rpartition('/')[2]}"
+        async with App(redis.url, outbox=outbox) as app, opened(outbox) as caller, asyncio.timeout(30):
+            relaying = asyncio.create_task(Relay(app.transactions.outbox).run(app.storage))  # type: ignore[arg-type]
+            for n in range(3):
+                await caller.enqueue(app, queue, n)
+                await caller.commit()
+                while len(await app.storage.browse(queue, "ready")) <= n:
+                    await asyncio.sleep(0.02)
+            relaying.cancel()
+            await asyncio.gather(relaying, return_exceptions=True)
 
 
 async def test_a_delay_counts_from_the_transaction(orders: str, queue: str) -> None:

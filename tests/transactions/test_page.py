@@ -92,6 +92,15 @@ def with_session(page: dict[str, Any], url: str, item: str) -> None:
         engine.dispose()
 
 
+def with_model(page: dict[str, Any], url: str, item: str) -> None:
+    engine = create_engine(url.replace("://", "+psycopg2://"))
+    try:
+        with Session(engine) as session:
+            page["place_new_order"](session, item)
+    finally:
+        engine.dispose()
+
+
 def with_psycopg(page: dict[str, Any], url: str, item: str) -> None:
     with psycopg.connect(url) as connection:
         page["order_with_psycopg"](connection, item)
@@ -143,6 +152,7 @@ def django_database(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     "placed",
     [
         with_session,
+        with_model,
         with_psycopg,
         with_async_psycopg,
         with_asyncpg,
