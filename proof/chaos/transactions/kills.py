@@ -57,6 +57,7 @@ async def run(
 ) -> Found:
     """Each kill is aimed: at a writer that has written, at any moment before, in or soon after its commit."""
     rng = random.Random(seed)
+    await forks.kill_all()  # what a run before this one left behind when it failed
     await make_store(place)
     found, hit, started = Found(case=case), set(), 0
 

@@ -40,6 +40,8 @@ async def run(case: Case, place: Place, forks: Forks, kills: int, *, jobs: int =
         pause=0.4 * kills / jobs,  # so that most of them are written while relays die
     )
 
+    await forks.kill_all()
+
     async def start_relay() -> None:
         await forks.start(replace(role, name=next(names), does="relay"))
 
