@@ -15,13 +15,13 @@ from proof.chaos.transactions.cases import BY_POSTGRES, BY_SQLITE, Case, Place, 
 from proof.chaos.transactions.forks import Role
 from proof.chaos.transactions.kills import Found, compare, read_jobs, until_alone
 from proof.chaos.transactions.processes import Forks
-from proof.chaos.transactions.roles import LEASE
+from proof.chaos.transactions.roles import LEASE, MOMENT
 
 CASES = (Case("psycopg", BY_POSTGRES), Case("sqlite3", BY_SQLITE))
 RELAYS = 2
 JOBS = 2000
-STEP = 0.006
-"""Seconds that a step takes, with the deletion of its rows: a kill comes at any time in it."""
+STEP = 2 * MOMENT + 0.001
+"""Seconds that a step takes with its pauses and the deletion of its rows, at most: a kill comes at any time in it."""
 
 
 async def run(case: Case, place: Place, forks: Forks, kills: int, *, jobs: int = JOBS, seed: int = 0) -> Found:

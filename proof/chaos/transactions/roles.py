@@ -76,18 +76,25 @@ async def feed(role: Role) -> None:
 
 
 class Announcing:
-    """A store that says when a relay takes its step."""
+    """A store that says when a relay takes its step, and pauses before and after it: a kill may come in each pause."""
 
     def __init__(self, store: Store, role: Role) -> None:
         self._store = store
         self._role = role
+        self._random = random.Random(role.seed)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
 
     async def settle(self, outcomes: Sequence[Any]) -> Any:
         say(self._role, "settles")
-        return await self._store.settle(outcomes)
+        await self._pause()
+        refused = await self._store.settle(outcomes)
+        await self._pause()
+        return refused
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(self._random.uniform(0, MOMENT))
 
 
 async def relay_rows(role: Role) -> None:
