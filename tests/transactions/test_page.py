@@ -23,7 +23,7 @@ from tests.recipes import Page
 
 from accoda import App
 from accoda.envelope import unwrap
-from accoda.errors import InvalidInput
+from accoda.errors import InvalidInput, StorageReadOnly
 from accoda.storage.common import caller_connection
 from accoda.transactions.outbox import outbox_schema
 
@@ -251,6 +251,7 @@ def test_callers_and_workers_need_no_more_rights_than_the_page_says(elsewhere: s
     """A caller has INSERT and SELECT, a worker SELECT and DELETE."""
     with psycopg.connect(elsewhere, autocommit=True) as connection:
         connection.execute(outbox_schema("postgresql").encode())
+        connection.execute("CREATE ROLE stranger LOGIN")
         for user, rights in (("caller", "INSERT, SELECT"), ("worker", "SELECT, DELETE")):
             connection.execute(f"CREATE ROLE {user} LOGIN".encode())
             connection.execute(f"GRANT {rights} ON accoda_outbox TO {user}".encode())
@@ -261,6 +262,10 @@ def test_callers_and_workers_need_no_more_rights_than_the_page_says(elsewhere: s
     app.sync.run_until_idle()
     assert app.sync.run(app.storage.stats()).queues["mail"].ready == 1
     app.sync.close()
+    stranger = App("memory://", outbox=f"postgresql://stranger@{host}")
+    with pytest.raises(StorageReadOnly, match="SELECT and DELETE"):
+        stranger.sync.run_until_idle()
+    stranger.sync.close()
 
 
 def test_the_table_names_every_kind_of_connection() -> None:
