@@ -95,8 +95,8 @@ def _translated() -> Iterator[None]:
         yield
     except asyncpg.InsufficientPrivilegeError as error:
         raise StorageReadOnly(
-            f"the outbox: {error}; create the table with the SQL that accoda.transactions.outbox_schema gives, and grant "
-            "the worker's user SELECT and DELETE on it"
+            f"the outbox: {error}; create the table with the SQL that accoda.transactions.outbox_schema gives, and "
+            "grant the worker's user SELECT and DELETE on it"
         ) from error
     except DRIVER as error:
         if is_lost(error):
