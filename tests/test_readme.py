@@ -124,11 +124,11 @@ def test_the_example_of_a_transaction_ships_what_was_committed(tmp_path: Path) -
         Base.metadata.create_all(engine)
         app.sync.run_until_idle()  # makes the outbox's table
         scope = {"engine": engine, "Session": Session, "ship": ship}
-        exec(PYTHON[5], scope | {"order": Order(id=17)})
-        with pytest.raises(IntegrityError):  # 17 is there already
-            exec(PYTHON[5], scope | {"order": Order(id=17)})
+        exec(PYTHON[5], scope | {"order": Order()})  # the database gives its id
+        with pytest.raises(IntegrityError):  # 1 is there already
+            exec(PYTHON[5], scope | {"order": Order(id=1)})
         app.sync.run_until_idle()
-        assert shipped == [17]
+        assert shipped == [1]
     finally:
         app.sync.close()
         engine.dispose()

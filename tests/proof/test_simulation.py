@@ -25,7 +25,11 @@ NEAR = {
     "heartbeat-sleeps": 1,
     "lease-lasts-too-long": 2,
     "follow-ups-of-a-refused-bury": 37,
-    "pause-ignored": 4,
+    "inbox-forgotten": 3,
+    "late-done": 2,
+    "follow-ups-of-a-refused-done": 3,
+    "waiter-forgotten": 3,
+    "pause-ignored": 7,
     "attach-begins-again": 5,
     "place-lost-at-a-lease-end": 5,
 }

@@ -94,14 +94,16 @@ BEGIN
 END $$;
 
 -- enqueue in a caller's own transaction, by whatever driver: the fields come as arrays, which every driver knows. It
--- brings the planner's settings of our own sessions with it, and its commit wakes the workers.
+-- brings the planner's settings of our own sessions with it, and its commit wakes the workers. It is in plpgsql because each
+-- call of a function in SQL plans it anew.
 CREATE FUNCTION enqueue_apart(
     at bigint, queues text[], datas bytea[], ranks double precision[], delays bigint[], starts bigint[], costs bigint[],
     keeps double precision[], keys text[], ways smallint[], waiters bytea[], flows text[], lanes text[],
     OUT ids bigint[], OUT whats smallint[], OUT waiting integer[]
-) LANGUAGE sql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
+) LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT SET enable_seqscan = off SET enable_bitmapscan = off
 SET plan_cache_mode = force_generic_plan SET jit = off AS $$
-    SELECT * FROM enqueue(
+BEGIN
+    SELECT e.ids, e.whats, e.waiting INTO ids, whats, waiting FROM enqueue(
         at,
         ARRAY(
             SELECT ROW(u.*)::new_job
@@ -109,8 +111,8 @@ SET plan_cache_mode = force_generic_plan SET jit = off AS $$
         ),
         true,
         ARRAY(SELECT DISTINCT unnest(group_of(name)) FROM (SELECT DISTINCT unnest(queues) AS name) n)
-    )
-$$;
+    ) e;
+END $$;
 
 -- Store jobs; the answer is that of enqueue, and the lanes to balance. `entries`: that of entries_of, where it was asked.
 --
