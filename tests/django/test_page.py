@@ -123,6 +123,7 @@ class Site:
         assert process.stdout is not None
         try:
             for line in process.stdout:
+                assert "rror" not in line, line
                 if "running" in line:  # now it listens to signals
                     break
             yield
