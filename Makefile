@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CACHED := env -u PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
+.PHONY: $(shell sed -n 's/^\([a-z][a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 $(VENV)/.ready: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -15,7 +15,7 @@ $(VENV)/.ready: pyproject.toml
 	@touch $@
 
 help:  ## this list
-	@sed -n 's/^\([a-z][a-z-]*\):.*  ## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | sort | \
+	@sed -n 's/^\([a-z][a-z0-9-]*\):.*  ## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | sort | \
 		awk -F'\t' '{ printf "  make %-16s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.ready  ## a virtual environment with everything in it
@@ -35,6 +35,26 @@ test: setup $(SERVERS)  ## every test
 
 coverage: setup servers  ## every test, with the lines that they reach; fails below the floor in pyproject.toml
 	$(CACHED) $(BIN)/python -m pytest -n 4 --dist worksteal -r fEs --cov --cov-report=term:skip-covered
+
+# Django 6 needs Python 3.12; where $(PYTHON) is older, any other that is installed will do, those of pyenv too.
+DJANGO_VENV := .venv-django
+NEW_PYTHONS = $(PYTHON) python3.14 python3.13 python3.12 \
+	$(shell ls -dr "$$(pyenv root 2>/dev/null)"/versions/3.1[2-9]*/bin/python 2>/dev/null)
+PYTHON_DJANGO6 ?= $(shell for python in $(NEW_PYTHONS); do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 12))' 2>/dev/null && echo $$python && break; done)
+
+$(DJANGO_VENV)/.ready: pyproject.toml
+	$(PYTHON_DJANGO6) -m venv $(DJANGO_VENV)
+	$(DJANGO_VENV)/bin/pip install --quiet --disable-pip-version-check -e '.[dev]' 'django>=6.0'
+	@touch $@
+
+test-django6: $(SERVERS)  ## the tests of accoda.django on Django 6, in an environment of its own (about 4 minutes)
+	@if [ -z "$(PYTHON_DJANGO6)" ]; then \
+		echo "skipped: Django 6 needs Python 3.12 or newer, and none was found; name one with PYTHON_DJANGO6="; \
+	else \
+		$(MAKE) --no-print-directory $(DJANGO_VENV)/.ready && $(DJANGO_VENV)/bin/python -m django --version && \
+		$(CACHED) $(DJANGO_VENV)/bin/python -m pytest tests/django -r fEs; \
+	fi
 
 check: setup  ## types and style
 	$(BIN)/ruff check .
@@ -128,4 +148,4 @@ simulate: setup  ## all on a virtual clock, faults from seeds: OPERATIONS=100000
 		$(if $(LONG),--minutes $(MINUTES),--operations $(OPERATIONS))
 
 clean:  ## remove the environment and caches
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(DJANGO_VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
