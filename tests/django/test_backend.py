@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import sys
 import time
@@ -29,13 +30,19 @@ from accoda.django.compat import (
 )
 from accoda.django.jobs import call_of, new_job, ranked, read_call
 from accoda.django.options import BackendOptions, read_options
-from accoda.django.project import Project
+from accoda.django.project import Project, project_of
 from accoda.django.results import RUNS, StoredTaskError
+from accoda.django.testing import capture_tasks
 from accoda.enqueue import QueueSpec
 from accoda.enqueue import new_job as plain_job
 from accoda.envelope import type_of
 from accoda.errors import InvalidInput
-from accoda.model import ById, ByKey, StartNow
+from accoda.model import ById, ByKey, Remove, StartNow
+
+
+def later(**words: float) -> Any:
+    return timezone.now() + timedelta(**words)
+
 
 pytestmark = pytest.mark.usefixtures("clean_orders")
 
@@ -228,8 +235,11 @@ def test_the_name_of_an_exception_in_the_store_is_not_imported() -> None:
         StoredTaskError(exception_class_path="os.system", traceback="").exception_class  # noqa: B018
 
 
-def test_a_dotted_path_in_the_store_is_looked_up_and_never_imported(shop: Project) -> None:
-    told = shop.app.sync.enqueue("default", {"args": [], "kwargs": {}}, type="antigravity.fly")
+@pytest.mark.parametrize(
+    "path", ["antigravity.fly", "subprocess.check_output", "tests.django.project.shop.tasks.no_such", "just_a_name"]
+)
+def test_a_dotted_path_in_the_store_is_looked_up_and_never_imported(shop: Project, path: str) -> None:
+    told = shop.app.sync.enqueue("default", {"args": [["exit", "1"]], "kwargs": {}}, type=path)
     run(shop)
     assert "antigravity" not in sys.modules
     job = shop.app.sync.find(told.id)
@@ -260,8 +270,6 @@ def test_a_result_is_there_also_if_its_queue_has_gone_from_the_settings() -> Non
         connections = found.app.connections
         setting["default"]["QUEUES"] = ["another"]
         with override_settings(TASKS=setting):
-            from accoda.django.project import project_of
-
             project_of().app.connections = connections  # the same store
             assert default_task_backend.get_result(id).task.queue_name == "default"
 
@@ -271,6 +279,17 @@ def test_a_result_of_an_open_transaction_is_ready_inside_it(shop: Project) -> No
         result = add.enqueue(1, 2)
         found = default_task_backend.get_result(result.id)
         assert (found.status, found.args, found.id) == (TaskResultStatus.READY, [1, 2], result.id)
+
+
+def test_a_task_of_a_transaction_is_enqueued_after_the_commit_where_there_is_no_outbox(shop: Project) -> None:
+    with transaction.atomic():
+        result = add.enqueue(1, 2)
+        assert result.enqueued_at is None
+        assert run(shop) == 0
+    assert result.enqueued_at is not None
+    assert run(shop) == 1
+    result.refresh()
+    assert result.return_value == 3
 
 
 def test_a_result_in_the_outbox_is_ready_before_and_after_the_commit(tmp_path: Any) -> None:
@@ -344,6 +363,79 @@ def test_notes_of_failed_runs_are_bounded(shop: Project) -> None:
     assert sum(bool(error.traceback) for error in result.errors) == 10
     document = shop.app.sync.run(shop.app.storage.read(f"{RUNS}{result.id}"))
     assert document is not None and len(document.value) < 100_000
+
+
+# -- retention
+
+
+def test_the_result_of_a_success_is_there_for_as_long_as_it_is_kept() -> None:
+    with project(outbox=False, keep_for=60), capture_tasks() as captured:
+        done, waiting = add.enqueue(1, 2), add.using(run_after=later(days=3)).enqueue(3, 4)
+        captured.run()
+        captured.advance(59)
+        assert default_task_backend.get_result(done.id).return_value == 3
+        captured.advance(2)
+        with pytest.raises(TaskResultDoesNotExist):
+            default_task_backend.get_result(done.id)
+        assert default_task_backend.get_result(waiting.id).status == TaskResultStatus.READY
+
+
+def test_the_result_of_a_failure_is_there_until_it_is_deleted() -> None:
+    with project(outbox=False, keep_for=60) as found, capture_tasks() as captured:
+        failed = tasks.always_fails.enqueue()
+        captured.run()
+        captured.advance(days=20)
+        assert len(default_task_backend.get_result(failed.id).errors) == 2
+        captured.advance(days=100)  # the notes of its runs have gone; why it failed is with the job
+        (error,) = default_task_backend.get_result(failed.id).errors
+        assert "LookupError: always" in error.traceback
+        found.app.sync.run(found.app.storage.change([Remove(int(failed.id))]))
+        with pytest.raises(TaskResultDoesNotExist):
+            default_task_backend.get_result(failed.id)
+
+
+# -- queues and backends
+
+
+def test_a_worker_of_some_queues_leaves_the_others_alone() -> None:
+    setting = tasks_setting("memory://", outbox=False)
+    setting["default"]["QUEUES"] = ["default", "other"]
+    with override_settings(TASKS=setting):
+        app = project_of().with_handlers()
+        results = [add.enqueue(1, 2), add.using(queue_name="other").enqueue(3, 4)]
+        assert app.sync.run_until_idle(["other"]) == 1
+        assert [str(default_task_backend.get_result(each.id).status) for each in results] == ["READY", "SUCCESSFUL"]
+        assert app.sync.run_until_idle() == 1
+
+
+def test_a_worker_of_another_backend_leaves_its_tasks_alone() -> None:
+    setting = tasks_setting("memory://", outbox=False)
+    with override_settings(TASKS={**setting, "other": setting["default"]}):
+        result = add.using(backend="other").enqueue(1, 2)
+        assert result.backend == "other"
+        assert project_of().with_handlers().sync.run_until_idle() == 0
+        assert project_of("other").with_handlers().sync.run_until_idle() == 1
+        result.refresh()
+        assert result.return_value == 3
+
+
+def test_the_framework_logs_every_step(shop: Project, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        result = add.enqueue(1, 2)
+        run(shop)
+    said = [record.getMessage() for record in caplog.records if record.name in ("django.tasks", "django_tasks")]
+    assert len(said) == 3 and all(result.id in each for each in said)
+
+
+@pytest.mark.parametrize("use_tz", [True, False])
+def test_the_time_of_a_task_is_as_use_tz_says(use_tz: bool, shop: Project) -> None:
+    with override_settings(USE_TZ=use_tz):
+        at = timezone.now().replace(microsecond=5000) + timedelta(days=1)
+        soon, deferred = add.enqueue(1, 2), add.using(run_after=at).enqueue(3, 4)
+        assert default_task_backend.get_result(soon.id).task.run_after is None
+        found = default_task_backend.get_result(deferred.id)
+        assert found.task.run_after == at and found.task == deferred.task
+        assert found.enqueued_at is not None and timezone.is_aware(found.enqueued_at) == use_tz
 
 
 # -- the mapping

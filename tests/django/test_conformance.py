@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import pytest
+from django.db import transaction
 from django.test import TransactionTestCase
 from proof.servers.pytest import store_of
 from tests.django.conftest import database, postgres
 
+from accoda.django import app_of
 from accoda.django.project import project_of
 from accoda.django.testing import BackendConformance
 
@@ -67,3 +69,10 @@ class TestInsidePostgreSQL(Conformance):
     __test__ = True
     kind = "postgres"
     inside = True
+
+    def test_nobody_else_sees_a_task_before_the_commit(self) -> None:
+        app = app_of()
+        with transaction.atomic():
+            id = int(self.suite.note.enqueue("soon").id)
+            self.assertIsNone(app.sync.find(id))
+        self.assertIsNotNone(app.sync.find(id))

@@ -61,6 +61,32 @@ def test_a_worker_runs_what_a_view_enqueued_and_leaves_when_it_is_told(tmp_path:
     assert Order.objects.count() == 2
 
 
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])
+def test_a_worker_that_is_told_to_leave_finishes_what_it_runs(tmp_path: Path, how: signal.Signals) -> None:
+    url, file = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ran.txt"
+    with project(url), worker(environment(url)) as process:
+        result = tasks.append_slowly.enqueue(str(file), 1.0)
+        wait_for(file.exists, "the run")
+        process.send_signal(how)
+        assert process.wait(timeout=20) == 0
+        assert default_task_backend.get_result(result.id).return_value == "slowly"
+
+
+def test_a_worker_that_is_told_twice_gives_back_what_it_runs(tmp_path: Path) -> None:
+    url, file = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ran.txt"
+    with project(url), worker(environment(url)) as process:
+        result = tasks.append_slowly.enqueue(str(file), 30.0)
+        wait_for(file.exists, "the run")
+        assert default_task_backend.get_result(result.id).status == TaskResultStatus.RUNNING
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) == 1
+        found = default_task_backend.get_result(result.id)
+        assert (found.status, found.attempts, found.errors) == (TaskResultStatus.READY, 0, [])
+
+
 def test_twenty_kills_lose_no_task_and_leave_none_running(tmp_path: Path) -> None:
     """2,000 tasks, while the workers are killed at random moments. A run may be cut off and come again."""
     url, file = f"sqlite:///{tmp_path}/jobs.db", tmp_path / "ran.txt"

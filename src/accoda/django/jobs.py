@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 import msgspec
+from django.conf import settings
 from django.utils import timezone
 from msgspec import Struct
 from msgspec.structs import replace
@@ -117,9 +118,13 @@ def restored(task: Task[..., Any], backend: str, queue: str, data: bytes) -> Tas
         "backend": backend,
         "queue_name": queue,
         "priority": int(headers.get(PRIORITY, "0")),
-        "run_after": None if run_after is None else datetime.fromisoformat(run_after),
+        "run_after": None if run_after is None else _as_use_tz_says(datetime.fromisoformat(run_after)),
     }
     copy: Task[..., Any] = object.__new__(type(task))
     for field in fields(task):
         object.__setattr__(copy, field.name, changed.get(field.name, getattr(task, field.name)))
     return copy
+
+
+def _as_use_tz_says(moment: datetime) -> datetime:
+    return moment if settings.USE_TZ else timezone.make_naive(moment)

@@ -108,6 +108,11 @@ class Enqueueing(Suite):
         with self.assertRaisesMessage(ValueError, "Task has not finished yet"):
             result.return_value  # noqa: B018 - the property raises
 
+    def test_it_is_the_backend_of_its_alias(self) -> None:
+        self.assertEqual(self.tasks.alias, "default")
+        self.assertEqual(self.tasks.options, self.backend.get("OPTIONS", {}))
+        self.assertEqual(type(self.suite.add.get_backend()), type(self.tasks))
+
     def test_the_id_of_a_result_is_a_short_text_of_its_own(self) -> None:
         ids = [self.suite.nothing.enqueue().id for _ in range(20)]
         self.assertEqual(len(set(ids)), 20)

@@ -50,6 +50,14 @@ def append(path: str, number: int) -> None:
         os.close(file)
 
 
+@plain_task
+def append_slowly(path: str, seconds: float) -> str:
+    """Say that it runs, and take its time."""
+    append.func(path, 1)
+    time.sleep(seconds)
+    return "slowly"
+
+
 @task(takes_context=True, max_attempts=3, retry=0)
 def fail_twice(context: TaskContext[Any, Any]) -> list[int]:
     if context.attempt < 3:
