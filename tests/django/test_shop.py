@@ -245,6 +245,7 @@ def test_the_dashboard_is_behind_the_shops_login_and_lives_below_its_prefix(page
     log_in(page, "anna")
     expect(page).to_have_url(re.compile(f"{PREFIX}/queues/default$"))
     expect(page.get_by_role("heading", name="default")).to_be_visible()
+    page.wait_for_load_state()  # its script opens the dialog
     page.get_by_role("button", name="Pause …").click()
     page.get_by_role("dialog").get_by_role("button", name="Pause").click()
     expect(page.get_by_role("button", name="Resume")).to_be_visible()
