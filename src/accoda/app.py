@@ -448,7 +448,9 @@ class App:
             if not self.handlers:
                 break
             ticks = await self._run_ticks() if self.schedules else 0
-            worker = Worker(self, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False))
+            worker = Worker(
+                self, WorkerOptions(queues=tuple(queues or ()), burst=True, managed=False, system_jobs=False)
+            )
             await worker.run()
             jobs_run += worker.jobs_run
             if not ticks and not relayed and not await self._move_flows():

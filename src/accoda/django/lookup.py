@@ -35,6 +35,7 @@ from accoda.transactions.outbox import new_id, read_jobs
 
 NAMES = "accoda.django/result/"
 _NAME = re.compile(r"[0-9a-f]{32}")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,18}")
 
 
 async def name_job(store: Store, name: str, id: int, keep_for: float) -> None:
@@ -127,6 +128,6 @@ def _moment_of(job: JobInfo) -> int:
 
 
 async def _by_id(store: Store, id: str) -> JobInfo | None:
-    if not (id.isascii() and id.isdecimal()) or str(int(id)) != id or int(id) >= 1 << 63:
+    if _NUMBER.fullmatch(id) is None or int(id) >= 1 << 63:
         return None
     return (await store.look(ById(int(id)))).job

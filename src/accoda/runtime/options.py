@@ -22,10 +22,11 @@ class WorkerOptions(Struct, frozen=True, kw_only=True):
     """What may be said of a worker; what may change while it runs is in its settings instead.
 
     `queues` are served in that order (none: all that have a handler). With `burst` it ends when nothing is left to
-    start. Without `system_jobs`, ticks of schedules and calls of webhooks are left to other processes. `on_stats` gets
-    the store's counters at each heartbeat, `on_budgets` the state of the budgets and what this worker counts of them,
-    `on_demand`, at each upkeep of a demand, its numbers, and `on_flows`, four times a minute, how many flows are in
-    each state. `on_flow_end` is told of each flow whose end this worker sees to.
+    start, in flows and an outbox neither. Without `system_jobs`, these, ticks of schedules and calls of webhooks are
+    left to other processes. `on_stats` gets the store's counters at each heartbeat, `on_budgets` the state of the
+    budgets and what this worker counts of them, `on_demand`, at each upkeep of a demand, its numbers, and `on_flows`,
+    four times a minute, how many flows are in each state. `on_flow_end` is told of each flow whose end this worker sees
+    to.
     """
 
     queues: tuple[str, ...] = ()

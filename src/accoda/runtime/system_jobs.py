@@ -54,6 +54,16 @@ class SystemJobs:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
+    async def run_once(self) -> int:
+        """Do what is due now, of every kind; the number of jobs that were settled."""
+        settled = 0
+        for job in self._jobs:
+            try:
+                settled += await job.run_once(self._store)
+            except Exception as error:  # the other kinds must be done all the same
+                log.error("the system jobs of %s are left to other processes: %s", job.queue, error)
+        return settled
+
     async def run(self) -> None:
         """Work until cancelled."""
         self.start()

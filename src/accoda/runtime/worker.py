@@ -310,7 +310,7 @@ class Worker:
         upkeep.add(self._sleeper.run())
         upkeep.add(self._start_given_back())
         if self.options.system_jobs:
-            upkeep.add(SystemJobs(self.app.storage, self.app.system_jobs(self.options.on_flow_end)).run())
+            upkeep.add(self._system_jobs().run())
         if self.options.on_flows is not None:
             upkeep.every(COUNT_FLOWS_EVERY, self._count_flows, at_once=True)
         upkeep.every(every, self._beat, at_once=True)
@@ -454,8 +454,12 @@ class Worker:
         with suppress(StorageError):
             await demand.prefetch_once(self._ready_context().store)
 
+    def _system_jobs(self) -> SystemJobs:
+        return SystemJobs(self.app.storage, self.app.system_jobs(self.options.on_flow_end))
+
     async def _stop_when_idle(self) -> None:
-        """A burst ends when every queue sleeps, no processor works, and the counters agree that nothing is ready."""
+        """A burst ends when every queue sleeps, no processor works, the counters agree that nothing is ready, and the
+        system jobs, which may bring more, have nothing to do."""
         context = self._ready_context()
         while True:
             await context.rotation.quiet.wait()
@@ -465,10 +469,10 @@ class Worker:
             ready = await self._startable([queue for queue in self.queues if queue not in blocked], stats)
             if not context.rotation.idle:
                 continue
-            if not ready:
+            if not ready and not (self.options.system_jobs and await self._system_jobs().run_once()):
                 self.shutdown()
                 return
-            context.rotation.wake(ready)
+            context.rotation.wake(ready or self.queues)
 
     def _apply_settings(self, _: object = None) -> None:
         for service in self._services.values():
