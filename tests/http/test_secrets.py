@@ -240,7 +240,8 @@ def _deep(levels: int) -> Any:
 async def work(secret_jobs: SecretJobs) -> None:
     """Run what is ready as `accoda worker` does, with its log, and make the calls."""
     async with secret_jobs._app() as app:
-        options = WorkerOptions(queues=("cards", "letters"), burst=True, managed=False, monitors=(LogMonitor(),))
+        queues, monitors = ("cards", "letters"), (LogMonitor(),)
+        options = WorkerOptions(queues=queues, burst=True, managed=False, system_jobs=False, monitors=monitors)
         await Worker(app, options).run()
         caller = SenderLoop(SenderOptions(policy=Policy.read("127.0.0.1"), resolve=_loopback))
         await caller.run_once(await app.connections.get())

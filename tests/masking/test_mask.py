@@ -245,7 +245,8 @@ async def run_all(app: App, log: io.StringIO) -> list[BatchReport]:
     logger.handlers[:0], logger.propagate = handlers, False
     logger.setLevel(logging.DEBUG)
     try:
-        await Worker(app, WorkerOptions(burst=True, managed=False, monitors=(Monitor(),))).run()
+        options = WorkerOptions(burst=True, managed=False, system_jobs=False, monitors=(Monitor(),))
+        await Worker(app, options).run()
     finally:
         logger.setLevel(level)
         logger.propagate = propagate
