@@ -63,7 +63,22 @@ def test_the_same_tests_pass_without_a_mutant(storage: str) -> None:
     assert result.returncode == pytest.ExitCode.OK, result.stdout + result.stderr
 
 
-@pytest.mark.parametrize("name", [name for name, mutant in MUTANTS.items() if mutant.by_machine])
+SELDOM = {
+    "ahead-of-a-delayed-job-is-none", "fence-of-rerank-ignored", "pause-in-the-past-is-ignored", "purge-ignores-limit",
+    "queue-unchecked", "rerank-misses-a-run", "retry-drops-follow-ups", "retry-keeps-its-turn",
+    "second-report-of-a-kept-job", "sqlite-shared-places-of-the-line-only", "turn-forgets-the-last",
+    "versions-begin-again",
+}  # fmt: skip
+"""The machine finds them after thousands of commands: too long for each run of the tests, so only in thorough ones."""
+THOROUGH = "ACCODA_EXAMPLES" in os.environ
+BY_MACHINE = [name for name, mutant in MUTANTS.items() if mutant.by_machine and (THOROUGH or name not in SELDOM)]
+
+
+def test_those_that_are_found_seldom_exist() -> None:
+    assert MUTANTS.keys() >= SELDOM
+
+
+@pytest.mark.parametrize("name", BY_MACHINE)
 def test_the_machine_finds_a_mutant_by_itself(name: str) -> None:
     with pytest.raises(AssertionError):
         run_state_machine_as_test(state_machine(lambda: mutant_fixture(name)), settings=FEW_RUNS)

@@ -18,6 +18,7 @@ from tests.storage.suite_tests import (
     OF_REVIVED,
     ONCE,
     THEN_REPORT,
+    TO_FAIL,
     run,
 )
 
@@ -122,7 +123,7 @@ async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(
     await sql.execute(f'SET search_path = "{schema}"')  # for the types of its arguments
     await sql.execute(text.replace(old, new))
     with pytest.raises(FAILURES):
-        await run(test, url)
+        await run(test, url, seconds=TO_FAIL)
 
 
 async def test_the_same_tests_pass_without_a_mutant(server: PostgresServer) -> None:

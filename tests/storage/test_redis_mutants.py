@@ -28,6 +28,7 @@ from tests.storage.suite_tests import (
     STILL_TO_COME,
     STRICT,
     THEN_REPORT,
+    TO_FAIL,
     call,
     run,
 )
@@ -252,9 +253,9 @@ def load_again() -> None:
                     setattr(module, each, scripts.script(value.name))
 
 
-async def run_on_a_server(test: str) -> None:
+async def run_on_a_server(test: str, *, seconds: float = 20) -> None:
     with need(RedisServer) as server:
-        await run(test, server.url)
+        await run(test, server.url, seconds=seconds)
 
 
 async def run_on_a_cluster(servers: ClusterSet, test: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -281,7 +282,7 @@ def servers() -> Iterator[ClusterSet]:
 async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(mutant: str) -> None:
     *change, test = MUTANTS[mutant]
     with changed(*change), pytest.raises(FAILURES):
-        await run_on_a_server(test)
+        await run_on_a_server(test, seconds=TO_FAIL)
 
 
 @pytest.mark.parametrize("mutant", IN_A_CLUSTER)

@@ -11,7 +11,7 @@ import apsw
 import pytest
 
 from accoda import Done, NewJob, StorageFull, StorageUnavailable, VersionConflict, open_storage
-from accoda.storage.sqlite import connection
+from accoda.storage.sqlite import writer
 from accoda.storage.sqlite.storage import SqliteStorage
 
 
@@ -119,7 +119,7 @@ def _until_blocked(store: SqliteStorage) -> None:
 async def test_a_lock_that_never_ends_is_told_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr(writer, "LOCK_PATIENCE", 0.05)
     async with await opened(tmp_path / "q.db") as store:
         other = apsw.Connection(str(tmp_path / "q.db"))
         other.execute("BEGIN IMMEDIATE")

@@ -29,6 +29,7 @@ from tests.storage.suite_tests import (
     STILL_TO_COME,
     STRICT,
     THEN_REPORT,
+    TO_FAIL,
     run,
 )
 
@@ -127,7 +128,7 @@ async def test_a_mutant_fails_the_test_that_is_said_to_catch_it(mutant: str, mon
     sources[file] = sources[file].replace(old, new)
     monkeypatch.setattr(application, "parts", lambda: tuple(sources.items()))
     with need(TarantoolServer) as server, pytest.raises(FAILURES):
-        await run(test, server.url)
+        await run(test, server.url, seconds=TO_FAIL)
 
 
 async def test_the_same_tests_pass_without_a_mutant() -> None:

@@ -45,7 +45,7 @@ from accoda.testing.model_pair import UNKNOWN, Pair
 from accoda.testing.store_fixture import MakeFixture, StoreFixture
 
 
-def machine_for(make_fixture: MakeFixture, *, examples: int = 45, steps: int = 40) -> type[TestCase]:
+def machine_for(make_fixture: MakeFixture, *, examples: int = 30, steps: int = 40) -> type[TestCase]:
     """A test case that compares the storage of `make_fixture` with the model."""
     case: type[TestCase] = state_machine(make_fixture).TestCase
     case.settings = settings(  # type: ignore[attr-defined]
