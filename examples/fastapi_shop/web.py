@@ -65,11 +65,11 @@ OwnOrder = Annotated[Order, Depends(own_order)]
 async def order_status(order: OwnOrder, jobs: Jobs) -> Response:
     """How far it is, and the parcel when it is packed."""
     assert order.job is not None
-    return await status_of(jobs, order.job)
+    return await status_of(jobs, order.job, id=order.id)
 
 
 @web.get("/orders/{id}/events")
 async def order_events(order: OwnOrder, jobs: Jobs) -> Response:
     """The same as a stream of events."""
     assert order.job is not None
-    return await events_of(jobs, order.job)
+    return await events_of(jobs, order.job, id=order.id)

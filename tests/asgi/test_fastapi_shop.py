@@ -75,7 +75,8 @@ def test_an_order_is_accepted_followed_and_packed(ben: httpx2.Client) -> None:
     assert ("progress", {"fraction": 0.5, "message": "packed tea"}) in seen
     parcel = {"order": placed.json()["id"], "items": 2, "label": f"ben-{placed.json()['id']}"}
     assert seen[-1][0] == "end" and seen[-1][1]["result"] == parcel
-    assert ben.get(where).json()["state"] == "done"
+    told = ben.get(where).json()
+    assert (told["state"], told["id"], seen[-1][1]["id"]) == ("done", placed.json()["id"], placed.json()["id"])
 
 
 def test_an_order_that_fails_after_its_job_was_enqueued_leaves_neither(

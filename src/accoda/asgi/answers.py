@@ -47,24 +47,30 @@ def accepted(
     return _json({"id": shown, "what": job.what, "links": links}, 202, {"location": links["self"]})
 
 
-async def status_of(app: App, id: int) -> Response:
-    """How a job is doing: its state, its progress and, when it is done, its result. 404: it is not stored."""
-    return _json(_told(app, id, await _found(app, id)))
+async def status_of(app: App, job: int, *, id: int | None = None) -> Response:
+    """How a job is doing: its state, its progress and, when it is done, its result. 404: it is not stored.
+
+    `id` is the one that the answer gives: the job's own, or that of a record of yours, as in `accepted`.
+    """
+    shown = job if id is None else id
+    return _json(_told(app, shown, await _found(app, job, shown)))
 
 
-async def events_of(app: App, id: int) -> Response:
-    """What becomes of a job, as server-sent events, until its end. 404: it is not stored.
+async def events_of(app: App, job: int, *, id: int | None = None) -> Response:
+    """What becomes of a job, as server-sent events, until its end. 404: it is not stored. `id`: as in `status_of`.
 
     `state` when that changes, `progress` when its handler says more, and at last `end`, with the result of a job that
     is done. A client that was cut off goes on where it was; one that has seen the end is told not to come back.
     """
-    return _JobEvents(app, id, await _found(app, id))
+    shown = job if id is None else id
+    return _JobEvents(app, job, shown, await _found(app, job, shown))
 
 
 class _JobEvents(Response):
-    def __init__(self, app: App, id: int, view: View) -> None:
+    def __init__(self, app: App, job: int, id: int, view: View) -> None:
         super().__init__()
         self._app = app
+        self._job = job
         self._id = id
         self._view = view
 
@@ -73,7 +79,7 @@ class _JobEvents(Response):
         if seen == END:
             await Response(status_code=204)(scope, receive, send)  # a browser does not connect again after that
             return
-        watched = watch(self._app, self._id, self._view)
+        watched = watch(self._app, self._job, self._view)
         try:
             async with event_stream(streams(), receive, send) as ends:
                 await self._send_events(watched, ends, int(seen) if seen.isdigit() else 0, send)
@@ -101,8 +107,8 @@ class _JobEvents(Response):
                 await send_event(send, STILL_HERE)
 
 
-async def _found(app: App, id: int) -> View:
-    view = await look_at(app, id)
+async def _found(app: App, job: int, id: int) -> View:
+    view = await look_at(app, job)
     if view.job is None:
         raise HTTPException(404, f"job {id} is not stored: it ended and was not kept, was deleted, or never was")
     return view
