@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from proof.servers.pytest import KINDS, store_of
+from playwright.sync_api import Browser, sync_playwright
+from proof.servers.process import find_program
+from proof.servers.pytest import KINDS, need, store_of
 
 LOGGER = logging.getLogger("accoda")
 ROOT = str(Path(__file__).parents[1])
@@ -60,6 +62,20 @@ def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     """A store of each kind, for all tests of a module: they use queues of their own."""
     with store_of(request.param, tmp_path_factory.mktemp("store")) as url:
         yield url
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Debian's Chromium. Without it the tests are skipped on a laptop and fail in CI.
+
+    It lives no longer than a module: Playwright's synchronous API keeps an event loop in this thread, and other tests
+    start loops of their own.
+    """
+    program = need(lambda: find_program("chromium"))
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        yield found
+        found.close()
 
 
 @pytest.hookimpl(wrapper=True)

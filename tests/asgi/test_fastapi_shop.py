@@ -12,9 +12,8 @@ import httpx2
 import msgspec
 import psycopg
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from proof.servers.postgres import PostgresServer
-from proof.servers.process import find_program
 from proof.servers.pytest import need
 from web import WebProcess, events
 from worker import WorkerProcess
@@ -123,15 +122,6 @@ def test_customers_do_not_see_the_jobs(ben: httpx2.Client) -> None:
 
 
 # -- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = need(lambda: find_program("chromium"))
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

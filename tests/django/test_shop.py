@@ -16,9 +16,9 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 from proof.servers.postgres import PostgresServer
-from proof.servers.process import Process, find_program
+from proof.servers.process import Process
 from proof.servers.pytest import need
 
 ROOT = Path(__file__).parents[2]
@@ -208,15 +208,6 @@ def test_customers_do_not_see_the_jobs(ben: Customer, shop: str) -> None:
 
 
 # -- in a browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = need(lambda: find_program("chromium"))
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture

@@ -1,8 +1,4 @@
-"""One browser for each file, one world for each storage, and windows that must stay without a complaint.
-
-The browser lives no longer than a file: Playwright's synchronous face keeps an event loop in this thread, and tests
-elsewhere start loops of their own.
-"""
+"""One world for each storage, and windows that must stay without a complaint."""
 
 from __future__ import annotations
 
@@ -11,25 +7,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
-from proof.servers.process import find_program
-from proof.servers.pytest import need
+from playwright.sync_api import Browser
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 from browser_visit import Visit, Windows  # only once they can be found
 from browser_world import World
 from covers import covered_by, used_in
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """Debian's Chromium. Without it the tests are skipped at home and fail in CI."""
-    program = need(lambda: find_program("chromium"))
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="class")
