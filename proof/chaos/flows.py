@@ -6,8 +6,9 @@ import random
 from contextlib import suppress
 
 from accoda import NotFound, Store
-from accoda.flows.builder import JobCall, Node
+from accoda.flows.chains import JobCall
 from accoda.flows.model import WHENS
+from accoda.flows.nodes import Node
 from proof.flows.starting import FlowStarter
 
 REMEMBERED = 20

@@ -20,7 +20,8 @@ from typing import Any, cast
 from accoda.envelope import unwrap
 from accoda.errors import StorageUnavailable
 from accoda.flows.batch import FlowBatch
-from accoda.flows.builder import Flow, JobCall, RunningFlow
+from accoda.flows.builder import Flow, RunningFlow
+from accoda.flows.chains import JobCall
 from accoda.flows.coordinator import Coordinator, FlowTimers
 from accoda.flows.flows import Flows
 from accoda.flows.log import key_of

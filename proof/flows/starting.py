@@ -8,7 +8,8 @@ from typing import Any
 from accoda import App
 from accoda.enqueue import EnqueueOptions
 from accoda.flows.batch import FlowBatch
-from accoda.flows.builder import Flow, JobCall
+from accoda.flows.builder import Flow
+from accoda.flows.chains import JobCall
 from accoda.flows.flows import Flows
 from accoda.flows.model import FlowInfo
 from accoda.model import NewJob

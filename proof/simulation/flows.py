@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from accoda.app import App
 from accoda.errors import AccodaError, StorageError
-from accoda.flows.builder import JobCall, Node
+from accoda.flows.chains import JobCall
 from accoda.flows.model import WHENS
+from accoda.flows.nodes import Node
 from accoda.retry import Exponential
 
 if TYPE_CHECKING:

@@ -54,7 +54,8 @@ if TYPE_CHECKING:
         WorkerStopped,
     )
     from accoda.flows.batch import FlowBatch
-    from accoda.flows.builder import Chain, Flow, Group, JobCall, Node, NodeOptions, RunningFlow, chain, chord, group
+    from accoda.flows.builder import Flow, RunningFlow
+    from accoda.flows.chains import Chain, Group, JobCall, chain, chord, group
     from accoda.flows.flows import Flows
     from accoda.flows.members import Parents
     from accoda.flows.model import (
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
         NodeState,
         When,
     )
+    from accoda.flows.nodes import AddedNodeOptions, NewNodeOptions, Node, NodeOptions
     from accoda.limits import set_limits
     from accoda.model import (
         Bury,
@@ -117,6 +119,7 @@ logging.getLogger("accoda").addHandler(logging.NullHandler())
 
 __all__ = [
     "AccodaError",
+    "AddedNodeOptions",
     "Answer",
     "App",
     "Around",
@@ -182,6 +185,7 @@ __all__ = [
     "MissingDriver",
     "Monitor",
     "NewJob",
+    "NewNodeOptions",
     "Node",
     "NodeInfo",
     "NodeOptions",
@@ -268,7 +272,9 @@ _WHERE = {
             "VersionConflict WorkerStopped"
         ),
         "accoda.flows.batch": "FlowBatch",
-        "accoda.flows.builder": "Chain Flow Group JobCall Node NodeOptions RunningFlow chain chord group",
+        "accoda.flows.builder": "Flow RunningFlow",
+        "accoda.flows.chains": "Chain Group JobCall chain chord group",
+        "accoda.flows.nodes": "AddedNodeOptions NewNodeOptions Node NodeOptions",
         "accoda.flows.flows": "Flows",
         "accoda.flows.members": "Parents",
         "accoda.flows.model": "FlowInfo FlowState FlowSummary NodeInfo NodeState When",

@@ -32,7 +32,8 @@ from accoda.demand.options import DemandOptions
 from accoda.enqueue import EnqueueMiddleware, EnqueueOptions, QueueSpec, new_job, new_jobs
 from accoda.errors import InvalidInput, MissingDriver, NotFound, StorageError
 from accoda.flows.batch import FlowBatch, OnEnd
-from accoda.flows.builder import Chain, Flow, Group
+from accoda.flows.builder import Flow
+from accoda.flows.chains import Chain, Group
 from accoda.flows.flows import Flows, to_be_started
 from accoda.flows.model import KEEP_FOR, FlowInfo
 from accoda.flows.sync import SyncBatch, SyncFlows

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
@@ -22,6 +22,8 @@ from accoda import (
     NotFound,
     Remove,
     Revive,
+    StorageUnavailable,
+    Store,
     Worker,
     WorkerOptions,
     chain,
@@ -30,6 +32,7 @@ from accoda import (
 )
 from accoda.app_testing import Trial
 from accoda.settings import Settings
+from accoda.storage.wrapper import Wrapper
 
 
 @dataclass
@@ -350,6 +353,28 @@ async def test_added_nodes_may_depend_on_each_other_and_an_unnamed_one_gets_a_na
     await flow.start()
     info = await shop.finish(flow.id)
     assert shop.ran[-1] == "sum" and info.nodes["plan.sum"].after == ("plan.say", "plan.say-2")
+
+
+async def test_nodes_add_nodes_without_end(app: App) -> None:
+    """Names begin with that of the node that adds them, and would be too long soon."""
+
+    @app.handler
+    async def page(number: int) -> int:
+        if number < 200:
+            app.current.flow.add(page, number + 1)
+        return number
+
+    @app.handler
+    async def join() -> int:
+        return len(app.current.parents)
+
+    flow = app.flow("pages")
+    flow.add(join, after=flow.add(page, 1))
+    await flow.start()
+    await app.run_until_idle()
+    assert await app.flows.result(flow.id) == 200
+    info = await app.flows.get(flow.id)
+    assert info.progress == (201, 201) and max(map(len, info.nodes)) <= 200
 
 
 async def test_a_run_that_fails_adds_nothing(app: App, shop: Shop, trial: Trial) -> None:
@@ -719,6 +744,35 @@ async def test_a_batch_whose_producer_died_is_taken_up_again_under_its_key(app: 
         await batch.enqueue_many(shop.say, "abc")
     info = await shop.finish("import-7")
     assert (info.state, info.progress, shop.ran) == ("done", (3, 3), ["a", "b", "c", "done"])
+
+
+class Unsure(Wrapper):
+    """A store whose answer is lost after the call, once."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.lost = False
+
+    async def call(self, verb: str, *args: Any, **kwargs: Any) -> Any:
+        answer = await getattr(self._store, verb)(*args, **kwargs)
+        if verb == "enqueue" and not self.lost:
+            self.lost = True
+            raise StorageUnavailable("the answer was lost")
+        return answer
+
+
+@pytest.mark.parametrize("following", ["a", "b"])
+async def test_members_are_neither_lost_nor_doubled_by_a_call_that_failed(app: App, shop: Shop, following: str) -> None:
+    """Its member may be stored all the same: the same call again changes nothing, and another one adds another."""
+    async with app.batch("import") as batch:
+        app.storage = cast(Store, Unsure(app.storage))
+        with pytest.raises(StorageUnavailable):
+            await batch.enqueue(shop.say, "a")
+        await batch.enqueue(shop.say, following)
+        await batch.enqueue(shop.say, "c")
+    info = await shop.finish(batch.id)
+    assert sorted(shop.ran) == sorted({"a", following, "c"})
+    assert info.progress == (len(shop.ran), len(shop.ran))
 
 
 async def test_a_batch_that_nobody_closes_can_be_closed(app: App, shop: Shop) -> None:

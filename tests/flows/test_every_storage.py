@@ -80,6 +80,13 @@ async def test_a_join_runs_once_with_the_results_by_name(work: Work) -> None:
     }
 
 
+async def test_members_that_are_added_at_the_same_time_are_all_stored(work: Work) -> None:
+    async with work.app.batch("crowd") as batch:
+        await asyncio.gather(*(batch.enqueue(work.echo, number) for number in range(20)))
+    info = await work.finish(batch.id)
+    assert (info.progress, sorted(work.ran)) == ((20, 20), [*range(20)])
+
+
 @pytest.mark.parametrize("sizes", [[33_000], [30_000] * 4, [1_000_000]])
 async def test_large_results_arrive(work: Work, sizes: list[int]) -> None:
     async def make(size: int) -> str:

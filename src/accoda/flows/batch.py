@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Protocol, Self, Unpack
 
 from accoda.errors import FlowEnded, InvalidInput
-from accoda.flows.builder import UNSAID, Flow, HasJobs, JobCall, Node, NodeOptions, Nodes, StoresFlows, Work
+from accoda.flows.builder import Flow, StoresFlows
+from accoda.flows.chains import JobCall
 from accoda.flows.flows import Flows
+from accoda.flows.graph import NodeSpec
 from accoda.flows.log import Add, Close, Stop, notes
 from accoda.flows.model import FlowInfo, When
+from accoda.flows.nodes import UNSAID, HasJobs, Node, NodeOptions, Nodes, Placing, Work
 from accoda.model import NewJob
 from accoda.storage.protocol import Store
 
@@ -41,7 +45,11 @@ class FlowBatch:
     def __init__(self, app: StoresBatches, flow: Flow, ends: Mapping[str, OnEnd]) -> None:
         self._app = app
         self._flow = flow
+        self._numbering = asyncio.Lock()
         self._numbered = 0
+        """The number of the last member."""
+        self._unsure: list[NodeSpec] = []
+        """Members after that one that may be stored or not: the call that was to store them failed."""
         self._open = False
         gate = flow.nodes.gate(MEMBERS)
         for word, end in ends.items():
@@ -76,14 +84,25 @@ class FlowBatch:
             raise InvalidInput(
                 "batch", f"{self._flow.name!r} is not open: add members inside `async with app.batch(…)`"
             )
+        rows = list(payloads)
+        # Members are known by their numbers, and one whose number is taken is passed over. So calls at the same time
+        # are numbered one after the other, and a number that may be stored is only given to the same member again.
+        async with self._numbering:
+            members = self._members(handler, rows, options)
+            if self._unsure and members != self._unsure:
+                self._numbered += len(self._unsure)
+                members = self._members(handler, rows, options)
+            self._unsure = members
+            if members:
+                await self._tell(notes(self.id, Add(tuple(members), MEMBERS)))
+            self._unsure = []
+            self._numbered += len(members)
+
+    def _members(self, handler: Work, payloads: Sequence[object], options: NodeOptions) -> list[NodeSpec]:
         nodes = Nodes(self._app.new_job, self)
-        count = self._numbered
-        for payload in payloads:
-            count += 1
-            nodes.add(handler, payload, f"{count}", (), "all_done", options)
-        if nodes.specs:
-            await self._tell(notes(self.id, Add(tuple(nodes.specs), MEMBERS)))
-            self._numbered = count
+        for number, payload in enumerate(payloads, self._numbered + 1):
+            nodes.add(handler, payload, Placing(f"{number}"), options)
+        return nodes.specs
 
     async def info(self) -> FlowInfo:
         """The batch as it is now."""
@@ -94,9 +113,11 @@ class FlowBatch:
 
 
 def _add_end(flow: Flow, word: str, end: JobCall | HasJobs, gate: Node, when: When) -> None:
-    if isinstance(end, JobCall):
-        payload = None if end.payload is UNSAID else end.payload
-        flow.nodes.add(end.handler, payload, end.name or word, [gate], when, end.options)
-        return
-    takes_payload = getattr(end, "takes_payload", False)
-    flow.nodes.add(end, flow.name if takes_payload else None, word, [gate], when, {})
+    if not isinstance(end, JobCall):
+        takes_payload = getattr(end, "takes_payload", False)
+        end = JobCall(end, flow.name if takes_payload else None)
+    name = end.name or word
+    if name.isdecimal():
+        raise InvalidInput("name", f"node {name!r}: numbers are the names of the members; give it another name")
+    payload = None if end.payload is UNSAID else end.payload
+    flow.nodes.add(end.handler, payload, Placing(name, gate, when), end.options)

@@ -104,13 +104,6 @@ def check_label(field: str, value: object, length: int = NAME_LENGTH) -> str:
     return value
 
 
-def check_when(when: object) -> When:
-    """Refuse a word that is no condition."""
-    if when not in WHENS:
-        raise InvalidInput("when", f"must be one of {', '.join(WHENS)}, not {when!r:.60}")
-    return when
-
-
 def _is_text(value: str) -> bool:
     try:
         value.encode()

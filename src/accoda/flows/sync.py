@@ -6,9 +6,9 @@ from collections.abc import Coroutine, Iterable, Sequence
 from typing import Any, Protocol, TypeVar, Unpack
 
 from accoda.flows.batch import FlowBatch
-from accoda.flows.builder import NodeOptions, Work
 from accoda.flows.flows import Flows
 from accoda.flows.model import FlowInfo, FlowState, FlowSummary
+from accoda.flows.nodes import NodeOptions, Work
 
 R = TypeVar("R")
 

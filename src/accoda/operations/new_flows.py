@@ -14,6 +14,7 @@ from accoda.errors import InvalidInput
 from accoda.flows.builder import Flow
 from accoda.flows.flows import Flows
 from accoda.flows.model import KEEP_FOR, KEY_LENGTH, NAME_LENGTH, FlowInfo
+from accoda.flows.nodes import Placing
 from accoda.limits import COST
 from accoda.model import NewJob
 from accoda.operations import moments
@@ -115,9 +116,7 @@ def _build(starter: _Starter, wanted: NewFlow, jobs: Sequence[NewJobRequest]) ->
             flow.nodes.add(
                 (job.queue or "", job.type),
                 job,
-                node.name,
-                node.after,
-                "all_done" if node.when == "on_cancel" else node.when,
+                Placing(node.name, node.after, "all_done" if node.when == "on_cancel" else node.when),
                 {},
                 kind="on_cancel" if on_cancel else "job",
             )

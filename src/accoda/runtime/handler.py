@@ -11,7 +11,8 @@ from msgspec.structs import replace
 
 from accoda.enqueue import EnqueueOptions, QueueSpec
 from accoda.errors import InvalidInput
-from accoda.flows.builder import UNSAID, JobCall, NodeOptions
+from accoda.flows.chains import JobCall
+from accoda.flows.nodes import UNSAID, NodeOptions
 from accoda.handler_options import (
     QUEUE_WIDE,
     HandlerOptions,
