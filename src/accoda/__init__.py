@@ -106,6 +106,7 @@ if TYPE_CHECKING:
     from accoda.priority import Policy, Priority, aging, policy, strict
     from accoda.retry import Exponential, Fixed, RetryRule
     from accoda.runtime.batch import Batch, Running
+    from accoda.runtime.envelope_outcome import DeadJob
     from accoda.runtime.events import BatchReport, HandlerStats, Monitor
     from accoda.runtime.handler import Handler
     from accoda.runtime.middleware import Around, Middleware
@@ -140,6 +141,7 @@ __all__ = [
     "Conflict",
     "ContractError",
     "Cursor",
+    "DeadJob",
     "Demand",
     "Document",
     "Done",
@@ -287,6 +289,7 @@ _WHERE = {
         "accoda.priority": "Policy Priority aging policy strict",
         "accoda.retry": "Exponential Fixed RetryRule",
         "accoda.runtime.batch": "Batch Running",
+        "accoda.runtime.envelope_outcome": "DeadJob",
         "accoda.runtime.events": "BatchReport HandlerStats Monitor",
         "accoda.runtime.handler": "Handler",
         "accoda.runtime.middleware": "Around Middleware",

@@ -198,8 +198,10 @@ class RetryLater(AccodaError):
     """Raise it in a handler: the job goes back, after `delay` seconds (or a timedelta), or at the moment `at`.
 
     Without either, the queue's retry rule says when. A limit of attempts still holds. With `priority` (a `Priority`)
-    the job has that priority from then on.
+    the job has that priority from then on. `raise RetryLater(delay=30) from error` counts as that error.
     """
+
+    reason: str = ""
 
     def __init__(
         self,
@@ -212,6 +214,7 @@ class RetryLater(AccodaError):
         super().__init__(reason or "asked to run later")
         if delay is not None and at is not None:
             raise InvalidInput("at", "give either delay or at, not both")
+        self.reason = reason
         self.delay = delay
         self.at = at
         self.priority = priority

@@ -225,17 +225,28 @@ def _crashed(crashes: int) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """An error in one line, for a job's reason.
+    """An error in one line, for a job's reason. A retry that gives none has the error that it was asked for.
 
     >>> describe(ValueError("no such user"))
     'ValueError: no such user'
     """
+    if (cause := cause_of(error)) is not None and not getattr(error, "reason", ""):
+        error = cause
     name = type(error).__name__
     try:
         text = str(error)
     except Exception as broken:  # the user's class: its mistake must not cost the batch its outcomes
         text = f"its text cannot be had ({type(broken).__name__} in __str__)"
     return clean(f"{name}: {text}" if text else name)
+
+
+def cause_of(error: BaseException) -> BaseException | None:
+    """The error for which a retry was asked: `raise RetryLater(…) from error`, `batch.retry(…, error=error)`.
+
+    None: the handler only asked, or this is no `RetryLater`.
+    """
+    cause = error.__cause__ if isinstance(error, RetryLater) else None
+    return None if isinstance(cause, RetryLater) else cause
 
 
 def _by_rule(job: Job, rule: RetryRule, error: BaseException, rank: float | None) -> Outcome:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from accoda import App, Batch
+from accoda import App, Batch, RetryLater
 
 
 class Own(BaseException):
@@ -24,6 +24,22 @@ RAISED: dict[str, Callable[[], BaseException]] = {
     "StopIteration": StopIteration,
     "StopAsyncIteration": StopAsyncIteration,
 }
+
+
+def retry_later(reason: str = "", cause: BaseException | None = None) -> BaseException:
+    later = RetryLater(reason, delay=3600)
+    later.__cause__ = cause
+    return later
+
+
+ASKED: dict[str, Callable[[], BaseException]] = {
+    "asked": lambda: retry_later("busy"),
+    "without a reason": retry_later,
+    "of a retry": lambda: retry_later(cause=retry_later("busy")),
+    "of an error": lambda: retry_later(cause=ValueError(17)),
+    "of an error, with a reason": lambda: retry_later("busy", ValueError(17)),
+}
+"""Retries that a handler asks for: only the last two are errors."""
 
 app = App("memory://")
 begun: list[str] = []
@@ -44,7 +60,7 @@ def act(payload: list[str]) -> None:
             Path(when).touch()
             never.wait()
     finally:
-        raise RAISED[what]()
+        raise (RAISED | ASKED)[what]()
 
 
 async def act_async(payload: list[str]) -> None:
@@ -60,7 +76,7 @@ async def act_async(payload: list[str]) -> None:
     elif when:
         Path(when).touch()
         await asyncio.Event().wait()
-    raise RAISED[what]()
+    raise (RAISED | ASKED)[what]()
 
 
 @app.handler("loop-single", batch=1, retry=3600)

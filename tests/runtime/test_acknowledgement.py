@@ -7,6 +7,7 @@ from tests.runtime.running import Listener
 from accoda import App, Batch, BatchReport, Bury, Done, HandlerStats, ManualClock, Retry, Worker, WorkerOptions
 from accoda.envelope import unwrap
 from accoda.runtime.envelope_outcome import DeadJob
+from accoda.runtime.metrics.monitor import done_jobs
 from accoda.settings import Settings
 
 
@@ -71,6 +72,20 @@ async def test_a_handler_may_count_by_itself() -> None:
     assert (report.jobs, report.stats) == (3, HandlerStats(processed=1, errors=2, last_error="two were odd"))
 
 
+async def test_a_handler_that_counts_by_itself_does_not_say_what_became_of_its_jobs() -> None:
+    app = App("memory://")
+
+    @app.handler("a")
+    async def work(batch: Batch[int]) -> HandlerStats:
+        batch.retry(batch[0], delay=30)
+        return HandlerStats(processed=500, retried=7, buried=9)  # rows of jobs, say
+
+    await app.enqueue_many("a", range(3))
+    (report,) = await run(app)
+    assert (report.jobs, done_jobs(report)) == (3, 2)
+    assert report.stats == HandlerStats(processed=500, retried=1)
+
+
 async def test_a_retry_with_an_error_counts_as_both_and_one_without_as_a_retry_alone() -> None:
     app = App("memory://")
 
@@ -82,9 +97,9 @@ async def test_a_retry_with_an_error_counts_as_both_and_one_without_as_a_retry_a
     first, _ = await app.enqueue_many("a", range(2))
     (report,) = await run(app)
     assert (report.stats.errors, report.stats.retried) == (1, 2)
-    assert report.stats.last_error == "RetryLater: ValueError: no such user"
+    assert report.stats.last_error == "ValueError: no such user"
     found = await app.find(first.id)
-    assert found is not None and found.reason == "RetryLater: ValueError: no such user"
+    assert found is not None and found.reason == "ValueError: no such user"
 
 
 async def test_what_a_handler_settles_itself_is_counted_as_what_it_was() -> None:

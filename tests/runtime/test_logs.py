@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from accoda import App, Batch, Bury, Lease, Outcome, Retry
+from accoda import App, Batch, Bury, Lease, NewJob, Outcome, Retry
+from accoda.envelope import JobMetadata, wrap
 from accoda.errors import InvalidInput, StorageUnavailable
+from accoda.payload import encode
 from accoda.runtime.events import BatchReport, Explanation, HandlerStats, Monitor
 from accoda.runtime.logs import HumanFormatter, JsonFormatter, LogMonitor, configure
 from accoda.runtime.logs.job_lines import with_lines
 from accoda.runtime.logs.setup import CHATTY, wants_colour
 from accoda.runtime.options import WorkerOptions
+from accoda.runtime.unhandled_types import REASON
 from accoda.runtime.worker import Worker
 
 HOSTILE = 'a\nb\r\n\x1b[31m\x00 \x7f \x9b2J \u2028 \u202e \ud800 "quoted" \\ é 日本'
@@ -310,6 +313,14 @@ class TestFailures:
             "INFO  emails  2 jobs in 0.12 s: 1 done, 1 retried – job 9: RetryLater: busy",
         ]
 
+    def test_jobs_of_types_that_nobody_handles_are_left_to_the_line_about_their_type(self, out: io.StringIO) -> None:
+        configure("human", "info", out)
+        given_back = Retry(Lease("emails", 7, 0, 0), reason=f"{REASON} the type new", counts=False)
+        monitor = LogMonitor(now=iter((100.0, 200.0, 200.0)).__next__)
+        monitor.batch_ended(report(1, given_back))
+        monitor.batch_ended(report(2, given_back))
+        assert [line[9:] for line in lines(out)] == ["INFO  emails  2 jobs in 0.12 s: 1 done, 1 retried"]
+
     def test_lost_leases_are_a_warning(self, out: io.StringIO) -> None:
         configure("human", "info", out)
         LogMonitor().batch_ended(report(5, lost=2))
@@ -447,6 +458,20 @@ async def test_what_ends_a_whole_batch_has_its_traceback_once(out: io.StringIO) 
         (3, "ValueError: no sum", False),
     ]
     assert "3 retried – job 1: RetryLater: busy" in str(batch["message"])
+
+
+async def test_a_job_that_cannot_be_run_has_its_type_and_its_attempt_in_its_line(out: io.StringIO) -> None:
+    app = App("memory://")
+
+    @app.handler("sums", type="add")
+    async def sums(numbers: list[int]) -> None: ...
+
+    configure("human", "info", out)
+    async with app:
+        await app.storage.enqueue([NewJob("sums", wrap(encode("x"), JobMetadata(type="add")))])
+        await Worker(app, WorkerOptions(burst=True, managed=False, monitors=(LogMonitor(),))).run()
+    (line,) = [line[9:] for line in lines(out) if "ERROR" in line]
+    assert line.startswith("ERROR sums    add, job 1, attempt 1: buried: UnreadablePayload: ")
 
 
 async def test_starts_and_ends_are_written_only_if_their_logger_is_set_to_info(out: io.StringIO) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.runtime import raising_jobs
-from tests.runtime.raising_jobs import RAISED
+from tests.runtime.raising_jobs import ASKED, RAISED
 
 from accoda import App, JobInfo, Worker, WorkerOptions
 from accoda.connections import Connections
@@ -65,6 +65,23 @@ async def test_whatever_a_handler_raises_is_a_failed_try_and_the_worker_lives_on
         for (what, _), job in found.items():
             assert (job.reason or "").startswith((what, TURNED.get(what, what))), job.reason
         assert (await app.storage.stats()).queues[queue].done == 1
+
+
+@pytest.mark.parametrize("queue", QUEUES)
+async def test_a_retry_that_is_asked_for_is_an_error_only_if_an_error_is_its_cause(app: App, queue: str) -> None:
+    made = dict(zip(ASKED, await app.enqueue_many(queue, [(what, "") for what in ASKED]), strict=True))
+    async with running(app, queue) as worker:
+        await until(lambda: worker.jobs_run == len(ASKED))
+        found = {what: await app.find(job.id) for what, job in made.items()}
+        sums = worker.heartbeat().sums[queue]
+    assert (sums.errors, sums.retried) == (2, len(ASKED))
+    assert {what: job and job.reason for what, job in found.items()} == {
+        "asked": "RetryLater: busy",
+        "without a reason": "RetryLater: asked to run later",
+        "of a retry": "RetryLater: asked to run later",
+        "of an error": "ValueError: 17",
+        "of an error, with a reason": "RetryLater: busy",
+    }
 
 
 @pytest.mark.parametrize("queue", QUEUES)

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from accoda import App, Batch, ManualClock, Priority, Worker, WorkerOptions
+from accoda.runtime.logs import LogMonitor
 from accoda.settings import Settings
 
 
@@ -92,14 +93,18 @@ async def test_a_type_that_nobody_handles_waits_for_a_worker_that_does(caplog: p
 
     new = await old.enqueue("work", 1, type="new")
     await old.enqueue("work", 2, type="new")
-    with caplog.at_level(logging.WARNING, "accoda.worker"):
+    log = LogMonitor()
+    with caplog.at_level(logging.INFO):
         for _ in range(3):
-            await old.run_until_idle()
+            await Worker(old, WorkerOptions(burst=True, managed=False, monitors=(log,))).run()
+            log.flush()
             clock.advance(30)
     job = await old.find(new.id)
     assert job is not None and (job.attempts, job.tries, job.crashes) == (3, 0, 0)
     assert job.reason == "given back: no handler of this queue in this worker handles the type new"
-    assert caplog.text.count("handles the type new") == 3, "once for each worker"
+    told = [vars(record) for record in caplog.records if "handles the type new" in record.getMessage()]
+    assert len(told) == 3, "once for each worker"
+    assert all((each["queue"], each["type"], each["attempt"]) == ("work", "new", 1) for each in told)
     await old.run_until_idle()
     paused = await old.find(new.id)
     assert paused is not None and paused.start_time == clock.now() + 8_000, "the pauses grow"

@@ -17,16 +17,17 @@ from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from accoda.envelope import unwrap
+from accoda.envelope import type_of
 from accoda.errors import RetryLater, StorageError, VersionConflict
 from accoda.masking import NO_MASK, Mask
 from accoda.model import Bury, Job, Outcome, Retry, clean
 from accoda.payload import read_json
-from accoda.retry import Failed, Result
+from accoda.retry import Failed, Result, cause_of
 from accoda.runtime.batch import BatchRun, Running
 from accoda.runtime.events import Explanation
-from accoda.runtime.runners.raised import RemoteTraceback, users_frames
+from accoda.runtime.runners.raised import remote_trace, users_frames
 from accoda.storage.protocol import Storage
 
 PREFIX = "runs/"
@@ -134,12 +135,17 @@ def explain(batch: BatchRun, outcome: Outcome) -> Explanation:
     job = next(job for job in batch.taken if job.id == outcome.lease.id)
     result = batch.results.get(job.id)
     error = result.error if isinstance(result, Failed) else None
-    asked = isinstance(outcome, Retry) and isinstance(error, RetryLater) and error.__cause__ is None
+    asked = isinstance(outcome, Retry) and isinstance(error, RetryLater) and cause_of(error) is None
     trace = ""
     if error is not None and (result is not batch.shared or job is _first_with(batch, result)):
         with suppress(Exception):  # a handler's error may do anything when it is shown
             trace = trace_of(error, batch.mask(job))
-    return Explanation(unwrap(job.data)[0].type, job.tries + 1, asked, trace)
+    return replace(explain_job(job), asked=asked, traceback=trace)
+
+
+def explain_job(job: Job) -> Explanation:
+    """More about a job that was not run."""
+    return Explanation(type_of(job.data), job.tries + 1)
 
 
 def _first_with(batch: BatchRun, result: Result | None) -> Job:
@@ -147,15 +153,17 @@ def _first_with(batch: BatchRun, result: Result | None) -> Job:
 
 
 def trace_of(error: BaseException, mask: Mask = NO_MASK) -> str:
-    """Where an error was raised, without our own frames around the handler; empty where it was said and not raised."""
-    trace, cause = users_frames(error), error.__cause__
-    if trace is None and cause is None:
-        return ""
-    # That of a child process has come as text, without frames of ours.
-    if isinstance(cause, RemoteTraceback):
-        lines = list(cause.args)
-    else:
-        lines = traceback.format_exception(type(error), error, trace, limit=-FRAMES)
+    """Where an error was raised, without our own frames around the handler; empty where it was said and not raised.
+
+    Of a retry that was asked for an error, it is that of the error.
+    """
+    if (cause := cause_of(error)) is not None:
+        error = cause
+    trace, text = users_frames(error), remote_trace(error)  # as text it comes without frames of ours
+    if text is None:
+        if trace is None and error.__cause__ is None:
+            return ""
+        text = "".join(traceback.format_exception(type(error), error, trace, limit=-FRAMES))
     # Secrets first, then the cut: half of a short secret would not be found. What is far too long is cut before.
-    text = mask.text("".join(lines)[-16 * LONGEST :])
+    text = mask.text(text[-16 * LONGEST :])
     return clean(text if len(text) <= LONGEST else "…" + text[1 - LONGEST :])

@@ -24,7 +24,7 @@ from accoda.flows.members import Parents, flow_place, parents_of
 from accoda.handler_options import JobTarget
 from accoda.limits import ARRAY_KEYS
 from accoda.masking import Mask
-from accoda.model import Bury, Done, Job, NewJob, Outcome, Retry, clean
+from accoda.model import Bury, Done, Job, NewJob, Outcome, clean
 from accoda.payload import Codec, UnreadablePayload
 from accoda.priority import read_priority
 from accoda.retry import (
@@ -42,12 +42,10 @@ from accoda.retry import (
 )
 from accoda.runtime.envelope_outcome import MakeJob, limits_of, mask_for, with_call, with_dead_job
 from accoda.runtime.events import HandlerStats
+from accoda.runtime.unhandled_types import give_back
 
 T = TypeVar("T")
 
-UNHANDLED = "given back: no handler of this queue in this worker handles"
-LONGEST_UNHANDLED = 60.0
-"""Seconds that a job of a type that nobody handles waits at most before it is looked at again."""
 COUNTED = 1_000_000_000
 """The most that a handler may count of one batch."""
 NO_RESULT = "the run ended without a result: no handler returned, and no middleware said what becomes of the job"
@@ -234,8 +232,7 @@ class Batch(Generic[T]):
         With `error` it counts as an error too, and the error is its reason. With `priority` (a `Priority`) it has that
         priority from then on.
         """
-        text = reason or ("" if error is None else describe(error))
-        later = RetryLater(text, delay=delay, at=at, priority=None if priority is None else read_priority(priority))
+        later = RetryLater(reason, delay=delay, at=at, priority=None if priority is None else read_priority(priority))
         later.__cause__ = error
         self.fail(job, later)
 
@@ -590,7 +587,7 @@ def open_jobs(owners: JobOwners, jobs: Sequence[Job]) -> Opened:
                 if data is not job.data:  # it could be read
                     heads[head] = owner
         if owner is None:
-            opened.not_run.append(unhandled(job))
+            opened.not_run.append(give_back(job))
             continue
         try:
             bare = owner.open_bare if 0 < len(data) <= ARRAY_KEYS else None
@@ -621,14 +618,6 @@ def _add_suspect(owner: BatchOwner, job: Job, payload: Any, opened: Opened) -> N
         opened.not_run.append(ending(owner, job, outcome))
     else:
         opened.suspects.append(BatchRun(owner, [job], [payload]))
-
-
-def unhandled(job: Job) -> Retry:
-    """Give a job back whose type nobody here handles: a deploy may be under way. It is no try, and its pauses grow."""
-    type = unwrap(job.data)[0].type
-    what = "jobs without a type" if type is None else f"the type {type}"
-    pause = min(LONGEST_UNHANDLED, 2.0 ** min(job.attempts, 10))
-    return Retry(job.lease, delay=pause, reason=f"{UNHANDLED} {what}", counts=False)
 
 
 def _unreadable(owner: BatchOwner, job: Job, error: Exception) -> Outcome:

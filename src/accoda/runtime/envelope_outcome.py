@@ -69,7 +69,7 @@ def with_call(outcome: Outcome, job: Job | JobInfo, secret: Sequence[str] = (), 
 
 class DeadJob(Struct, frozen=True):
     """The payload of a job that `on_dead` makes: what was buried, and why. `payload` is of plain values; None where it
-    cannot be read."""
+    cannot be read. `tries` is how many times its handler had failed before the run that buried it."""
 
     id: int
     queue: str

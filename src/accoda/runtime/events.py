@@ -15,7 +15,7 @@ log = logging.getLogger("accoda.worker")
 
 class HandlerStats(Struct, frozen=True, gc=False):
     """Jobs that ended together, in numbers. `errors` counts the runs that failed, whether retried or buried; `duration`
-    is seconds. A handler of batches may return one to count by itself."""
+    is seconds. A handler of batches may return one to count `processed`, `errors` and `last_error` by itself."""
 
     processed: int = 0
     errors: int = 0

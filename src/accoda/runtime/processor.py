@@ -27,8 +27,8 @@ from accoda.errors import AccodaError, RetryLater, StorageError, WorkerStopped
 from accoda.flows.members import FlowMembers
 from accoda.model import Bury, Done, Job, NewJob, Outcome, Refused, Retry
 from accoda.queue_access import RunningBatch, Taken
-from accoda.retry import Failed, describe, runs_alone
-from accoda.runtime.attempts import explain
+from accoda.retry import Failed, cause_of, describe, runs_alone
+from accoda.runtime.attempts import explain, explain_job
 from accoda.runtime.batch import BatchRun, ending, open_jobs
 from accoda.runtime.events import BatchReport, HandlerStats, tell
 from accoda.runtime.heartbeat import LAST_ERROR, ProcessorState, QueueRate, QueueSums
@@ -280,7 +280,7 @@ class Processor:
         for batch in opened.batches:
             self._start(service, batch)
         if opened.not_run:
-            await self._settle_not_run(service, opened.not_run)
+            await self._settle_not_run(service, jobs, opened.not_run)
         if opened.suspects:
             await self._run_suspects(service, opened.suspects)
 
@@ -316,14 +316,15 @@ class Processor:
             found = [
                 (service.owner_of(type_of(job.data)) or service.handlers[0], job, why) for job, why in taken.hopeless
             ]
-            await self._settle_not_run(service, [ending(one, job, Bury(job.lease, why)) for one, job, why in found])
+            buried: list[Outcome] = [ending(one, job, Bury(job.lease, why)) for one, job, why in found]
+            await self._settle_not_run(service, [job for job, _ in taken.hopeless], buried)
         return taken.jobs
 
-    async def _settle_not_run(self, service: QueueService, outcomes: list[Outcome]) -> None:
+    async def _settle_not_run(self, service: QueueService, jobs: Iterable[Job], outcomes: list[Outcome]) -> None:
         """Settle jobs that were taken but are not run: buried, quarantined, or of a type that nobody here handles."""
-        count = len(outcomes)
+        count, by_id = len(outcomes), {job.id: job for job in jobs}
         refused = await service.access.settle(outcomes)
-        self.context.unhandled.note(service.queue, outcomes)
+        self.context.unhandled.note(outcomes, by_id)
         lost = {refusal.lease for refusal in refused}
         kept = tuple([outcome for outcome in outcomes if outcome.lease not in lost])
         reasons = [outcome.reason for outcome in kept if isinstance(outcome, Bury)]
@@ -331,7 +332,16 @@ class Processor:
         stats = HandlerStats(errors=buried, retried=len(kept) - buried, buried=buried, lost=len(lost), last_error=last)
         add_up(service, stats)
         if self.context.monitors:
-            report = BatchReport(service.queue, service.number, count, stats, 0.0, 0.0, kept)
+            report = BatchReport(
+                service.queue,
+                service.number,
+                count,
+                stats,
+                0.0,
+                0.0,
+                kept,
+                lambda one: explain_job(by_id[one.lease.id]),
+            )
             tell(self.context.monitors, "batch_started", service.queue, service.number, count)
             tell(self.context.monitors, "batch_ended", report)
 
@@ -540,7 +550,9 @@ class Processor:
         kept = [*kept, *one.said] if one.said else kept
         failed = tuple([outcome for outcome in kept if type(outcome) is not Done])
         context.jobs_run += jobs
-        stats = batch.stats or summary(batch, len(kept) - len(failed), failed, one.ran)
+        stats = summary(batch, len(kept) - len(failed), failed, one.ran)
+        if batch.stats is not None:  # its handler counts by itself; what became of the jobs is known here
+            stats = replace(batch.stats, retried=stats.retried, buried=stats.buried)
         self._count(one, stats)
         if failed:
             context.attempts.note(batch, failed, round(context.time() * 1000))
@@ -683,7 +695,7 @@ def add_up(service: QueueService, stats: HandlerStats, jobs: int = 0, ran: float
 
 
 def _is_error(error: BaseException) -> bool:
-    return not isinstance(error, WorkerStopped) and (not isinstance(error, RetryLater) or error.__cause__ is not None)
+    return not isinstance(error, WorkerStopped) and (not isinstance(error, RetryLater) or cause_of(error) is not None)
 
 
 def _last_error(batch: BatchRun, errors: dict[int, BaseException]) -> str:

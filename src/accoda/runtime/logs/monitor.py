@@ -17,6 +17,7 @@ from accoda.runtime.events import BatchReport, Explanation
 from accoda.runtime.logs.job_lines import write_failure
 from accoda.runtime.logs.summary import Summary
 from accoda.runtime.logs.text import plural
+from accoda.runtime.unhandled_types import is_given_back
 
 batches = logging.getLogger("accoda.batch")
 worker = logging.getLogger("accoda.worker")
@@ -44,6 +45,9 @@ class LogMonitor:
         window = self._windows.get(report.queue)
         if window is None:
             window = self._windows[report.queue] = _Window(-self._window)
+        told = all(map(is_given_back, report.failed)) and len(report.failed) == report.jobs
+        if told and not batches.isEnabledFor(logging.DEBUG):
+            return
         now = self._now()
         if now - window.began >= self._window and not batches.isEnabledFor(logging.INFO):
             window.restart(now - self._window)  # no timer writes, and so empties, what is below the level
@@ -99,6 +103,8 @@ class _Window:
 
     def tell(self, report: BatchReport, outcome: Outcome) -> None:
         """A job that is not done: a line of its own if it failed, else a place in the sum."""
+        if is_given_back(outcome):  # the worker tells of each type once
+            return
         if isinstance(outcome, Retry) and not outcome.counts:  # given back: its handler has not failed
             self.sum.add_not_done(outcome, failed=False)
         elif self.lines >= MAX_LINES:

@@ -22,7 +22,7 @@ from accoda import errors
 from accoda.errors import BuryJob, InvalidInput, RateLimited, RemoteError, RetryLater
 from accoda.limits import TEXT
 from accoda.model import clean
-from accoda.retry import describe
+from accoda.retry import cause_of, describe
 
 Plain = str | int | float | bool | None
 _PLAIN = (str, int, float, bool, type(None))
@@ -31,7 +31,8 @@ _OURS = str(Path(__file__).parents[1])
 
 
 class Raised(Struct):
-    """An error in a message. `args` are its arguments if all of them are plain, else there are none."""
+    """An error in a message. `args` are its arguments if all of them are plain, else there are none. `cause` is the
+    error that a retry was asked for."""
 
     kinds: list[str]
     text: str
@@ -41,10 +42,14 @@ class Raised(Struct):
     at: datetime | int | None = None
     budget: str | None = None
     priority: int | str | None = None
+    cause: Raised | None = None
 
 
 class RemoteTraceback(Exception):
-    """The cause of an error that was raised in a child process: the text of its traceback."""
+    """The cause of an error that was raised in a child process: the text of its traceback.
+
+    That of a `RetryLater`, whose cause says something else, is its context.
+    """
 
     def __str__(self) -> str:
         return f"\n{self.args[0]}"
@@ -59,6 +64,8 @@ def pack(error: BaseException) -> Raised:
         _plain_args(error),
     )
     if isinstance(error, RetryLater):
+        if (cause := cause_of(error)) is not None:
+            raised.text, raised.cause = clean(str(error.reason)), pack(cause)
         if isinstance(error.delay, (int, float, timedelta)):
             raised.delay = error.delay
         if isinstance(error.at, (int, datetime)):
@@ -72,17 +79,6 @@ def pack(error: BaseException) -> Raised:
         if wrong is not None:  # the rule says when, and the reason why, as where the handler runs in the worker
             return pack(InvalidInput("delay", f"RetryLater takes seconds or a moment, not {wrong!r:.80}"))
     return raised
-
-
-def without_own_frames(trace: TracebackType | None) -> TracebackType | None:
-    """Where the user's code begins in a traceback; None: it is all ours."""
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
-        trace = trace.tb_next
-    return trace
-
-
-def _trace(error: BaseException) -> str:
-    return "".join(traceback.format_exception(type(error), error, without_own_frames(error.__traceback__)))
 
 
 def _last_lines(text: str) -> str:
@@ -101,9 +97,20 @@ def users_frames(error: BaseException) -> TracebackType | None:
 
 def unpack(raised: Raised) -> BaseException:
     """The error that was sent, or what stands for it, so that a retry rule can look at it."""
-    error = _rebuild(raised)
-    error.__cause__ = RemoteTraceback(raised.trace)
+    error, trace = _rebuild(raised), RemoteTraceback(raised.trace)
+    if isinstance(error, RetryLater):
+        error.__context__, error.__cause__ = trace, None if raised.cause is None else unpack(raised.cause)
+    else:
+        error.__cause__ = trace
     return error
+
+
+def remote_trace(error: BaseException) -> str | None:
+    """The traceback of an error that was raised in a child process; None: it was raised here."""
+    for one in (error.__cause__, error.__context__):
+        if isinstance(one, RemoteTraceback):
+            return str(one.args[0])
+    return None
 
 
 def _rebuild(raised: Raised) -> BaseException:
