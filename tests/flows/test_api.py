@@ -282,8 +282,9 @@ async def test_what_comes_after_a_skipped_node_is_skipped_too(app: App, shop: Sh
     assert info.state == "failed"
     assert (
         await app.flows.why(flow.id, "b")
-        == "is skipped: all_done can no longer be met by 1 of 1: a (dead: a is broken)"
+        == "waits for 1 of 1: a (dead: a is broken); it is skipped unless a is revived"
     )
+    assert await app.flows.why(flow.id, "c") == "is skipped: it needs this to be done: b (skipped)"
 
 
 async def test_a_failure_that_was_provided_for_is_none(app: App, shop: Shop) -> None:
@@ -503,6 +504,19 @@ async def test_a_revived_job_lets_the_flow_go_on_and_the_failure_branch_runs_onc
     assert await app.flows.retry(flow.id) == 0
 
 
+async def test_a_revived_job_took_as_long_as_its_last_run(app: App, shop: Shop, trial: Trial) -> None:
+    shop.broken = {"a"}
+    flow = app.flow("revived")
+    flow.add(shop.say, "a", name="a")
+    await flow.start()
+    await app.run_until_idle()
+    trial.advance(hours=1)
+    shop.broken = set()
+    await app.flows.retry(flow.id)
+    node = (await shop.finish(flow.id)).nodes["a"]
+    assert node.started_at == node.ended_at == app.now()
+
+
 async def test_a_removed_or_purged_member_leaves_no_flow_waiting(app: App, shop: Shop) -> None:
     async def remove(info: FlowInfo) -> None:
         await app.storage.change([Remove(info.nodes["a"].job_id or 0)])
@@ -528,6 +542,8 @@ async def test_a_removed_or_purged_member_leaves_no_flow_waiting(app: App, shop:
         info = await shop.finish(flow.id)
         assert shop.states(info) == {"a": state, "b": "skipped", "c": "done", "d": "skipped"}
         assert info.state == "failed"
+        with pytest.raises(FlowEnded, match=f"a is {state}$"):  # nothing is dead that could be revived
+            await app.flows.result(flow.id)
 
 
 async def test_removing_the_dead_job_of_a_failed_flow_lets_it_be_forgotten(app: App, shop: Shop, trial: Trial) -> None:

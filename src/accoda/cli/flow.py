@@ -21,7 +21,7 @@ else:
     operations = lazily("accoda.operations.flows")
 
 NAMED = 2
-"""How many of the other nodes that a node comes after are named."""
+"""How many other nodes that a node comes after are named; of more, only the first is."""
 
 
 @click.command()
@@ -69,10 +69,10 @@ def _row(line: Line, at: int) -> tuple[object, ...]:
 def _words(node: NodeView, others: tuple[str, ...]) -> str:
     """Why it is dead, or else what it comes after beside the node above it, and when it runs."""
     if node.error:
-        from accoda.flows.flows import last_line
+        from accoda.flows.why import last_line
 
         return cause(last_line(node.error))
-    after = f"also after {listed([*others], NAMED)}" if others else ""
+    after = f"also after {listed([*others], NAMED if len(others) <= NAMED else 1)}" if others else ""
     return ", ".join(part for part in (node.when if node.when != "all_done" else "", after) if part)
 
 

@@ -194,7 +194,7 @@ class Coordinator:
         summary, flow = step.log.summary, step.log
         seconds = max(0, (summary.ended_at or 0) - flow.created_at) / 1000
         level = logging.INFO if summary.state == "done" else logging.WARNING
-        log.log(level, "flow %s (%s) is %s after %.3g s", summary.name, flow.id, summary.state, seconds)
+        log.log(level, "flow %s (%s) ended after %.3g s: %s", summary.name, flow.id, seconds, summary.state)
         if self._on_end is not None:
             self._on_end(summary.name, summary.state, seconds)
 

@@ -24,6 +24,7 @@ from accoda.flows.model import (
     NodeState,
 )
 from accoda.flows.reading import FlowReader, body_of, live_jobs
+from accoda.flows.why import explain, last_line, reason_of
 from accoda.model import ByKey, JobInfo, NewJob, Revive
 from accoda.payload import decode
 from accoda.storage.protocol import Store
@@ -146,7 +147,7 @@ class Flows:
         before = log.graph.parents(found)
         jobs = await live_jobs(store, id, [one for one in before if one.state == "started"][:LIVE_SHOWN])
         now = (await store.look(ByKey(LOG, id))).at
-        return explain(log.graph, found, jobs, now)
+        return explain(log.graph, found, jobs, now, reason_of)
 
 
 def to_be_started(id: str, jobs: Sequence[NewJob]) -> FlowInfo:
@@ -208,69 +209,19 @@ def _node(graph: FlowGraph, node: NodeRecord, job: JobInfo | None, result: Any, 
     )
 
 
-def reason_of(node: NodeRecord) -> str:
-    """Why the job of a node is dead, as the store tells it; empty if it is not."""
-    return node.report.body.decode(errors="replace") if node.report is not None and node.report.kind == "dead" else ""
-
-
-def explain(
-    graph: FlowGraph,
-    node: NodeRecord,
-    jobs: dict[str, JobInfo],
-    now: int,
-    reason: Callable[[NodeRecord], str] = reason_of,
-) -> str:
-    """What a node waits for: "waits for 2 of 5: reserve-3 (running 4 s), reserve-4 (dead: out of stock)".
-
-    `reason` says why a node is dead: for people, without its secrets.
-    """
-    before = graph.parents(node)
-    if node.state == "started":
-        return "its job is stored: ask why the job waits"
-    if node.state == "waiting" and node.number in graph.startable:
-        return "may start: its job is about to be stored"
-    if node.state == "waiting" and node.spec.kind == "on_cancel":
-        return "runs only if the flow is cancelled or expires"
-    if node.state not in ("waiting", "skipped"):
-        return f"is {node.state}"
-    wanted = {"all_done": {"done"}, "any_done": {"done"}, "any_dead": {"dead"}}.get(node.spec.when, set())
-    open_ones = [one for one in before if one.state not in wanted and not (not wanted and one.ended_at is not None)]
-    shown = ", ".join(f"{one.spec.name} ({_what(one, jobs.get(one.spec.name), now, reason)})" for one in open_ones[:5])
-    more = f" and {len(open_ones) - 5} more" if len(open_ones) > 5 else ""
-    begin = "waits for" if node.state == "waiting" else f"is skipped: {node.spec.when} can no longer be met by"
-    if not open_ones:
-        return "waits for the batch to be closed" if graph.open else f"{begin} nothing"
-    return f"{begin} {len(open_ones)} of {len(before)}: {shown}{more}"
-
-
-def _what(node: NodeRecord, job: JobInfo | None, now: int, reason: Callable[[NodeRecord], str]) -> str:
-    if node.state == "dead":
-        why = reason(node)
-        return f"dead: {last_line(why)}" if why.strip() else "dead"
-    if job is None:
-        return node.state
-    if job.state == "taken":
-        return f"running {max(0, now - (job.taken_at or now)) / 1000:.0f} s"
-    return job.state
-
-
 def _problem(info: FlowInfo) -> str:
     if info.state == "cancelled":
         return "it was cancelled"
     if info.state == "expired":
         return "its deadline came before its end"
-    dead = [f"{node.name} is {node.state}{_reason(node)}" for node in info.nodes.values() if node.state in _BAD]
-    return f"{'; '.join(dead[:3])}. accoda flows retry {info.id} revives its dead jobs"
+    bad = [f"{node.name} is {node.state}{_reason(node)}" for node in info.nodes.values() if node.state in _BAD]
+    more = f"; and {len(bad) - 3:,} more" if len(bad) > 3 else ""
+    repair = f". accoda flows retry {info.id} revives its dead jobs" if "dead" in info.counts else ""
+    return f"{'; '.join(bad[:3])}{more}{repair}"
 
 
 def _reason(node: NodeInfo) -> str:
     return f" ({last_line(node.error)})" if node.error else ""
-
-
-def last_line(reason: str) -> str:
-    """What a reason comes down to: the last line of a traceback."""
-    lines = reason.strip().splitlines()
-    return lines[-1][:80] if lines else "no reason given"
 
 
 _BAD: tuple[Literal["dead", "cancelled", "removed"], ...] = ("dead", "cancelled", "removed")

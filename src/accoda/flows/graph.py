@@ -162,6 +162,7 @@ class FlowGraph:
         if report.kind == "revived":
             if node.state == "dead":
                 node.report = node.ended_at = None
+                node.started_at = report.at
                 self._move(node, "started")
         elif report.kind == "removed" and node.state == "dead":
             node.report = report

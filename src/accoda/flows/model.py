@@ -41,7 +41,7 @@ class NodeInfo(Struct, frozen=True, kw_only=True):
     """One node. `job_id` is known while its job is stored, and after its end. `after` are the names of the nodes that
     it comes after, those that were added at run time included. `result` is of plain values.
 
-    Moments are milliseconds: `started_at` is when its job was stored, `ended_at` when it ended.
+    Moments are milliseconds: `started_at` is when its job was stored, or revived, `ended_at` when it ended.
     """
 
     name: str

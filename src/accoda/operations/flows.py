@@ -11,12 +11,13 @@ from msgspec import Struct
 from accoda.envelope import HIDDEN, unwrap
 from accoda.errors import Conflict, InvalidInput, NotFound
 from accoda.flows.coordinator import node_job
-from accoda.flows.flows import LIVE_SHOWN, Flows, describe, explain, no_such_flow, reason_of
+from accoda.flows.flows import LIVE_SHOWN, Flows, describe, no_such_flow
 from accoda.flows.graph import NodeRecord
 from accoda.flows.listing import FIRST, Place, place_after, read_records
 from accoda.flows.log import FlowLog, summary_of
 from accoda.flows.model import FLOW_STATES, KEY_LENGTH, LOG, FlowState, FlowSummary, NodeInfo, NodeState, check_label
 from accoda.flows.reading import FlowReader, body_of, live_jobs
+from accoda.flows.why import explain, reason_of
 from accoda.model import ByKey, JobInfo
 from accoda.operations.handlers import handler_of
 from accoda.operations.host import Host
@@ -36,9 +37,10 @@ MOST = 1000
 class NodeView(Struct, rename="camel", frozen=True, kw_only=True):
     """A node of a flow: a job that starts when the nodes that it comes `after` have ended as `when` says.
 
-    `waiting`: for the nodes before it. `started`: its job is stored; `ready`, `delayed` and `running` say more of it.
-    `removed`: its job was removed or purged. `skipped`: what it needs can no longer happen. `added_by` is the node that
-    added it while it ran. `started_at` is when its job was stored. Secret fields of its result are hidden.
+    `waiting`: for the nodes before it. `started`: its job is stored; `ready`, `delayed`, `held` (its lane is full) and
+    `running` say more of it. `removed`: its job was removed or purged. `skipped`: what it needs can no longer happen.
+    `added_by` is the node that added it while it ran. `started_at` is when its job was stored, or revived. Secret
+    fields of its result are hidden.
     """
 
     name: str
