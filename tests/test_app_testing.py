@@ -302,6 +302,20 @@ def test_a_drain_that_nobody_awaits_is_an_error(jobs: Trial) -> None:
         jobs.drain()  # type: ignore[unused-coroutine]
 
 
+@pytest.mark.filterwarnings("error")
+async def test_a_drain_without_await_in_an_async_test_is_an_error_at_its_end() -> None:
+    with pytest.raises(RuntimeError, match="without awaiting it"), app.testing() as jobs:
+        await welcome.enqueue(User("anna"))
+        jobs.drain()  # type: ignore[unused-coroutine]
+        jobs.assert_no_failures()
+    with pytest.raises(ZeroDivisionError), app.testing() as jobs:  # an error of the test comes first
+        jobs.drain()  # type: ignore[unused-coroutine]
+        raise ZeroDivisionError
+    with app.testing() as jobs:
+        await welcome.enqueue(User("anna"))
+        assert await jobs.drain() == 1
+
+
 def test_plain_handlers_run_in_the_thread_of_a_test_that_waits_for_them(jobs: Trial) -> None:
     double.sync.enqueue(1)
     jobs.sync.drain()

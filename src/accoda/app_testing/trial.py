@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from collections.abc import Callable, Coroutine, Sequence
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -61,6 +62,7 @@ class Trial:
         self._reader = JobReader(app, self._connections.store)
         self._log = RunLog(self._reader.shown)
         self._put_back: Callable[[], None] | None = None
+        self._drains: list[Coroutine[Any, Any, int]] = []
 
     def __enter__(self) -> Trial:
         if self._put_back is not None:
@@ -87,6 +89,7 @@ class Trial:
             self._put_back()
             self._put_back = None
             self._forget_demands()
+            self._check_drains(error)
 
     async def __aenter__(self) -> Trial:
         return self.__enter__()
@@ -99,6 +102,15 @@ class Trial:
     def _forget_demands(self) -> None:
         for demand in self.app.demands.values():
             demand.forget()
+
+    def _check_drains(self, error: BaseException | None) -> None:
+        """Refuse a test that ends well although it did not await what it drained: nothing has run in it."""
+        forgotten = [call for call in self._drains if inspect.getcoroutinestate(call) == inspect.CORO_CREATED]
+        self._drains.clear()
+        for call in forgotten:
+            call.close()  # else Python warns of it, too
+        if forgotten and error is None:
+            raise RuntimeError("the test called drain() without awaiting it, so nothing ran: await accoda_jobs.drain()")
 
     # -- time
 
@@ -130,7 +142,9 @@ class Trial:
             asyncio.get_running_loop()
         except RuntimeError:  # a call without `await` would do nothing, and a test could pass by that
             raise RuntimeError("drain() is awaited on an event loop; without one: sync.drain()") from None
-        return self._drain(targets, with_scheduled)
+        call = self._drain(targets, with_scheduled)
+        self._drains.append(call)
+        return call
 
     @property
     def sync(self) -> SyncTrial:
