@@ -453,7 +453,12 @@ class Deaf(MemoryStorage):
 
     deaf = True
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = asyncio.Event()
+
     async def wait(self, queues: Any, timeout: float) -> bool:
+        self.waiting.set()
         if self.deaf:
             await asyncio.sleep(3600)
         return await super().wait(queues, timeout)
@@ -470,7 +475,7 @@ async def test_a_silent_stall_is_found_and_mended(caplog: pytest.LogCaptureFixtu
 
     quick = settings(stall_after=0.2, heartbeat=0.1)
     async with running(app, settings=quick) as worker:
-        await asyncio.sleep(0.05)
+        await store.waiting.wait()
         await app.enqueue("a", 1)
         await until(lambda: worker.problem)
         assert not worker.ready

@@ -27,12 +27,14 @@ def note(what: str, subject: str) -> None:
     """Write it down, and die a little later if that is what was ordered for this moment."""
     job = app.current
     pen.note(what, subject, job.id, job.attempts)
-    if settings.doom.exists():
+    try:
         moment, delay = settings.doom.read_text().split()
-        if moment == what:
-            settings.doom.unlink()
-            # A thread: it comes also while the loop is busy, at whatever the process does at that moment.
-            threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
+    except FileNotFoundError:  # also if it is taken back just now
+        return
+    if moment == what:
+        settings.doom.unlink(missing_ok=True)
+        # A thread: it comes also while the loop is busy, at whatever the process does at that moment.
+        threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 
 @deals.fetch(lease=settings.lease, max_crashes=settings.max_crashes, retry=0)

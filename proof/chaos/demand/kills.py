@@ -91,7 +91,7 @@ async def run(
         worker = await stage.worker()
     if late is not None:
         await late
-    assert worker.returncode is None, "the last worker died, without an order"
+    assert worker.returncode is None, _left_by_itself(stage, worker.returncode)
     return await what_became(stage, made, kills, each * PROCESSES)
 
 
@@ -113,11 +113,15 @@ async def _kill(stage: Stage, worker: Process, moment: str, rng: random.Random) 
         except TimeoutError:
             doom.unlink(missing_ok=True)  # write it anew: the moment may have gone by
             continue
-        assert code == -signal.SIGKILL, f"the worker left by itself, with {code}: {stage.errors.read_text()[-2000:]}"
+        assert code == -signal.SIGKILL, _left_by_itself(stage, code)
         # The order may have been written anew while the worker was carrying it out: it was not meant for the next one.
         doom.unlink(missing_ok=True)
         return moment
     return None
+
+
+def _left_by_itself(stage: Stage, code: int) -> str:
+    return f"the worker left by itself, with {code}: {stage.errors.read_text()[-2000:]}"
 
 
 async def what_became(stage: Stage, made: Counter[str], wanted: int, waiters: int) -> Kills:
