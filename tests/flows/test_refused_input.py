@@ -49,11 +49,11 @@ LABEL = "must be 1 to 200 characters, none a control character or '/', not"
         ({"name": "me", "after": "me"}, "after: node 'me' cannot come after itself: that is a cycle"),
         (
             {"name": "x", "after": "later"},
-            "after: node 'x': there is no node 'later' yet; add it first, nodes come after older ones",
+            "after: node 'x': there is no node 'later' before it; nodes come after earlier ones, so add that one first",
         ),
         ({"name": "x", "after": 3}, "after: node 'x': must be nodes or their names, not 3"),
         ({"name": "x", "after": None}, "after: node 'x': must be nodes or their names, not None"),
-        ({"name": "x", "after": [["first"]]}, "after: node 'x': there is no node ['first'] yet"),
+        ({"name": "x", "after": [["first"]]}, "after: node 'x': there is no node ['first'] before it"),
         ({"name": "first"}, "name: the flow has a node 'first' already; give this one another name"),
         ({"name": "a/b"}, f"name: {LABEL} 'a/b'"),
         ({"name": ""}, f"name: {LABEL} ''"),

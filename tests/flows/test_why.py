@@ -94,6 +94,14 @@ def test_of_many_those_that_ended_badly_are_named_first_then_those_that_run() ->
     )
 
 
+def test_a_dead_node_says_why() -> None:
+    graph = FlowGraph()
+    graph.add([NodeSpec("node")], None, 1)
+    graph.start([0], 1)
+    graph.report(Report.of("dead", 7, 0, 1, "node", b"Traceback\nout of stock"), "node", 1)
+    assert explain(graph, graph.nodes[0], {}, 1, reason_of) == "is dead: out of stock"
+
+
 def test_a_node_of_a_stopped_flow_is_not_said_to_go_on() -> None:
     assert why("all_done", "dead", stopped=True) == "is skipped: it needs this to be done: dead (dead: out of stock)"
     assert why("all_done", "running", stopped=True) == "is cancelled"

@@ -218,10 +218,8 @@ class Nodes:
             elif one == name:
                 raise InvalidInput("after", f"node {name!r} cannot come after itself: that is a cycle")
             else:
-                raise InvalidInput(
-                    "after",
-                    f"node {name!r}: there is no node {one!r:.80} yet; add it first, nodes come after older ones",
-                )
+                first = "nodes come after earlier ones, so add that one first"
+                raise InvalidInput("after", f"node {name!r}: there is no node {one!r:.80} before it; {first}")
         for number in found:
             if self.specs[number].kind == "on_cancel":
                 why = "which runs only if the flow is cancelled or expires"

@@ -28,7 +28,7 @@ def explain(graph: FlowGraph, node: NodeRecord, jobs: dict[str, JobInfo], now: i
     if node.state == "waiting" and node.spec.kind == "on_cancel":
         return "runs only if the flow is cancelled or expires"
     if node.state not in ("waiting", "skipped"):
-        return f"is {node.state}"
+        return f"is {_state(node, None, now, reason)}"
     before = graph.parents(node)
     lacking = [one for one in before if _is_lacking(node, one)]
     if node.state == "waiting":

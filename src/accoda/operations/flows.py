@@ -158,7 +158,9 @@ async def queues(host: Host, id: str) -> set[str]:
 async def cancel(host: Host, id: str) -> FlowView:
     """Stop a flow: what waits is taken back, and what runs loses its lease. The flow as it is before that."""
     if not await (await _flows(host, id)).cancel(id):
-        raise Conflict(f"flow {id!r} is {(await summary(host, id)).state}: only a flow that runs can be cancelled")
+        raise Conflict(
+            f"flow {id!r} has ended ({(await summary(host, id)).state}): only one that runs can be cancelled"
+        )
     return await summary(host, id)
 
 
@@ -173,7 +175,7 @@ async def retry(host: Host, id: str) -> int:
     """Revive the dead jobs of a flow, so that it goes on from there; how many."""
     count = await (await _flows(host, id)).retry(id)
     if not count:
-        raise Conflict(f"flow {id!r} is {(await summary(host, id)).state}, and has no dead job that could be revived")
+        raise Conflict(f"flow {id!r} ({(await summary(host, id)).state}) has no dead job: there is nothing to retry")
     return count
 
 

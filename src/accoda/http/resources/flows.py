@@ -131,6 +131,11 @@ LOCATION = Header(name="Location", description="The path of the flow.")
 AFTER = tuple(Link(name, {"id": "$response.body#/id"}) for name in ("getFlow", "cancelFlow", "retryFlow", "closeFlow"))
 
 
+def _started(what: Literal["created", "kept"], description: str) -> Reply:
+    example = StartedFlow("order-17", what)
+    return Reply(description=description, type=StartedFlow, example=example, headers=(LOCATION,), links=AFTER)
+
+
 @operation(
     "POST",
     "/api/v1/flows",
@@ -145,19 +150,8 @@ AFTER = tuple(Link(name, {"id": "$response.body#/id"}) for name in ("getFlow", "
     rules=RULES,
     example=ORDER,
     replies={
-        201: Reply(
-            description="It is stored.",
-            type=StartedFlow,
-            example=StartedFlow("order-17", "created"),
-            headers=(LOCATION,),
-            links=AFTER,
-        ),
-        200: Reply(
-            description="A flow with this key was there.",
-            type=StartedFlow,
-            example=StartedFlow("order-17", "kept"),
-            headers=(LOCATION,),
-        ),
+        201: _started("created", "It is stored."),
+        200: _started("kept", "A flow with this key was there."),
     },
 )
 async def start_flow(call: Call[NewFlow, Nothing, Nothing]) -> Answer:
