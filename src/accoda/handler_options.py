@@ -238,7 +238,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "budget": _budgets,
     "urgent": _number,
     "log_for": seconds,
-    "number": lambda _, given: given,
+    "number": _whole,
     "lanes": _lanes,
 }
 

@@ -443,6 +443,9 @@ class Lanes(Struct, frozen=True):
     shared: str | None = None
 
     def __post_init__(self) -> None:
+        for field in ("limits", "weights"):
+            if not isinstance(getattr(self, field), Mapping):
+                _refuse(field, "must be a mapping such as {'customer-7': 2}", getattr(self, field))
         for name, limit in {"": self.limit, **self.limits}.items():
             if limit is not None and (type(limit) is not int or not 0 <= limit <= LANE_LIMIT):
                 _refuse(f"limits[{name!r}]" if name else "limit", f"must be 0 to {LANE_LIMIT}, or None", limit)

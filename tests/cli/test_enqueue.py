@@ -172,6 +172,7 @@ def test_a_queue_or_type_that_no_running_worker_handles_is_named_on_standard_err
     world.store(beat)
     fine = world.run("enqueue", "work", "1", "--type", "mail")
     assert (fine.stdout, fine.stderr) == ("Job 18 is in work.\n", "")
+    world.store(lambda app: app.storage.take("work", 1, worker="w9"))  # that it runs says nothing of other types
     typo = world.run("enqueue", "work", "1", "-t", "mial", "--json")
     assert json.loads(typo.stdout)["id"] == 19 and typo.exit_code == 0
     assert typo.stderr == "Warning: no running worker handles type mial of queue work; did you mean mail?\n"

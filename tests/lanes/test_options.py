@@ -47,6 +47,9 @@ def test_what_is_no_rule_is_refused(wrong: Any) -> None:
         App("memory://").handler("q", lanes=wrong)(handler)
     with pytest.raises(InvalidInput, match="limit: must be 0 to 10000, or None"):
         App("memory://").handler("q", lanes=-1)(handler)
+    for field in ("limits", "weights"):
+        with pytest.raises(InvalidInput, match=f"{field}: must be a mapping such as {{'customer-7': 2}}, not"):
+            Lanes(**{field: wrong} if not isinstance(wrong, dict) else {field: 7})
 
 
 def test_fair_lanes_of_an_aging_queue_are_refused() -> None:

@@ -117,7 +117,7 @@ async def test_held_jobs_are_in_every_count(app: App) -> None:
 async def test_a_queue_whose_lanes_are_all_paused_is_idle_and_says_so(app: App) -> None:
     await fill(app, limit=0)
     health = (await queues.get(app, "mails")).health
-    assert (health.word, health.reason) == ("idle", "5 jobs held by paused lanes")
+    assert (health.word, health.reason) == ("idle", "5 jobs held by paused or full lanes")
 
 
 async def test_a_job_shows_its_turn_where_it_differs_from_its_rank(app: App) -> None:

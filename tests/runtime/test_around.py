@@ -72,9 +72,7 @@ async def test_a_def_handler_refuses_an_async_one_when_the_worker_starts() -> No
     @app.handler("a")
     def a() -> None: ...
 
-    with pytest.raises(
-        InvalidInput, match=r"around: .*waits gives no plain context manager, which <handler a of queue a>"
-    ):
+    with pytest.raises(InvalidInput, match=r"around: .*waits gives no plain context manager, and a is a def handler"):
         await app.run_until_idle()
 
 

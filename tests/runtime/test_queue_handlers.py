@@ -100,8 +100,23 @@ def test_on_dead_is_a_handler_or_a_queue() -> None:
         app.add_handler("c", lambda: None, {"on_dead": 7})
     with pytest.raises(InvalidInput, match="renew: must be True or False, not 0"):
         app.add_handler("c", lambda: None, {"renew": 0})  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidInput, match="number: must be an integer >= 1, not '7'"):
+        app.add_handler("c", lambda: None, {"number": "7"})  # type: ignore[typeddict-item]
+    with pytest.raises(InvalidInput, match="settle: is for handlers of batches, and <lambda> takes one job"):
+        app.add_handler("c", lambda: None, {"settle": "explicit"})
     with pytest.raises(InvalidInput, match="settle: must be one of return, explicit, not 'never'"):
         app.add_handler("c", lambda: None, {"settle": "never"})  # type: ignore[typeddict-item]
+
+
+def test_a_batch_that_is_not_annotated_is_no_payload() -> None:
+    app = App("memory://")
+    with pytest.raises(InvalidInput, match="handler: <lambda> takes a batch, and does not say of what: write batch: B"):
+        app.add_handler("imports", lambda batch: None, {"batch": 10})
+
+    @app.handler("wines")
+    def bottle(batch: str) -> None: ...
+
+    assert not bottle.takes_batch
 
 
 async def test_a_schedule_makes_jobs_of_its_handlers_type() -> None:

@@ -98,6 +98,11 @@ async def test_a_slow_job_holds_one_slot_and_its_neighbours_are_settled_meanwhil
     ({"concurrency": 25}, {}, 25),
     ({"batch": 4}, {}, 4),
     ({"concurrency": 25}, {"concurrency": 6}, 6),
+    ({}, {"concurrency": 6}, 6),
+    ({}, {"concurrency": 33}, 33),
+    ({"concurrency": 12}, {"concurrency": 33}, 12),
+    ({"batch": 4}, {"concurrency": 33}, 4),
+    ({}, {"concurrency": 33, "worker/queue/a/batch_size": 5}, 5),
     ({}, {"max_processors": 2}, 20),
     ({}, {"worker/queue/a/concurrency": 2}, 2),
 ])  # fmt: skip

@@ -121,7 +121,7 @@ def judge(queue: QueueStats, recent: RecentRuns) -> Health:
         if recent.done and (left := queue.ready * recent.busy / recent.done) >= BEHIND:
             return Health("behind", f"{length(left)} of work at this pace")
     if not queue.ready and not queue.taken and not runs:
-        if queue.held:  # only a lane with a limit of 0 has held jobs and no other
-            return Health("idle", f"{many(queue.held, 'job')} held by paused lanes")
+        if queue.held:  # a lane with a limit of 0, or one whose places are taken in a queue that shares its limits
+            return Health("idle", f"{many(queue.held, 'job')} held by paused or full lanes")
         return Health("idle", many(queue.dead, "dead letter") if queue.dead else "")
     return Health("healthy", f"{recent.failed:,.0f} failed in {length(recent.over)}" if recent.failed >= 1 else "")

@@ -81,7 +81,8 @@ def _meant(name: str, known: Iterable[str]) -> str:
 
 
 def _is_taken_from(known: _Known, queue: str) -> bool:
-    return queue in known.running or time.monotonic() - known.taken.get(queue, float("-inf")) < TAKEN
+    here = any(queue in beat.queues for beat in known.workers)  # then the running jobs may be of another type
+    return (queue in known.running and not here) or time.monotonic() - known.taken.get(queue, float("-inf")) < TAKEN
 
 
 async def _known(host: Host) -> _Known:

@@ -91,6 +91,10 @@ class Handler(Generic[T, R, V]):
         self.result_type = form.result
         self.codec: Codec[T] = codec_of(form.type)
         self.options = check_options(function, options)
+        if self.options.settle == "explicit" and not form.batch:
+            raise InvalidInput(
+                "settle", f"is for handlers of batches, and {self.__name__} takes one job: return is done"
+            )
         """Its own options, with those of its queue that another handler said."""
         self.type = self.options.type
         self.hooks: QueueHooks | None = None
@@ -275,6 +279,12 @@ def read_form(function: Callable[..., Any]) -> Form:
     if not parameters:
         return Form(batch=False, payload=False, result=_result_hint(function))
     hints = hints_of(function)
+    if parameters[0].name == "batch" and "batch" not in hints:
+        raise InvalidInput(
+            "handler",
+            f"{name} takes a batch, and does not say of what: write batch: Batch, or batch: Batch[Email]; "
+            "a payload that has this name needs an annotation, too",
+        )
     hint, result = hints.get(parameters[0].name, Any), hints.get("return", Any)
     if hint is Batch or get_origin(hint) is Batch:  # its jobs have the results that it says of each
         return Form(batch=True, payload=True, type=(get_args(hint) or (Any,))[0])

@@ -66,8 +66,8 @@ class Leaver:
         self._asked.get()
         if self._left.is_set():
             return
-        self._on_loop(self._worker.shutdown)
         within(0.2, log.info, "asked to stop: finishing what runs")
+        self._on_loop(self._worker.shutdown)
         # `timeout`, some shells and supervisors signal the process and its group: that is one request, told twice.
         if self._left.wait(SAME_REQUEST):
             return

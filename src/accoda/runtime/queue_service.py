@@ -119,9 +119,15 @@ class QueueService:
         return "; ".join(problem for service in self.handlers if (problem := service.runner.problem))
 
     def _default_concurrency(self) -> int:
+        """Of a queue of which nobody says it: a child for each core; or all that the process may run (`-c`), unless
+        something is said of its batches."""
         processors: int = self._settings.worker("max_processors").value
         if all(service.handler.options.run_in == "process" for service in self.handlers):
             return max(processors, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+        of_process: int | None = self._settings.worker("concurrency").value
+        batch = self._settings.queue(self.queue, "batch_size", self.options.batch, self.number)
+        if of_process is not None and batch.source == "default":
+            return of_process
         return processors * self.batch_size
 
     def _setting(self, knob: str, code: object) -> Any:

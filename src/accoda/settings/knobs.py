@@ -84,7 +84,8 @@ KNOBS: tuple[Knob, ...] = (
          help="how many jobs a processor runs at once, or has in a batch"),
     Knob(name="concurrency", of="queue", kind="count", default=None, low=1, high=100_000, none=True,
          option="concurrency",
-         help="how many jobs of this queue run at once in a worker; none: max_processors × batch_size"),
+         help="how many jobs of this queue run at once in a worker; "
+         "none: as many as the worker's own, or max_processors × batch_size"),
     Knob(name="timeout", of="queue", kind="seconds", default=None, low=0.001, high=_YEAR, none=True, option="timeout",
          help="how long one run of the handler may take"),
     Knob(name="max_attempts", of="queue", kind="count", default=None, low=1, high=10**9, none=True,

@@ -156,6 +156,8 @@ async def test_workers_but_none_for_this_queue(stage: Stage) -> None:
 async def test_workers_of_the_queue_but_none_for_this_type(stage: Stage) -> None:
     job = await stage.enqueue(type="report.genrate")
     await stage.worker(types={stage.queue: ["mail", "report.generate"]})
+    other = await stage.enqueue(type="mail", priority="HIGH")
+    assert [each.id for each in await stage.take(worker="w1")] == [other]  # what runs is of another type
     answer = await stage.why(job)
     known = "its workers handle mail, report.generate"
     assert answer.line == f"no running worker handles type report.genrate of queue {stage.queue}; {known}"
@@ -163,7 +165,8 @@ async def test_workers_of_the_queue_but_none_for_this_type(stage: Stage) -> None
     assert answer.sooner == (f"start a worker whose app has @app.handler('{stage.queue}', type='report.genrate')",)
     # A worker gives it back for a while, with the reason: that it is delayed is not the answer.
     [taken] = await stage.take()
-    await stage.app.storage.settle([Retry(taken.lease, delay=30, reason="no handler for its type", counts=False)])
+    reason = "given back: no handler for its type"
+    await stage.app.storage.settle([Retry(taken.lease, delay=30, reason=reason, counts=False)])
     waiting = await stage.why(job)
     assert waiting.line == answer.line
     assert "it was given back (no handler for its type)" in waiting.gates[0].text

@@ -49,7 +49,7 @@ def delayed(s: Snapshot) -> Gate:
     if s.job.crashes >= QUARANTINED:
         text = quarantine_text(s.job, when)
     elif given_back:
-        text = f"it was given back ({quoted(s.reason)}), and is ready again at {when}"
+        text = f"it was given back ({quoted(s.reason.removeprefix('given back: '))}), and is ready again at {when}"
         if not fleet_of(s).serving:  # without a worker for it the moment of its return starts nothing
             return Gate("delayed", "note", text, {"at": at})
     elif s.job.tries:
@@ -162,7 +162,8 @@ def workers(s: Snapshot) -> Gate:
 
 def _unserved(s: Snapshot, fleet: Fleet, facts: dict[str, Fact]) -> Gate:
     queue = s.job.queue
-    if s.stats.taken and not fleet.unable:
+    known = any(queue in beat.queues for beat in s.workers)
+    if s.stats.taken and not known:
         running = many(s.stats.taken, "job is", "jobs are")
         text = f"no worker handles {queue}, but {running} running: taken over the HTTP API, or by a program"
         return Gate("workers", "note", text, facts | {"taken": s.stats.taken})
@@ -174,7 +175,7 @@ def _unserved(s: Snapshot, fleet: Fleet, facts: dict[str, Fact]) -> Gate:
         names = [f"{quoted(beat.name)} ({quoted(beat.problem) or _state(beat)})" for beat in fleet.unable]
         serve = "the worker that handles" if len(names) == 1 else f"all {len(names)} workers that handle"
         return Gate("workers", "shut", f"{serve} {queue} cannot take jobs: {listed(names, 2)}", facts)
-    if any(queue in beat.queues for beat in s.workers):
+    if known:
         return _unknown_type(s, facts)
     others = sorted({other for beat in s.workers for other in beat.queues})
     they = "the running worker handles" if fleet.alive == 1 else f"the {fleet.alive:,} running workers handle"

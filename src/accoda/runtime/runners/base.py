@@ -147,7 +147,7 @@ def _entered_async(
 def _needs_sync(layer: Around, handler: Handler[Any, Any, Any]) -> InvalidInput:
     name = getattr(layer, "__qualname__", repr(layer))
     return InvalidInput(
-        "around", f"{name} gives no plain context manager, which {handler!r} needs, being def; use @contextmanager"
+        "around", f"{name} gives no plain context manager, and {handler.__name__} is a def handler: use @contextmanager"
     )
 
 
