@@ -138,6 +138,14 @@ class NoSwap(BrokenQueue):
                 super().balance_lane(name, lanes)
 
 
+@lane_mutant("a better job is not compared with those that came in", SWAP)
+class WorstUnknown(BrokenQueue):
+    class Queue(MemoryQueue):
+        def let_in(self, record: Record) -> None:
+            super().let_in(record)
+            self.lane_of(record).worst = (-inf, 0)
+
+
 @lane_mutant("the oldest held job comes in, whatever its rank", BEST)
 class HeldByAge(BrokenQueue):
     class Oldest(Lane, gc=False):

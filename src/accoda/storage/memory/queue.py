@@ -7,7 +7,7 @@ for in a heap. Stale entries are dropped when they come to the top, or all at on
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import heapify, heappop, heappush, nsmallest
+from heapq import heapify, heappop, heappush, nlargest, nsmallest
 from math import floor, inf
 
 from msgspec import Struct
@@ -87,6 +87,7 @@ class Lane(Struct, gc=False):
     ready: dict[int, Record] = {}
     held: dict[int, Record] = {}
     best: list[tuple[float, int]] = []  # heap of (rank, id) of held jobs
+    worst: tuple[float, int] = (-inf, 0)  # no job of the lane in the line is behind this place
     taken: int = 0
     last: dict[float, list[tuple[float, int]]] = {}  # by level: (turn, id) in the order in which they came in
 
@@ -109,6 +110,14 @@ class Lane(Struct, gc=False):
                 return record
             heappop(self.best)
         return None
+
+    def worse_than(self, place: tuple[float, int]) -> Record | None:
+        """The worst job that it has in the line, if that is behind this place."""
+        if self.worst < place:  # mostly, so they are seldom looked through
+            return None
+        worst = max(self.ready.values(), key=_place, default=None)
+        self.worst = (-inf, 0) if worst is None else worst.place
+        return worst if self.worst > place else None
 
     def note_turn(self, level: float, place: tuple[float, int]) -> None:
         stack = self.last.setdefault(level, [])
@@ -145,34 +154,42 @@ class LaneGroup:
             return
         names, self.touched = sorted(self.touched), set()
         for name in names:
-            self.balance_lane(name, [queue.lanes[name] for queue in self.queues if name in queue.lanes])
+            self.balance_lane(name, [lane for queue in self.queues if (lane := queue.lanes.get(name)) is not None])
             for queue in self.queues:
-                if name in queue.lanes and queue.lanes[name].is_empty:
+                lane = queue.lanes.get(name)
+                if lane is not None and lane.is_empty:
                     del queue.lanes[name]
 
     def balance_lane(self, name: str, lanes: list[Lane]) -> None:
-        room = self.limit_of(name) - sum(lane.taken for lane in lanes)
-        count = sum(len(lane.ready) for lane in lanes)
-        while count > room and (worst := _worst(lanes)) is not None:
-            worst.queue.hold_back(worst)
-            count -= 1
+        free = self.limit_of(name)
+        for lane in lanes:
+            free -= lane.taken + len(lane.ready)
+        if free < 0:
+            ready = (record for lane in lanes for record in lane.ready.values())
+            for record in nlargest(int(-free), ready, key=_place):
+                record.queue.hold_back(record)
+                free += 1
         coming: list[Record] = []
         while (best := _best(lanes)) is not None:
-            if count >= room:
-                worst = _worst(lanes)
-                if worst is None or worst.place < best.place:
+            if free <= 0:
+                worst = _worse(lanes, best.place)
+                if worst is None:
                     break
                 worst.queue.hold_back(worst)  # a worse job makes room for a better one
-                count -= 1
+                free += 1
             best.queue.release(best)
             coming.append(best)
-            count += 1
+            free -= 1
         for record in coming:
             record.queue.let_in(record)
 
     def limit_of(self, lane: str) -> float:
-        given = [queue.rules.limit_of(lane) for queue in self.queues if queue.rules is not None]
-        return min((limit for limit in given if limit is not None), default=inf)
+        lowest = inf
+        for queue in self.queues:
+            limit = None if queue.rules is None else queue.rules.limit_of(lane)
+            if limit is not None and limit < lowest:
+                lowest = limit
+        return lowest
 
 
 class MemoryQueue:
@@ -255,7 +272,10 @@ class MemoryQueue:
 
     def lane_of(self, record: Record) -> Lane:
         assert record.lane is not None, "only for jobs that have a lane"
-        return self.lanes.setdefault(record.lane, Lane())
+        lane = self.lanes.get(record.lane)
+        if lane is None:
+            lane = self.lanes[record.lane] = Lane()
+        return lane
 
     def set_lanes(self, rules: Lanes | None) -> None:
         """The lanes are to be balanced then, by the group that it belongs to."""
@@ -286,6 +306,8 @@ class MemoryQueue:
     def _line_up_in_lane(self, record: Record, sort: float) -> None:
         lane = self.lane_of(record)
         lane.ready[record.id] = record
+        if record.place > lane.worst:
+            lane.worst = record.place
         self.line_up(record, sort)
         self._note_turn(record, lane)
 
@@ -301,8 +323,12 @@ class MemoryQueue:
         assert self.rules is not None, "only where rules say that it is fair"
         level = float(floor(record.rank))
         length = self.rules.turn_of(record.lane or "", record.cost)
-        last, first = self.lane_of(record).last_ready(level), self._first_turn(level)
-        turn = last.sort + length if last is not None else (level if first is None else first) + length * NEWCOMER
+        last = self.lane_of(record).last_ready(level)
+        if last is not None:
+            turn = last.sort + length
+        else:
+            first = self._first_turn(level)
+            turn = (level if first is None else first) + length * NEWCOMER
         if turn >= level + 1 > level:
             turn = level + 1 - TURN
         return turn
@@ -405,6 +431,7 @@ class MemoryQueue:
         """
         for records in self.states.values():
             records.clear()
+        self.lanes.clear()
         self.keys.clear()
 
     # -- questions
@@ -580,13 +607,18 @@ def as_job(record: Record) -> Job:
 
 def _best(lanes: Iterable[Lane]) -> Record | None:
     """The best held job of a lane in all its queues."""
-    best = (record for lane in lanes if (record := lane.next_held()) is not None)
-    return min(best, key=_place, default=None)
+    best = None
+    for lane in lanes:
+        record = lane.next_held()
+        if record is not None and (best is None or record.place < best.place):
+            best = record
+    return best
 
 
-def _worst(lanes: Iterable[Lane]) -> Record | None:
-    """The worst job that a lane has in the line."""
-    return max((record for lane in lanes for record in lane.ready.values()), key=_place, default=None)
+def _worse(lanes: Iterable[Lane], place: tuple[float, int]) -> Record | None:
+    """The worst job that a lane has in the line, if that is behind this place."""
+    worse = [record for lane in lanes if (record := lane.worse_than(place)) is not None]
+    return max(worse, key=_place, default=None)
 
 
 def _place(record: Record) -> tuple[float, int]:
