@@ -107,6 +107,14 @@ def test_flows_are_filtered_by_state_and_name(shop: Shop) -> None:
         assert shop.get(f"/flows?{wrong}").status == 422
 
 
+def test_flows_of_one_name_are_told_apart_by_their_ids(shop: Shop) -> None:
+    shop.order()
+    shop.order(key="order-18")
+    page = shop.text("/flows")
+    assert page.count(">order-17</a>") == 2
+    assert re.findall(r'class="soft" dir="auto">([^<]*)<', page) == ["order-18"]
+
+
 def test_a_long_list_has_pages_and_the_newest_flow_is_first(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     from accoda.dashboard.pages import flows
 
@@ -173,7 +181,13 @@ def test_a_failed_flow_names_the_dead_node_and_goes_on_when_it_is_retried(shop: 
     shop.order()
     shop.work()
     page = shop.text("/flows/order-17")
-    assert 'class="state failed"' in page and "The flow cannot go on." in page and "reserve-rome</a> is dead" in page
+    assert (
+        'class="state failed"' in page
+        and "The flow cannot go on." in page
+        and "reserve-rome</a> is dead: <span" in page
+    )
+    notice = page.partition("The flow cannot go on.")[2].partition("</p>")[0]
+    assert "ValueError: no stock in •••" in notice and "Fix the cause" in notice
     assert ">skipped</text>" in box(page, "ship") and ">done</text>" in box(page, "refund")
     shop.app.missing.clear()
     to, said = shop.done("/do/flows/order-17/retry", back="/flows/order-17")

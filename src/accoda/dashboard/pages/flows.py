@@ -14,6 +14,7 @@ from accoda.dashboard.routes import ActionCall, ActionResult, PageCall, action, 
 from accoda.errors import Conflict, InvalidInput
 from accoda.flows.listing import Place
 from accoda.flows.model import FLOW_STATES, FlowInfo, FlowState, FlowSummary, NodeState
+from accoda.flows.why import last_line
 from accoda.model import JobInfo, State
 from accoda.operations.redaction import reason_of
 from accoda.operations.words import many
@@ -67,7 +68,9 @@ async def flow(call: PageCall) -> dict[str, Any]:
     chosen = [node for node in info.nodes.values() if state in (None, node.state)]
     rows, number, last = _slice(chosen, query.get("page"))
     drawing = _draw(call.app, info, query)
-    jobs = await jobs_of(call.app, (*rows, *(info.nodes[box.name] for box in drawing.boxes if box.count == 1)))
+    bad = [node for node in info.nodes.values() if node.state in ("dead", "removed")][:3]
+    jobs = await jobs_of(call.app, (*rows, *bad, *(info.nodes[box.name] for box in drawing.boxes if box.count == 1)))
+    errors = {name: reason_of(call.app, job) for name, job in jobs.items() if job.state == "dead"}
     kept = {name: query.get(name) for name in ("unfold", "column")}
     return {
         "flow": info,
@@ -79,7 +82,7 @@ async def flow(call: PageCall) -> dict[str, Any]:
         "folds": address(path, state=state, page=query.get("page")),
         "columns": _columns(path, drawing),
         "jobs": jobs,
-        "errors": {name: reason_of(call.app, job) for name, job in jobs.items() if job.state == "dead"},
+        "errors": errors,
         "rows": rows,
         "took": took,
         "when": WHEN,
@@ -91,7 +94,7 @@ async def flow(call: PageCall) -> dict[str, Any]:
         "next": address(path, **kept, state=state, page=number + 1) if number < last else None,
         "page_number": number,
         "page_count": last,
-        "bad": [node for node in info.nodes.values() if node.state in ("dead", "removed")][:3],
+        "bad": [(node, last_line(errors[node.name]) if errors.get(node.name) else "") for node in bad],
     }
 
 
