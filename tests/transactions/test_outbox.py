@@ -317,6 +317,19 @@ async def test_a_large_call_is_one_row_and_one_step(redis: RedisServer, any_outb
         assert (await app.storage.stats()).queues[queue].ready == 3002
 
 
+@pytest.mark.parametrize("driver", DRIVERS)
+async def test_a_missing_table_is_named_in_a_note(
+    server: PostgresServer, tmp_path: Path, queue: str, driver: str
+) -> None:
+    url = server.url if driver.startswith("postgresql") else f"sqlite:///{tmp_path}/new.db"
+    (tmp_path / "new.db").touch()
+    caller = await DRIVERS[driver](url)
+    with pytest.raises(Exception) as caught:
+        await caller.enqueue(App("memory://", outbox=url), queue)
+    assert f'outbox_schema("{driver.partition("-")[0]}")' in "".join(getattr(caught.value, "__notes__", []))
+    await caller.close()
+
+
 async def test_what_is_not_configured_says_what_to_configure(
     redis: RedisServer, orders: str, tmp_path: Path, queue: str
 ) -> None:

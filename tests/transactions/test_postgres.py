@@ -148,6 +148,19 @@ async def test_another_database_is_refused_and_leaves_the_transaction_usable(
         await asyncio.to_thread(unaware.sync.close)
 
 
+@pytest.mark.parametrize("name", POSTGRES)
+async def test_a_store_that_is_missed_later_is_named_in_a_note(queue: str, app: App, database: str, name: str) -> None:
+    """The app has seen its store in the database of another connection, so it does not ask again."""
+    caller = await POSTGRES[name](database)
+    await caller.enqueue(app, queue, 1)
+    await caller.close()
+    stranger = await POSTGRES[name](database.rpartition("/")[0] + "/postgres")
+    with pytest.raises(Exception) as caught:
+        await stranger.enqueue(app, queue, 1)
+    assert "Connect to that of the app's store" in "".join(getattr(caught.value, "__notes__", []))
+    await stranger.close()
+
+
 def test_the_first_use_makes_the_schema(queue: str, database: str) -> None:
     app = App(f"{database}?schema=new")
     with psycopg.connect(database) as connection:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from accoda.errors import InvalidInput
 from accoda.model import NewJob
-from accoda.storage.common.caller_connection import Engine, Statement
+from accoda.storage.common.caller_connection import Engine, Missing, Statement
 from accoda.storage.common.urls import shown_url
 
 CHANNEL = "accoda_outbox"
@@ -55,6 +55,14 @@ _INSERTS: dict[Engine, str] = {
     "postgresql": f"WITH written AS (INSERT INTO accoda_outbox (id, jobs) VALUES (CAST(CAST($1 AS text) AS uuid), "
     f"CAST($2 AS bytea)) RETURNING id) SELECT pg_notify('{CHANNEL}', '') FROM written",
     "sqlite": "INSERT INTO accoda_outbox (id, jobs) VALUES ($1, $2) RETURNING id",
+}
+_MISSING = {
+    engine: Missing(
+        "accoda_outbox",
+        "the database of this connection has no table accoda_outbox. Workers of the app with the outbox create it; or "
+        f'run, in a migration, the SQL that accoda.transactions.outbox_schema("{engine}") gives',
+    )
+    for engine in _SCHEMAS
 }
 WHICH_FILE = Statement("SELECT file FROM pragma_database_list WHERE name = 'main'")
 
@@ -92,7 +100,7 @@ def outbox_schema(engine: Engine) -> str:
 
 def insert(engine: Engine, id: str, jobs: Sequence[NewJob]) -> Statement:
     """Writes the row."""
-    return Statement(_INSERTS[engine], (id, VERSION + msgpack.encode(jobs)))
+    return Statement(_INSERTS[engine], (id, VERSION + msgpack.encode(jobs)), _MISSING[engine])
 
 
 def read_jobs(data: bytes, age: float) -> list[NewJob]:

@@ -22,10 +22,18 @@ Row = Sequence[Any]
 
 FAILED_TRANSACTION = "25P02"
 UNDEFINED = frozenset({"42883", "42P01", "3F000"})  # a function, a table, a schema
+NO_TABLE = "no such table"  # the same in SQLite
 ACCEPTED = (
     "a connection of asyncpg, psycopg, psycopg2, sqlite3, aiosqlite or apsw; a Connection or Session of SQLAlchemy, "
     "blocking or async; or django.db.connection"
 )
+
+
+class Missing(NamedTuple):
+    """What a statement needs in the caller's database, by its name, and what to do where it is not there."""
+
+    name: str
+    advice: str
 
 
 class Statement(NamedTuple):
@@ -33,6 +41,7 @@ class Statement(NamedTuple):
 
     query: str
     args: Sequence[Any] = ()
+    missing: Missing | None = None
 
 
 class Kind(NamedTuple):
@@ -96,7 +105,7 @@ def _kind_of(cls: type) -> Kind | None:
 def _engine_of(connection: Any, library: str) -> Any:
     match library:
         case "sqlalchemy":
-            return (connection if hasattr(connection, "dialect") else connection.get_bind()).dialect.name
+            return (connection if hasattr(connection, "dialect") else _bind_of(connection)).dialect.name
         case "django":
             return connection.vendor
         case "sqlite3" | "aiosqlite" | "apsw":
@@ -104,15 +113,28 @@ def _engine_of(connection: Any, library: str) -> Any:
     return "postgresql"
 
 
+def _bind_of(session: Any) -> Any:
+    from sqlalchemy.exc import UnboundExecutionError
+
+    try:
+        return session.get_bind()
+    except UnboundExecutionError as error:
+        problem = (
+            "this session has no database for all of its tables; give the connection of those that you write: "
+            'session.connection(bind_arguments={"mapper": …})'
+        )
+        raise InvalidInput("connection", problem) from error
+
+
 def fetch(caller: Caller, statement: Statement) -> Row:
     """Run a statement on a connection whose calls block, in this thread."""
-    with _explained():
+    with _explained(statement):
         return _BLOCKING[caller.library](caller.connection, statement)
 
 
 async def fetch_async(caller: Caller, statement: Statement) -> Row:
     """Run a statement on an async connection."""
-    with _explained():
+    with _explained(statement):
         return await _ASYNC[caller.library](caller.connection, statement)
 
 
@@ -145,13 +167,13 @@ def _in_psycopg2(connection: Any, statement: Statement) -> Row:
     from psycopg2.extensions import cursor as plain_cursor
 
     with connection.cursor(cursor_factory=plain_cursor) as cursor:  # its rows are tuples, whatever the caller's are
-        cursor.execute(_PLACE.sub("%s", statement.query), statement.args)
+        cursor.execute(_with_places("%s", statement.query), statement.args)
         return cursor.fetchone()  # type: ignore[no-any-return]
 
 
 def _in_django(connection: Any, statement: Statement) -> Row:
     with connection.cursor() as cursor:
-        cursor.execute(_PLACE.sub("%s", statement.query), statement.args)
+        cursor.execute(_with_places("%s", statement.query), statement.args)
         return cursor.fetchone()  # type: ignore[no-any-return]
 
 
@@ -167,22 +189,33 @@ async def _in_sqlalchemy_async(connection: Any, statement: Statement) -> Row:
 
 
 def _named(statement: Statement) -> tuple[Any, dict[str, Any]]:
+    return _text(statement.query), {f"p{n}": value for n, value in enumerate(statement.args, 1)}
+
+
+@cache
+def _text(query: str) -> Any:
     from sqlalchemy import text
 
-    return text(_PLACE.sub(r":p\1", statement.query)), {f"p{n}": value for n, value in enumerate(statement.args, 1)}
+    return text(_with_places(r":p\1", query))
+
+
+@cache
+def _with_places(place: str, query: str) -> str:
+    """A query with the places of another library."""
+    return _PLACE.sub(place, query)
 
 
 def _in_sqlite(connection: Any, statement: Statement) -> Row:
     cursor = connection.cursor()
     cursor.row_factory = None
     try:
-        return cursor.execute(_PLACE.sub("?", statement.query), statement.args).fetchone()  # type: ignore[no-any-return]
+        return cursor.execute(_with_places("?", statement.query), statement.args).fetchone()  # type: ignore[no-any-return]
     finally:
         cursor.close()
 
 
 async def _in_aiosqlite(connection: Any, statement: Statement) -> Row:
-    async with connection.execute(_PLACE.sub("?", statement.query), statement.args) as cursor:
+    async with connection.execute(_with_places("?", statement.query), statement.args) as cursor:
         return tuple(await cursor.fetchone())
 
 
@@ -205,18 +238,17 @@ _ASYNC: dict[str, Callable[[Any, Statement], Awaitable[Row]]] = {
 
 
 @contextmanager
-def _explained() -> Iterator[None]:
+def _explained(statement: Statement) -> Iterator[None]:
+    missing = statement.missing
     try:
         yield
     except Exception as error:
         state = sqlstate(error)
         if state == FAILED_TRANSACTION:
             error.add_note("accoda: a statement before this one failed; roll the transaction back and repeat all of it")
-        elif state in UNDEFINED or "no such table: accoda" in str(error):
-            error.add_note(
-                "accoda: what it needs is not in the database of this connection: run `accoda migrate` for the store, "
-                "or start a worker of the app with the outbox, which creates its table; see docs/transactions.md"
-            )
+        elif missing is not None and missing.name in str(error) and (state in UNDEFINED or NO_TABLE in str(error)):
+            # By its name: a session of SQLAlchemy flushes first, and the caller's own tables may be missing, too.
+            error.add_note(f"accoda: {missing.advice}")
         raise
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from accoda.model import Enqueued, NewJob, What
-from accoda.storage.common.caller_connection import Row, Statement
+from accoda.storage.common.caller_connection import Missing, Row, Statement
 
 _TYPES = (
     "bigint", "text[]", "bytea[]", "float8[]", "bigint[]", "bigint[]", "bigint[]", "float8[]", "text[]", "smallint[]",
@@ -14,14 +14,18 @@ _TYPES = (
 )  # fmt: skip
 _ARGUMENTS = ", ".join(f"CAST(${place} AS {type})" for place, type in enumerate(_TYPES, 1))
 _WHATS: tuple[What, ...] = ("created", "kept", "replaced", "attached", "kept")
+_DEFAULTS = (None, None, 0.0, None, None, 0, 0.0, None, 0, None, None, None)
+"""Of each field of `new_job_row`. A column with no other value is sent as NULL, which costs drivers and server less."""
 _WAYS = {"keep": 0, "replace": 1, "attach": 2, "rerank": 3}
 
 
 def enqueue_statement(schema: str, at: int | None, jobs: Sequence[NewJob]) -> Statement:
     """Calls `enqueue_apart` of verbs/enqueue.sql. `at` is the present moment, None by the server's clock."""
-    rows = [new_job_row(job) for job in jobs]
-    columns = [list(column) for column in zip(*rows, strict=True)] or [[] for _ in _TYPES[1:]]
-    return Statement(f'SELECT * FROM "{schema}".enqueue_apart({_ARGUMENTS})', (at, *columns))
+    columns = [
+        None if all(value == default for value in column) else column
+        for default, *column in zip(_DEFAULTS, *map(new_job_row, jobs), strict=True)
+    ]
+    return Statement(f'SELECT * FROM "{schema}".enqueue_apart({_ARGUMENTS})', (at, *columns), _missing(schema))
 
 
 def store_check(schema: str, *, again: bool = False) -> Statement:
@@ -33,6 +37,14 @@ def store_check(schema: str, *, again: bool = False) -> Statement:
     function = f'"{schema}".enqueue_apart({",".join(_TYPES)})'
     afresh = " FROM pg_catalog.pg_namespace LIMIT 1" if again else ""
     return Statement(f"SELECT to_regprocedure(CAST($1 AS text)) IS NOT NULL{afresh}", (function,))
+
+
+def _missing(schema: str) -> Missing:
+    return Missing(
+        schema,
+        f"the database of this connection has no schema {schema!r} of this version of Accoda. Connect to that of the "
+        "app's store; if this is the one, run `accoda migrate` with the store's URL",
+    )
 
 
 def new_job_row(job: NewJob) -> tuple[Any, ...]:
