@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -69,6 +70,14 @@ def test_the_place_of_the_last_of_the_others_is_what_counts() -> None:
     starts.started("other-0")
     assert starts.complete.is_set()
     assert starts.found() == {"first": 2, "within": 5}
+
+
+def test_the_lengths_of_jobs_differ_and_are_the_same_in_each_run() -> None:
+    order = laned.Order("", jobs=4, length=0.02)
+    lengths = list(itertools.islice(order.lengths(), 100))
+    assert lengths == list(itertools.islice(order.lengths(), 100))
+    assert len(set(lengths)) == 100
+    assert all(0.01 <= length <= 0.03 for length in lengths)
 
 
 # ---- who is measured at what

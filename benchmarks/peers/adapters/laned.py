@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import logging
 import os
+import random
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,7 +35,7 @@ class Order:
     fair: bool = False
     workers: int = 1
     slots: int = 10
-    length: float = 0.0  # seconds of a job
+    length: float = 0.0  # seconds of a job, on average
     options: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0  # how long the harness waits
 
@@ -46,6 +48,16 @@ class Order:
     def customers(self) -> list[str]:
         """Whose the jobs are, in the order in which they are enqueued."""
         return [CROWD] * self.jobs + [f"other-{number}" for number in range(self.others)]
+
+    def lengths(self) -> Iterator[float]:
+        """How many seconds each job takes that starts: half to one and a half times `length`.
+
+        Were they equal, the slots of all workers would always become free together, and the starts that are counted
+        would come in the order in which their event loop reads the answers, not in that of the queue.
+        """
+        numbers = random.Random(self.jobs)
+        while True:
+            yield self.length * numbers.uniform(0.5, 1.5)
 
 
 class Starts:

@@ -7,6 +7,7 @@ connection.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import uvloop
@@ -15,7 +16,7 @@ from laned import CHUNK, Order, Starts, await_start, say
 from accoda import App, Lanes, Worker, WorkerOptions
 
 
-def open_app(order: Order, starts: Starts, shared: App | None) -> App:
+def open_app(order: Order, starts: Starts, lengths: Iterator[float], shared: App | None) -> App:
     app = App(order.url)
     if shared is not None:
         app.connections = shared.connections
@@ -24,7 +25,7 @@ def open_app(order: Order, starts: Starts, shared: App | None) -> App:
     @app.handler("fair", concurrency=order.slots, lanes=rules)
     async def fair(payload: dict[str, Any]) -> None:
         starts.started(payload["customer"])
-        await asyncio.sleep(order.length)
+        await asyncio.sleep(next(lengths))
 
     return app
 
@@ -41,10 +42,10 @@ async def enqueue(app: App, order: Order) -> None:
 
 
 async def run(order: Order) -> None:
-    starts = Starts(order.others)
-    first = open_app(order, starts, None)
+    starts, lengths = Starts(order.others), order.lengths()
+    first = open_app(order, starts, lengths, None)
     shared = first if order.url.startswith("memory:") else None
-    apps = [first, *(open_app(order, starts, shared) for _ in range(order.workers - 1))]
+    apps = [first, *(open_app(order, starts, lengths, shared) for _ in range(order.workers - 1))]
     await enqueue(first, order)
     await_start()
     workers = [Worker(app, WorkerOptions(queues=("fair",))) for app in apps]

@@ -11,11 +11,11 @@ from laned import Order, Starts, await_start, say
 
 
 def main(order: Order) -> None:
-    starts = Starts(order.others)
+    starts, lengths = Starts(order.others), order.lengths()
 
     async def run(payload: dict[str, Any]) -> None:
         starts.started(payload["customer"])
-        await asyncio.sleep(order.length)
+        await asyncio.sleep(next(lengths))
 
     enqueue(order.url, ((customer, {"customer": customer}) for customer in order.customers()))
     await_start()
