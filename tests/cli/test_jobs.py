@@ -176,6 +176,7 @@ def test_a_job_is_followed_to_its_end(world: World) -> None:
         (("job",), "which one? Write accoda job ID. See accoda job --help"),
         (("job", "x"), "Invalid value for 'ID': 'x' is not a whole number. See accoda job x --help"),
         (("job", "1", "retyr"), "there is no verb 'retyr'; did you mean retry?"),
+        (("job", "retry", "1"), "there is no verb '1'; write accoda job 1 retry"),
         (("job", "1", "priority", "urgent"), "Invalid value for 'LEVEL': 'urgent' is not one of"),
         (("jobs", "--limit", "0"), "Invalid value for '--limit': 0 is not in the range 1<=x<=1000."),
         (("jobs", "--cursor", "x"), "cursor: is damaged; use the `next` of a page as it is"),

@@ -107,7 +107,9 @@ class Nouns(Suggesting):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = [name for name in self.commands if name != "list"]
         if args[0] not in self.commands and not ctx.resilient_parsing:
-            ctx.fail(f"there is no verb {args[0]!r:.60}; {meant(args[0], known, ctx.command_path)}")
+            path, noun = ctx.command_path, ctx.meta.get("accoda.noun")
+            advice = f"write {path} {args[0]:.60} {noun}" if noun in known else meant(args[0], known, path)
+            ctx.fail(f"there is no verb {args[0]!r:.60}; {advice}")
         name, command, rest = super().resolve_command(ctx, args)
         noun = ctx.meta.get("accoda.noun")
         shown = " ".join(word for word in (noun, name) if word and name not in ("list", "show")) or noun or name
