@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from fastapi import FastAPI, Request, Response
 from web import Event, Served, events
 
 from accoda import App
 from accoda.asgi import Jobs, accepted, answers, events_of, lifespan, status_of, watching
+from accoda.errors import InvalidInput
+from accoda.model import Enqueued
 
 PATIENCE = 30
 
@@ -89,6 +92,20 @@ def test_links_are_below_the_prefix_of_the_application(bakery: Bakery) -> None:
     with Served(under_a_prefix) as served, httpx2.Client(base_url=served.url, timeout=PATIENCE) as client:
         assert order(client, of="rye").startswith("/api/orders/")
         bakery.let("half", "done")
+
+
+async def test_links_lead_to_views_that_there_are() -> None:
+    web = FastAPI()
+    web.add_api_route("/orders/{id}", lambda id: None, name="order_status")
+    web.add_api_route("/orders/{number}/events", lambda number: None, name="job_events")
+    request = Request({"type": "http", "app": web, "router": web.router, "path": "/", "headers": [(b"host", b"shop")]})
+    job = Enqueued(17, "created")
+    with pytest.raises(InvalidInput, match=r"no route is named 'job_status' and takes an id; .*status=\"order_status"):
+        accepted(request, job)
+    with pytest.raises(InvalidInput, match=r"events: no route is named 'job_events' .*, or None"):
+        accepted(request, job, status="order_status")
+    links = msgspec.json.decode(accepted(request, job, status="order_status", events=None).body)["links"]
+    assert links == {"self": "/orders/17"}
 
 
 def test_a_stream_tells_states_progress_and_the_result_and_ends(bakery: Bakery, client: httpx2.Client) -> None:

@@ -1,6 +1,7 @@
 """Dependencies in handlers, without a request and without the web application."""
 
 import asyncio
+import functools
 import importlib
 import os
 import threading
@@ -259,6 +260,75 @@ async def test_classes_and_objects_that_are_called_are_dependencies_too(app: App
     assert seen == [3, "called"]
 
 
+class Service:
+    """What it makes is called by the handler, not by the injector."""
+
+    async def __call__(self, to: str) -> str:
+        return f"sent to {to}"
+
+
+async def test_a_class_whose_objects_are_called_is_still_a_class(app: App) -> None:
+    @app.handler("emails", keep_for=60)
+    @Injector(app)
+    async def send(to: str, service: Annotated[Service, Depends()]) -> str:
+        return await service(to)
+
+    sent = await send.enqueue("anna")
+    await app.run_until_idle()
+    assert await sent.result() == "sent to anna"
+
+
+def decorated(function: Any) -> Any:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+@decorated
+async def decorated_coroutine(session: Annotated[Session, Depends(get_session)]) -> str:
+    session.add("by a coroutine")
+    return "coroutine"
+
+
+@decorated
+async def decorated_generator() -> AsyncIterator[str]:
+    yield "generator"
+
+
+@decorated
+def decorated_plain_generator() -> Iterator[str]:
+    yield "plain generator"
+
+
+async def test_decorated_dependencies_are_what_they_are_without_the_decorator(app: App) -> None:
+    @app.handler("emails", keep_for=60)
+    @Injector(app)
+    async def send(
+        to: str,
+        one: Annotated[str, Depends(decorated_coroutine)],
+        two: Annotated[str, Depends(decorated_generator)],
+        three: Annotated[str, Depends(decorated_plain_generator)],
+    ) -> list[str]:
+        return [one, two, three]
+
+    sent = await send.enqueue("anna")
+    await app.run_until_idle()
+    assert await sent.result() == ["coroutine", "generator", "plain generator"]
+
+
+def test_what_cannot_be_called_is_refused_when_the_handler_is_declared() -> None:
+    called = get_session()
+
+    async def calls_it(to: str, session: Annotated[Session, Depends(called)]) -> None: ...
+    async def says_no_type(to: str, session=Depends()) -> None: ...  # type: ignore[no-untyped-def] # noqa: B008
+
+    for function in (calls_it, says_no_type):
+        with pytest.raises(InvalidInput, match=r"'session' of .*no function or class; write Depends\(get_session\)"):
+            Injector(App("memory://"))(function)
+
+
 def needs_request(request: Request) -> str:
     raise NotImplementedError
 
@@ -296,7 +366,7 @@ async def wants_token(to: str, token: Annotated[str, Depends(OAuth2PasswordBeare
 def test_what_needs_a_request_is_refused_when_the_handler_is_declared(function: Any, parameter: str) -> None:
     with pytest.raises(InvalidInput, match="would come from a web request, and a job has none") as refused:
         Injector(App("memory://"))(function)
-    assert parameter in str(refused.value)
+    assert parameter in str(refused.value) and "Annotated[…, Depends(…)]" in str(refused.value)
 
 
 def test_a_plain_handler_with_an_async_dependency_is_told_what_to_do() -> None:

@@ -111,6 +111,11 @@ def test_a_worker_inside_finishes_what_it_runs_before_the_application_ends() -> 
     asyncio.run(run())
 
 
+def test_a_worker_is_said_by_true_or_by_its_options() -> None:
+    with pytest.raises(InvalidInput, match=r"worker: must be True or WorkerOptions\(queues=.*not 'emails'"):
+        lifespan(App("memory://"), worker="emails")  # type: ignore[arg-type]
+
+
 def test_a_worker_without_handlers_keeps_the_application_from_starting() -> None:
     async def run() -> None:
         async with lifespan(App("memory://"), worker=True):

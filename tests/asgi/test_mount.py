@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from starlette.testclient import TestClient
 
 from accoda import App, Lanes, Waiter
-from accoda.asgi import Access, lifespan, mount
+from accoda.asgi import Access, Injector, lifespan, mount
 from accoda.dashboard.routes import actions, pages
 from accoda.errors import InvalidInput
 from accoda.http.security import Security
@@ -265,6 +265,23 @@ def test_what_the_login_cannot_have_is_refused_when_it_is_mounted() -> None:
 
     with pytest.raises(InvalidInput, match="'token' of needs_a_header is no dependency"):
         mount(App("memory://"), auth=needs_a_header)
+
+
+@pytest.mark.parametrize("auth", [None, "anna", Access("full")])
+def test_what_asks_nobody_is_refused_when_it_is_mounted(auth: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"auth: must be a function.*Security\(no_auth=True\)"):
+        mount(App("memory://"), auth=auth)
+
+
+def test_access_of_another_kind_is_refused() -> None:
+    with pytest.raises(InvalidInput, match='may: must be "full" or "read", not \'admin\''):
+        Access("admin")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("use", [lifespan, Injector, lambda app: mount(app, auth=who)])
+def test_a_web_application_is_no_app(use: Any) -> None:
+    with pytest.raises(InvalidInput, match=r"app: must be the accoda.App, which has the jobs, not <fastapi"):
+        use(FastAPI())
 
 
 def test_with_a_security_the_service_asks_for_its_own_tokens() -> None:

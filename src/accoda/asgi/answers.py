@@ -10,6 +10,7 @@ from msgspec import json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import NoMatchFound
 
 from accoda.app import App
 from accoda.asgi.watching import View, Watch, look_at, streams, unwatch, watch
@@ -30,12 +31,12 @@ def accepted(
     *,
     id: int | None = None,
     status: str = "job_status",
-    events: str = "job_events",
+    events: str | None = "job_events",
 ) -> Response:
     """202: the job is stored, and runs later. `Location` and the links in the body say where to ask for it.
 
     `status` and `events` are the names of your routes; a view of FastAPI is named like its function. They take an
-    `id`: the job's own, or that of a record of yours which knows its job.
+    `id`: the job's own, or that of a record of yours which knows its job. `events=None`: there is no such view.
     """
     if id is None and job.what == "outbox":
         problem = (
@@ -43,7 +44,9 @@ def accepted(
         )
         raise InvalidInput("id", problem)
     shown = job.id if id is None else id
-    links = {"self": _path(request, status, shown), "events": _path(request, events, shown)}
+    links = {"self": _path(request, "status", status, shown)}
+    if events is not None:
+        links["events"] = _path(request, "events", events, shown)
     return _json({"id": shown, "what": job.what, "links": links}, 202, {"location": links["self"]})
 
 
@@ -122,9 +125,13 @@ def _told(app: App, id: int, view: View) -> dict[str, Any]:
     return told
 
 
-def _path(request: Request, name: str, id: int) -> str:
+def _path(request: Request, field: str, name: str, id: int) -> str:
     """A path and not a whole address: behind a proxy nobody here knows the name that clients use."""
-    return request.url_for(name, id=id).path
+    try:
+        return request.url_for(name, id=id).path
+    except NoMatchFound as error:
+        advice = f'pass the name of yours, {field}="order_{field}"' + (", or None" if field == "events" else "")
+        raise InvalidInput(field, f"no route is named {name!r} and takes an id; {advice}") from error
 
 
 def _json(body: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:

@@ -10,6 +10,7 @@ from typing import Any, Concatenate, TypeVar, overload
 
 from accoda.app import App
 from accoda.asgi.lifespan import get_app
+from accoda.asgi.mounting import check_app
 from accoda.asgi.resolving import Need, Resolver, Run, dependency_of, hints_for
 from accoda.errors import InvalidInput
 from accoda.handler_options import is_coroutine_function
@@ -35,6 +36,7 @@ class Injector:
     """
 
     def __init__(self, app: App) -> None:
+        check_app(app)
         self.dependency_overrides: dict[Callable[..., Any], Callable[..., Any]] = {}
         self._resolver = Resolver(given={get_app: app})
 

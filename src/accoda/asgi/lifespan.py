@@ -14,7 +14,7 @@ from typing import Any
 from starlette.requests import HTTPConnection
 
 from accoda.app import App
-from accoda.asgi.mounting import mounts_of
+from accoda.asgi.mounting import check_app, mounts_of
 from accoda.asgi.watching import streams
 from accoda.errors import InvalidInput
 from accoda.runtime.worker import Worker, WorkerOptions
@@ -53,7 +53,10 @@ def lifespan(app: App, *, worker: bool | WorkerOptions = False) -> Lifespan:
     In a lifespan of your own: `async with lifespan(app) as state: yield state`. `worker` runs the handlers in the web
     process, too: good for development, where one process is enough.
     """
-    options = worker if isinstance(worker, WorkerOptions) else WorkerOptions() if worker else None
+    check_app(app)
+    if not isinstance(worker, bool | WorkerOptions):
+        raise InvalidInput("worker", f'must be True or WorkerOptions(queues=("emails",)), not {worker!r:.60}')
+    options = WorkerOptions() if worker is True else worker or None
     return Lifespan(app, options)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from weakref import WeakSet
 
 from msgspec import Struct
@@ -29,6 +29,8 @@ Scope = MutableMapping[str, Any]
 Auth = Callable[..., Any]
 """A function of the request, plain or async, that gives an `Access`, a response, or None; it may have dependencies."""
 
+May = Literal["full", "read"]
+
 ASK_AGAIN = 10.0
 """Seconds after which the application is asked again whether the viewer of a live page may go on."""
 
@@ -36,8 +38,12 @@ ASK_AGAIN = 10.0
 class Access(Struct, frozen=True):
     """What a caller of the mounted service may do: `full` is everything, `read` is to look. `name` is for the log."""
 
-    may: Literal["full", "read"]
+    may: May
     name: str = "user"
+
+    def __post_init__(self) -> None:
+        if self.may not in get_args(May):
+            raise InvalidInput("may", f'must be "full" or "read", not {self.may!r:.60}')
 
     @property
     def identity(self) -> Identity:
@@ -48,6 +54,13 @@ class Mounted:
     """An ASGI application for `web.mount(prefix, …)`."""
 
     def __init__(self, app: App, auth: Auth | Security) -> None:
+        check_app(app)
+        if not isinstance(auth, Security) and not callable(auth):
+            raise InvalidInput(
+                "auth",
+                f"must be a function that says who may do what, not {auth!r:.60}; "
+                "for development: Security(no_auth=True), from accoda.http.security",
+            )
         self.app = app
         policy = auth if isinstance(auth, Security) else Security(no_auth=True)
         self._guard: Guard = create_service(app, ServiceOptions(policy=policy, system_jobs=False))
@@ -118,6 +131,12 @@ def mount(app: App, *, auth: Auth | Security) -> Mounted:
     by a name of this machine.
     """
     return Mounted(app, auth)
+
+
+def check_app(app: object) -> None:
+    """Refuse the web application: in FastAPI's own pages that is what `app` is."""
+    if not isinstance(app, App):
+        raise InvalidInput("app", f"must be the accoda.App, which has the jobs, not {app!r:.80}")
 
 
 _mounts: WeakSet[Mounted] = WeakSet()

@@ -89,14 +89,21 @@ class Resolver:
         kind, marks = _kind_and_marks(parameter, hint)
         depends = _depends(marks)
         if depends is not None:
-            return Need(parameter.name, depends.dependency or kind, depends.use_cache)
+            provider = depends.dependency or kind
+            if provider is Any or not callable(provider):
+                problem = (
+                    f"the parameter {parameter.name!r} of {name} depends on {provider!r:.80}, which is no function"
+                )
+                raise InvalidInput("handler", f"{problem} or class; write Depends(get_session), without calling it")
+            return Need(parameter.name, provider, depends.use_cache)
         plain = parameter.annotation is parameter.empty and parameter.default is parameter.empty
         if self._web and (plain or (isinstance(kind, type) and issubclass(kind, HTTPConnection))):
             return Need(parameter.name, None)
         of_request = isinstance(kind, type) and issubclass(kind, _OF_A_REQUEST)
         if of_request or _is_of_request(marks) or parameter.default is parameter.empty:
             lacking = "is no dependency" if self._web else "would come from a web request, and a job has none"
-            raise InvalidInput("handler", f"the parameter {parameter.name!r} of {name} {lacking}; leave it out")
+            advice = "leave it out, or make it one: Annotated[…, Depends(…)]"
+            raise InvalidInput("handler", f"the parameter {parameter.name!r} of {name} {lacking}; {advice}")
         return None
 
 
@@ -190,10 +197,13 @@ def _name(function: Provider) -> str:
 
 
 def _is(test: Callable[[Any], bool], provider: Provider) -> bool:
-    """A test of a function, also for an object that is called like one."""
+    """A test of a function, also for one behind a decorator and for an object that is called like a function."""
     while isinstance(provider, partial):
         provider = provider.func
-    return test(provider) or test(getattr(provider, "__call__", None))  # noqa: B004
+    provider = inspect.unwrap(provider)
+    if isinstance(provider, type):  # its `__call__` is that of the objects that it makes
+        return False
+    return test(provider) or test(inspect.unwrap(getattr(provider, "__call__", provider)))  # noqa: B004
 
 
 def _is_async(provider: Provider) -> bool:
