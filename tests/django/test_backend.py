@@ -7,17 +7,18 @@ import pickle
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import override_settings
 from django.utils import timezone
 from tests.django.helpers import project, run, tasks_setting
 from tests.django.project.shop import tasks
 
-from accoda import App, Priority
+from accoda import App, Priority, limits
 from accoda.django import AccodaTask, app_of, task
 from accoda.django.compat import (
     InvalidTask,
@@ -51,6 +52,10 @@ pytestmark = pytest.mark.usefixtures("clean_orders")
 def shop() -> Iterator[Project]:
     with project(outbox=False) as found:
         yield found
+
+
+endless: list[Any] = []
+endless.append(endless)
 
 
 @plain_task
@@ -96,6 +101,29 @@ def test_task_finished_is_sent_once_after_the_last_try(shop: Project) -> None:
     assert sorted(told) == sorted([(good.id, "SUCCESSFUL", 2), (bad.id, "FAILED", 2)])
 
 
+@plain_task
+def give(kind: str) -> Any:
+    return {"large": 1 << 64, "long": "x" * (limits.allowed.result + 1), "half": "\ud800"}[kind]
+
+
+@pytest.mark.parametrize("kind", ["large", "long", "half"])
+def test_a_return_value_that_cannot_be_stored_has_failed_for_the_signals_too(shop: Project, kind: str) -> None:
+    told: list[Any] = []
+
+    def note(sender: object, task_result: Any, **_: Any) -> None:
+        told.append(task_result.status)
+
+    task_finished.connect(note)
+    try:
+        result = give.enqueue(kind)
+        run(shop)
+    finally:
+        task_finished.disconnect(note)
+    result.refresh()
+    assert ([result.status], len(result.errors)) == (told, 1)
+    assert told == [TaskResultStatus.FAILED]
+
+
 def test_options_of_the_backend_hold_for_tasks_that_say_nothing_else() -> None:
     with project(outbox=False, max_attempts=3, retry=0) as found:
         result = plain_failing.enqueue()
@@ -138,6 +166,22 @@ def test_a_cancelled_task_has_failed_because_of_that(shop: Project) -> None:
     assert result.status == TaskResultStatus.FAILED
     assert result.errors[0].exception_class_path == "accoda.errors.JobCancelled"
     assert result.finished_at is not None
+
+
+def test_a_run_in_debug_does_not_keep_the_queries_of_those_before_it(shop: Project) -> None:
+    with override_settings(DEBUG=True):
+        results = [queries.enqueue() for _ in range(40)]  # more than there are threads
+        run(shop)
+    for result in results:
+        result.refresh()
+    assert {result.return_value for result in results} == {1}
+
+
+@plain_task
+def queries() -> int:
+    """How many queries this run's connection has logged."""
+    tasks.Order.objects.count()
+    return len(connection.queries)
 
 
 # -- options of a task
@@ -309,6 +353,35 @@ def test_a_result_in_the_outbox_is_ready_before_and_after_the_commit(tmp_path: A
         assert (waiting.status, waiting.task.run_after) == (TaskResultStatus.READY, delayed)
 
 
+@contextmanager
+def commit_by_hand() -> Iterator[None]:
+    transaction.set_autocommit(False)
+    try:
+        yield
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+
+
+def test_a_task_belongs_to_a_transaction_that_is_committed_by_hand(tmp_path: Any) -> None:
+    with project(f"sqlite:///{tmp_path}/jobs.db") as found:
+        with commit_by_hand():
+            kept, keyed = add.enqueue(1, 2), tasks.keyed.enqueue(1)
+            transaction.commit()
+            add.enqueue(3, 4)
+            transaction.rollback()
+        assert run(found) == 2
+        kept.refresh()
+        keyed.refresh()
+        assert (kept.return_value, keyed.return_value) == (3, 1)
+
+
+def test_a_task_is_not_enqueued_before_a_commit_that_nobody_tells_of(shop: Project) -> None:
+    with commit_by_hand(), pytest.raises(transaction.TransactionManagementError, match="manual transaction management"):
+        add.enqueue(1, 2)
+    assert run(shop) == 0
+
+
 def test_a_result_of_a_task_with_a_key_is_found_while_it_waits_behind_the_outbox(tmp_path: Any) -> None:
     with project(f"sqlite:///{tmp_path}/jobs.db") as found:
         later = tasks.keyed.using(run_after=timezone.now() + timedelta(days=2))
@@ -436,6 +509,29 @@ def test_the_time_of_a_task_is_as_use_tz_says(use_tz: bool, shop: Project) -> No
         found = default_task_backend.get_result(deferred.id)
         assert found.task.run_after == at and found.task == deferred.task
         assert found.enqueued_at is not None and timezone.is_aware(found.enqueued_at) == use_tz
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "error", "named"),
+    [
+        ((1, {2}), {}, TypeError, "argument 2: Unsupported type: <class 'set'>"),
+        ((1,), {"second": {"in": [timedelta(1)]}}, TypeError, "argument second: Unsupported type: .*timedelta"),
+        ((b"\xff", 2), {}, ValueError, "argument 1: Unsupported value: <class 'bytes'>"),
+        ((endless, 2), {}, ValueError, "argument 1: maximum recursion depth"),
+    ],
+)
+def test_an_argument_that_json_cannot_say_is_named(
+    shop: Project, args: Any, kwargs: Any, error: type[Exception], named: str
+) -> None:
+    with pytest.raises(error, match=named):
+        add.enqueue(*args, **kwargs)
+
+
+def test_a_length_is_no_moment_to_run_after() -> None:
+    with pytest.raises(
+        InvalidTask, match=r"run_after must be a datetime, such as .*, not datetime.timedelta\(days=1\)"
+    ):
+        add.using(run_after=timedelta(days=1))  # type: ignore[arg-type]
 
 
 # -- the mapping

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from datetime import datetime
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
 from django.core.checks import CheckMessage
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from accoda.django import registry
@@ -57,6 +59,8 @@ class AccodaBackend(BaseTaskBackend):
         return project_of(self.alias)
 
     def validate_task(self, task: Task[..., Any]) -> None:
+        if task.run_after is not None and not isinstance(task.run_after, datetime):
+            raise InvalidTask(f"run_after must be a datetime, such as timezone.now() + delay, not {task.run_after!r}.")
         super().validate_task(task)
         path = task.module_path
         if "<" in path:
@@ -75,7 +79,7 @@ class AccodaBackend(BaseTaskBackend):
         project, call = self.project, call_of(args, kwargs)
         place, app = project.place, project.app
         connection = connections[place.database]
-        in_transaction = connection.in_atomic_block
+        in_transaction = is_in_transaction(connection)
         # A job that has no id at once gets a name, which travels with it and by which its result is found.
         name = new_name() if in_transaction and place.way != "direct" else None
         job = new_job(app, task, call, project.options, name)
@@ -86,7 +90,7 @@ class AccodaBackend(BaseTaskBackend):
         if in_transaction:
             row = None if name is None else row_of(name)
             (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run, row)
-            if name is not None and job.key != KEY + name:
+            if name is not None and job.key != KEY + name and connection.in_atomic_block:
                 transaction.on_commit(partial(say_key, project, name, job), using=place.database)
         else:
             (told,) = project.ask(app.storage.enqueue([job]))
@@ -121,6 +125,14 @@ class AccodaBackend(BaseTaskBackend):
 
     def check(self, **_: Any) -> list[CheckMessage]:
         return list(check_backend(self))
+
+
+def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Inside `atomic()`, or with `set_autocommit(False)`, where the caller commits."""
+    if connection.in_atomic_block:
+        return True
+    opened: object = connection.connection  # asking for the autocommit of one that is not open would open it
+    return not (connection.settings_dict["AUTOCOMMIT"] if opened is None else connection.autocommit)
 
 
 def say_key(project: Project, name: str, job: NewJob) -> None:

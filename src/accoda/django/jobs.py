@@ -105,9 +105,19 @@ def read_call(data: bytes) -> Call:
 
 
 def call_of(args: Sequence[Any], kwargs: dict[str, Any]) -> Call:
-    """The call, with arguments as JSON has them: what JSON cannot say is a TypeError."""
-    plain: Any = normalize_json({"args": list(args), "kwargs": kwargs})
-    return Call(**plain)
+    """The call, with arguments as JSON has them: what JSON cannot say is a TypeError or ValueError that names it."""
+    return Call(
+        [_argument(place, value) for place, value in enumerate(args, 1)],
+        {name: _argument(name, value) for name, value in kwargs.items()},
+    )
+
+
+def _argument(name: object, value: Any) -> Any:
+    try:
+        return normalize_json(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"argument {name}: {error}; give what JSON has: the key of a model, a date as text") from error
 
 
 def restored(task: Task[..., Any], backend: str, queue: str, data: bytes) -> Task[..., Any]:

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from asgiref.sync import ThreadSensitiveContext, sync_to_async
-from django.db import close_old_connections, connections
+from django.db import close_old_connections, connections, reset_queries
 from django.utils import timezone
 
 from accoda.app import App
@@ -46,6 +46,7 @@ from accoda.django.task import handler_options
 from accoda.errors import AccodaError, BuryJob, CannotStart, WorkerStopped
 from accoda.handler_options import HandlerOptions
 from accoda.model import Bury
+from accoda.payload import encode_result
 from accoda.retry import Failed, Limits, decide, describe
 from accoda.runtime.attempts import trace_of
 from accoda.runtime.batch import Batch, BatchRun, Running, current, current_batch
@@ -78,6 +79,7 @@ class fresh_connections:
         self._stack = AsyncExitStack()
 
     def __enter__(self) -> None:
+        reset_queries()  # in DEBUG a connection keeps its queries: those of a run are not for the next one
         close_old_connections()
         connection: Any
         for connection in connections.all(initialized_only=True):
@@ -213,11 +215,13 @@ def failed(result: TaskResult[..., Any], error: BaseException) -> bool:
 
 
 def as_json(value: Any) -> Any:
-    """A return value as JSON has it. One that JSON cannot say ends the job: to run it again would not change it."""
+    """A return value as JSON has it. One that cannot be stored ends the job: to run it again would not change it."""
     try:
-        return normalize_json(value)
-    except (TypeError, ValueError) as error:
+        plain = normalize_json(value)
+        encode_result(plain)  # here and not after the signals, which would say that the task was successful
+    except (TypeError, ValueError, RecursionError) as error:
         raise BuryJob(f"result: {error}") from error
+    return plain
 
 
 def cause_of(error: BaseException) -> BaseException:
