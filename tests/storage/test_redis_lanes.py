@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 
 import pytest
 import pytest_asyncio
@@ -14,10 +14,12 @@ from proof.servers.redis import ClusterSet, RedisServer
 from accoda import Bury, Done, InvalidInput, Job, ManualClock, NewJob, Retry, open_storage
 from accoda.model import TURN, ById, LaneInfo, Lanes, Rerank
 from accoda.storage.protocol import Store
+from accoda.storage.redis.keys import Shard
 from accoda.storage.redis.lanes import LaneVerbs
 
 Q = "q"
 BASE = "accoda:q"
+BALANCE = LaneVerbs._balance
 RULES = Lanes(limit=1, limits={"b": 2}, weights={"ü x": 2}, fair=True, total=50)
 
 
@@ -212,6 +214,24 @@ class TestLaneWithManyJobs:
         assert [len(await store.take(Q, 100)) for _ in range(4)] == [0, 0, 2, 0]
         assert await self.counts(store) == (0, 2498, 2)
 
+    async def test_rules_that_come_meanwhile_are_kept_to(self, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The earlier `set_lanes` has passed the lane when its limit becomes lower, and then comes to its end."""
+
+        async def rest(self: LaneVerbs, shard: Shard, base: str) -> list[bytes]:
+            return [b"b"]
+
+        async def late(self: LaneVerbs, shard: Shard, queues: Sequence[str], what: str) -> None:
+            monkeypatch.setattr(LaneVerbs, "_balance", dies)
+            await store.set_lanes(Q, Lanes(limit=2))
+            monkeypatch.setattr(LaneVerbs, "_names", rest)
+            await BALANCE(self, shard, queues, what)
+
+        await store.enqueue(of(*["a"] * 3500))
+        monkeypatch.setattr(LaneVerbs, "_balance", late)
+        await store.set_lanes(Q, Lanes(limit=1000))
+        assert await self.counts(store) == (1500, 2000, 0)
+        assert [len(await store.take(Q, 100)) for _ in range(3)] == [0, 0, 2]
+
     async def test_a_full_server_balances_too(self, store: Store, server: RedisServer) -> None:
         await store.enqueue(of(*["a"] * 1500))
         await store.set_lanes(Q, Lanes(limit=2))
@@ -247,10 +267,11 @@ class TestLaneWithManyJobs:
         assert await self.counts(store) == (500, 2500, 0)
 
 
-async def test_set_lanes_goes_on_until_all_lanes_are_balanced(store: Store) -> None:
+async def test_set_lanes_goes_on_until_all_lanes_are_balanced(store: Store, server: RedisServer) -> None:
     await store.enqueue([*of(*["a"] * 2500, *["b"] * 1200), *of(*["c"] * 1200, queue="other")])
     await store.set_lanes("other", Lanes(shared="x", limit=3))
     await store.set_lanes(Q, Lanes(shared="x", limit=2))
+    assert [server.ask("HEXISTS", f"accoda:{queue}:meta", "unbalanced") for queue in (Q, "other")] == [0, 0]
     stats = (await store.stats()).queues
     assert (stats[Q].ready, stats[Q].held, stats["other"].ready) == (4, 3696, 2)
     await store.set_lanes(Q, None)

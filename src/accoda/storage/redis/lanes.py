@@ -31,26 +31,29 @@ class LaneVerbs:
             _check_group(queue, rules.shared)
         text = "" if rules is None else _rules_text(rules)
         own = [] if rules is None else _own_rules(rules)
+        mark = self._client.new_name()
         for shard in self._shards.of_queue(queue):
             if self._shards.single is None:
                 await self._shards.registered(shard.tag)
             keys = self._keys_of(shard, queue)
-            left: bytes = await self._client.once(_SET_LANES, shard, keys, queue, text, *own)
+            left: bytes = await self._client.once(_SET_LANES, shard, keys, queue, mark, text, *own)
             if left:
-                await self._balance(shard, left.decode().split(","))
+                await self._balance(shard, left.decode().split(","), mark)
 
     async def mend(self, shard: Shard, queue: str) -> None:
         """Forget what damaged records have left in their lanes."""
         await self._balance(shard, [queue], "mend")
 
-    async def _balance(self, shard: Shard, queues: Sequence[str], what: str = "") -> None:
+    async def _balance(self, shard: Shard, queues: Sequence[str], what: str) -> None:
         """All lanes of these queues, in pieces. One that comes meanwhile is balanced by the step that it comes with."""
         bases = [self._keys.bases[queue, shard.partition] for queue in queues]
         lanes = sorted({lane for base in bases for lane in await self._names(shard, base)})
-        done = 0
-        while done < len(lanes):
+        done, is_last = 0, False
+        while not is_last or done < len(lanes):
             piece = lanes[done : done + AT_ONCE]
-            done += await self._client.run(_BALANCE, shard, [shard.queues, *bases], what, *piece, writes=True)
+            is_last = done + len(piece) == len(lanes)
+            keys = [shard.queues, *bases]
+            done += await self._client.run(_BALANCE, shard, keys, what, int(is_last), *piece, writes=True)
 
     async def _names(self, shard: Shard, base: str) -> list[bytes]:
         names: list[bytes] = []

@@ -25,7 +25,7 @@ from accoda.storage.redis.replies import Address
 from accoda.storage.redis.storage import RedisStorage
 from accoda.storage.redis.topology import Access, Sentinels, Single
 
-LAYOUT = 2
+LAYOUT = 3
 OLDEST_REDIS = (6, 2)
 _PREFIX = re.compile(r"[A-Za-z0-9_.:-]{1,64}\Z")
 _COMMON = ("prefix", "wait_replicas", "ca")

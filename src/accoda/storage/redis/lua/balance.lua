@@ -1,10 +1,12 @@
 -- Balances lanes of some queues after set_lanes.lua, until many jobs have moved.
 --
 -- keys:      queues, then the base of each queue
--- arguments: now, call, forget, width, what ("mend": look for what damage has left over, too), then the lanes, in order
+-- arguments: now, call, forget, width, what, is_last, then the lanes, in order
+--   what     the mark of set_lanes.lua, or "mend": look for what damage has left over, too
+--   is_last  1 if these are the last lanes
 -- answer:    how many of the lanes are balanced; the next step begins with the others
 -- uses:      server record placed lease rules lane turn choose line balance due
-local bases, lanes = {unpack(KEYS, 2)}, {unpack(ARGV, 6)}
+local bases, lanes = {unpack(KEYS, 2)}, {unpack(ARGV, 7)}
 Lease.unlock(bases[1])
 
 -- Forget the ready jobs of a lane that are not there, and count its places anew: what damage has left over would take
@@ -12,10 +14,9 @@ Lease.unlock(bases[1])
 local function mend(base, lane, taken)
   local key = base .. ':ready:of:' .. lane
   for _, member in ipairs(call('ZRANGE', key, '0', '-1')) do
-    local id = sub(member, 9, -17)
-    if select(4, Record.head_of(Placed.find(base, 'ready', id) or '')) ~= lane then
+    if select(4, Record.head_of(Placed.find(base, 'ready', sub(member, 9, -17)) or '')) ~= lane then
       call('ZREM', key, member)
-      call('ZREM', base .. ':turns', Lane.long(id))
+      call('ZREM', base .. ':turns', member)
     end
   end
   local count = call('ZCARD', key) + (taken[lane] or 0)
@@ -32,4 +33,10 @@ for _, base in ipairs(ARGV[5] == 'mend' and bases or {}) do
     mend(base, lane, taken)
   end
 end
-return Lane.balance_some(bases, lanes)
+local done = Lane.balance_some(bases, lanes)
+for _, base in ipairs(ARGV[6] == '1' and done == #lanes and bases or {}) do
+  if call('HGET', base .. ':meta', 'unbalanced') == ARGV[5] then -- else there are newer rules
+    call('HDEL', base .. ':meta', 'unbalanced')
+  end
+end
+return done

@@ -2,15 +2,15 @@
 -- with before or shares them with now. As many as can be in one step; balance.lua goes on.
 --
 -- keys:      calls, queues, base
--- arguments: now, call, forget, width, name, rules (or empty: none), then lane, rules of its own for each that has some
---            (both as in parts/rules.lua)
+-- arguments: now, call, forget, width, name, mark, rules (or empty: none), then lane, rules of its own for each that has
+--            some (both as in parts/rules.lua)
 -- answer:    the names of the queues whose lanes are left to be balanced, with commas
 -- uses:      server once record placed lease rules lane turn choose line balance due
 local earlier = once(false)
 if earlier then
   return earlier
 end
-local base, name, rules = KEYS[3], ARGV[5], ARGV[6]
+local base, name, mark, rules = KEYS[3], ARGV[5], ARGV[6], ARGV[7]
 local root = match(base, '^(.*):')
 local names, is_affected = {name}, {[name] = true}
 
@@ -38,8 +38,8 @@ if rules ~= '' then
   call('SADD', KEYS[2], name)
   call('HSET', base .. ':meta', 'lanes', rules)
   local own = {}
-  for at = 7, #ARGV do
-    own[at - 6] = ARGV[at]
+  for at = 8, #ARGV do
+    own[at - 7] = ARGV[at]
   end
   many('HSET', base .. ':rules', own)
 end
@@ -62,6 +62,14 @@ for n, each in ipairs(names) do
   end
 end
 is_all = Lane.balance_some(bases, Rules.sort(lanes)) == #lanes and is_all
+for _, each in ipairs(bases) do
+  if is_all then
+    call('HDEL', each .. ':meta', 'unbalanced')
+  else
+    call('HSET', each .. ':meta', 'unbalanced', mark)
+  end
+end
+Rules.forget()
 Due.apply(base)
 Lane.balance()
 return remember(is_all and '' or table.concat(names, ','))

@@ -46,7 +46,7 @@ end
 -- The ids of records, what is stored for each while it is taken, and the waiters. What is no record is taken under all
 -- its bytes, so that it is not mistaken for the job whose id it may begin with; the client cannot read it and buries
 -- it.
--- The jobs that have lanes are noted for `Lane.take`.
+-- Those that have lanes are counted.
 local ids, held, waiters, laned = {}, {}, {}, {}
 local function read_heads(records)
   local prefix = batch .. ',' .. moment .. ','
@@ -59,7 +59,7 @@ local function read_heads(records)
         waiters[#waiters + 1] = n - 1 .. ':' .. Job.waiters_of(base, id)
       end
       if lane ~= '' then
-        laned[#laned + 1] = {lane = lane, id = id}
+        laned[lane] = (laned[lane] or 0) + 1
       end
     end
     held[2 * n - 1], held[2 * n] = id or record, prefix .. record
@@ -69,15 +69,15 @@ end
 -- Whether one of the jobs is of a lane that has more in the line and running than its limit. That is so only until
 -- `set_lanes` has come to the end of the lane; then their lanes are to be balanced.
 local function is_over()
-  if not Rules.of(base).has_limits or #laned == 0 then
+  if not Rules.of(base).is_unbalanced or not next(laned) then
     return false
   end
-  for _, job in ipairs(laned) do
-    Lane.touch_mixed(base, job.lane)
+  for lane in pairs(laned) do
+    Lane.touch_mixed(base, lane)
   end
   local sides, lanes = Lane.sides(base)
-  for n, lane in ipairs(lanes) do
-    if Lane.room(sides, n, lane) < 0 then
+  for n = 1, #lanes do
+    if Lane.room(sides, n) < 0 then
       return true
     end
   end
@@ -121,7 +121,9 @@ else
   Lease.give(base, batch, format('%d', now + ARGV[7]), joined .. ',' .. ARGV[9], held)
   call('ZREMRANGEBYRANK', base .. ':ready', '0', format('%d', size - 1))
   Placed.unindex(base, 'ready', ids)
-  Lane.take(base, laned)
+  if #ids == size then -- else all of them are left to the mending, which the client asks for
+    Lane.take(base, laned)
+  end
 end
 records[#records + 1] = table.concat(waiters, ',')
 records[#records + 1] = taken_at

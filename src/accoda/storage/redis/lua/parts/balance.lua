@@ -3,17 +3,16 @@
 
 -- How many jobs more of the n-th lane may come into the line: the lowest limit that a queue gives it, without those that
 -- are there and those that run. Negative: so many too many are.
-function Lane.room(sides, n, lane)
+function Lane.room(sides, n)
   local limit, count = math.huge, 0
   for _, step in ipairs(sides) do
-    local touched, own, its_limit = step.lanes[lane], step.own[n], step.rules.limit
-    step.weight, step.highest = 1, {}
+    local own, its_limit = step.own[n], step.rules.limit
+    step.weight, step.highest, step.has_stored = 1, {}, step.counts[n] > 0
     if own then
       local given, weight = match(own, '^(%-?%d*),(.*)$')
       its_limit = given == '' and its_limit or tonumber(given)
       step.weight = tonumber(weight) or 1
     end
-    step.counts[n] = math.max(0, (tonumber(step.counts[n]) or 0) - (touched and touched.gone or 0))
     limit, count = math.min(limit, its_limit or math.huge), count + step.counts[n]
   end
   return limit - count
@@ -28,9 +27,9 @@ function Lane.coming(sides, lane)
     end
   end
   for n = 2, #jobs do
-    if jobs[n].place < jobs[n - 1].place then
+    if Lane.place(jobs[n]) < Lane.place(jobs[n - 1]) then
       table.sort(jobs, function(one, other)
-        return one.place < other.place
+        return Lane.place(one) < Lane.place(other)
       end)
       break
     end
@@ -39,7 +38,7 @@ function Lane.coming(sides, lane)
 end
 
 function Lane.balance_one(sides, n, lane, any_held)
-  local free, into, back = Lane.room(sides, n, lane), Lane.coming(sides, lane), {}
+  local free, into, back = Lane.room(sides, n), Lane.coming(sides, lane), {}
   if free < #into or (any_held and (free > 0 or #sides > 1 or sides[1].is_mixed)) then
     back, into = Lane.choose(sides, lane, into, free)
   end
@@ -58,12 +57,9 @@ end
 -- Store what has become of the lanes in one queue, and wake sleepers if its line was empty: with the last sequence
 -- number, if `ids_key` has it, as in parts/add.lua.
 function Lane.finish(step, lanes, ids_key)
-  local base, held, counts, gone = step.base, {}, {}, {}
-  for _, job in ipairs(step.noted) do
-    held[#held + 1] = not job.turn and job or nil
-  end
-  Lane.hold(base, held)
+  local base, counts, gone = step.base, {}, {}
   Lane.write(step)
+  Lane.hold(base, step.noted)
   local any_held = call('ZCARD', base .. ':held') > 0
   for n, lane in ipairs(lanes) do
     if step.counts[n] > 0 or any_held and call('EXISTS', base .. ':held:of:' .. lane) == 1 then
@@ -79,24 +75,31 @@ function Lane.finish(step, lanes, ids_key)
   end
 end
 
--- The steps of the queues of a group, and the lanes that they have touched, in the order of their names if any job may
--- come in. Whether any is held.
+-- The steps of the queues of a group, and the lanes that they have touched. Whether any job is held; and whether any
+-- may come in or be held back: then the lanes are in the order of their names.
 function Lane.sides(base)
-  local sides, lanes, any_held, is_known = {}, {}, false, {}
+  local sides, lanes, any_held, may_move, is_known = {}, {}, false, false, {}
   for n, each in ipairs(Rules.group(base)) do
     local step = Lane.step(each)
-    sides[n], step.any_held = step, call('ZCARD', each .. ':held') > 0
-    any_held = any_held or step.any_held
+    step.rules, step.any_held = Rules.of(each), call('ZCARD', each .. ':held') > 0
+    sides[n], any_held = step, any_held or step.any_held
+    may_move = may_move or any_held or #step.noted > 0 or step.is_mixed or step.rules.is_unbalanced
     for lane in pairs(step.lanes) do
       lanes[#lanes + 1], is_known[lane] = not is_known[lane] and lane or nil, true
     end
   end
-  Rules.sort(lanes)
-  for _, step in ipairs(sides) do
-    step.rules, step.counts = Rules.of(step.base), values_of(step.base .. ':lanes', lanes)
-    step.own = step.rules.has_own and values_of(step.base .. ':rules', lanes) or {}
+  if may_move then
+    Rules.sort(lanes)
   end
-  return sides, lanes, any_held
+  for _, step in ipairs(sides) do
+    local counts = values_of(step.base .. ':lanes', lanes)
+    for n, lane in ipairs(lanes) do
+      local touched = step.lanes[lane]
+      counts[n] = math.max(0, (tonumber(counts[n]) or 0) - (touched and touched.gone or 0))
+    end
+    step.counts, step.own = counts, may_move and step.rules.has_own and values_of(step.base .. ':rules', lanes) or {}
+  end
+  return sides, lanes, any_held, may_move
 end
 
 -- The end of a step. Whether there was anything to do.
@@ -104,8 +107,8 @@ function Lane.balance(ids_key)
   local base = next(steps)
   local is_any = base ~= nil
   while base do
-    local sides, lanes, any_held = Lane.sides(base)
-    for n, lane in ipairs(lanes) do
+    local sides, lanes, any_held, may_move = Lane.sides(base)
+    for n, lane in ipairs(may_move and lanes or {}) do
       Lane.balance_one(sides, n, lane, any_held)
     end
     for _, step in ipairs(sides) do

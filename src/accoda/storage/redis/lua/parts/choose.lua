@@ -9,14 +9,16 @@ local function held_in(step, lane, size)
   local function next_job()
     at = at + 1
     if not page[at] then
-      local found = call('ZRANGE', key, from, from + size - 1, 'WITHSCORES')
-      local records, missing = Placed.held_records(step.base, found)
+      local found, ids, missing = call('ZRANGE', key, from, from + size - 1, 'WITHSCORES'), {}, {}
+      for n = 1, #found / 2 do
+        ids[n] = found[2 * n - 1]
+      end
       page, at = {}, 1
-      for n = 1, #found, 2 do
-        local id, rank = found[n], found[n + 1]
-        if records[id] then
-          page[#page + 1] = {step = step, lane = lane, id = id, rank = rank, place = Lane.digits(rank) .. id,
-            record = records[id], was_held = true}
+      for n, record in ipairs(Placed.held_records(step.base, ids)) do
+        if record then
+          page[#page + 1] = {step = step, lane = lane, id = ids[n], rank = found[2 * n], record = record, was_held = true}
+        else
+          missing[#missing + 1] = ids[n]
         end
       end
       many('ZREM', key, missing)
@@ -45,7 +47,7 @@ function Lane.held_jobs(sides, lane, size)
       heads[n] = heads[n] or source()
       if not heads[n] then
         sources[n] = nil
-      elseif not best or heads[n].place < heads[best].place then
+      elseif not best or Lane.place(heads[n]) < Lane.place(heads[best]) then
         best = n
       end
     end
@@ -110,8 +112,8 @@ function Lane.choose(sides, lane, coming, free)
   local held = (free > 0 or is_mixed) and next_held()
   while held or coming[at] do
     local new = coming[at]
-    local best = (not new or (held and held.place < new.place)) and held or new
-    if (best == held and from_held == AT_ONCE) or (free <= 0 and not hold_worst(best.place)) then
+    local best = (not new or (held and Lane.place(held) < Lane.place(new))) and held or new
+    if (best == held and from_held == AT_ONCE) or (free <= 0 and not hold_worst(Lane.place(best))) then
       break
     end
     into[#into + 1], free = best, free - 1

@@ -85,16 +85,16 @@ end
 
 -- Take a job away from where it is. A running one loses its lease.
 function Job.lift(base, id, state, record, batch)
+  local lane = select(4, Record.head_of(record)) or ''
+  if lane ~= '' and (state == 'taken' or state == 'ready' or state == 'held') then
+    Lane.leave(base, state, lane, id, record)
+  end
   if state == 'taken' then
     call('HDEL', base .. ':taken', id)
     Lease.release(base, batch, 1)
     Rules.ended(base, 1)
   else
     Placed.remove(base, state, {id}, {record})
-  end
-  local lane = select(4, Record.head_of(record)) or ''
-  if lane ~= '' and (state == 'taken' or state == 'ready' or state == 'held') then
-    Lane.leave(base, state, lane, id, record)
   end
 end
 
@@ -145,7 +145,7 @@ function Job.describe(base, state, record, batch, taken_at)
   local till, worker, turn = '', '', ''
   local id, _, _, lane = Record.head_of(record)
   if state == 'ready' and (lane or '') ~= '' then
-    turn = call('ZSCORE', base .. ':turns', Lane.long(id)) or ''
+    turn = Placed.score_of(base, 'ready', id) or ''
   end
   if batch then
     till = format('%d', Lease.end_of(base, batch))

@@ -4,8 +4,8 @@
 --                           taken jobs
 --   <base>:ready:of:<lane>  sorted set of its ready jobs in the order of the line: their turns, which order them there, as
 --                           level and (in the member) rest, then id, then rank as `Lane.digits` gives it
+--   <base>:turns            the same of the ready jobs of all lanes, so that the lowest turn of a level is found
 --   <base>:held:of:<lane>   sorted set: id of a held job -> its rank
---   <base>:turns            sorted set: id -> turn, of the ready jobs of all lanes, so that the lowest of a level is found
 --
 -- A job that becomes ready is noted with its lane. `Lane.balance` (balance.lua), with which each step ends, lets as many
 -- into the line as the rules allow. Where a job is looked for before, those that are noted are held.
@@ -30,8 +30,8 @@ function Lane.digits(number)
 end
 
 -- What this step has to balance, by queue: `lanes` has of each lane the jobs that become ready, and how many of those
--- that were ready or taken are so no more; `noted` all jobs that become ready, in their order; `into` those that come into
--- the line; `lowest` is for their turns.
+-- that were ready or taken are so no more; `noted` all jobs that become ready, in their order; `into` held jobs that come
+-- into the line; `lowest` is for their turns.
 local steps = {}
 function Lane.step(base)
   local step = steps[base]
@@ -55,8 +55,7 @@ end
 -- A job becomes ready.
 function Lane.come(base, lane, id, rank, cost, record)
   local touched, step = Lane.touch(base, lane)
-  local job = {step = step, lane = lane, id = id, rank = rank, cost = cost, record = record,
-    place = Lane.digits(rank) .. id}
+  local job = {step = step, lane = lane, id = id, rank = rank, cost = cost, record = record}
   touched.coming[#touched.coming + 1] = job
   step.noted[#step.noted + 1] = job
 end
@@ -67,38 +66,30 @@ function Lane.end_run(base, lane)
   touched.gone = touched.gone + 1
 end
 
--- What a lane has of a ready job: level and member. The level is kept apart from the rest of the turn, because Redis reads
--- the scores of a small sorted set again and again, which takes long for such fractions.
-local level_texts = {}
+-- What a lane, and the turns, have of a ready job: level and member. The level is kept apart from the rest of the turn,
+-- because Redis reads the scores of a small sorted set again and again, which takes long for such fractions.
+local level_texts = setmetatable({}, {__index = function(known, level)
+  known[level] = format('%.17g', level)
+  return known[level]
+end})
 function Lane.ready_entry(turn, id, rank)
   local level = floor(turn)
-  local text = level_texts[level]
-  if not text then
-    text = format('%.17g', level)
-    level_texts[level] = text
-  end
-  return text, struct.pack('>d', turn - level) .. id .. Lane.digits(rank)
+  return level_texts[level], struct.pack('>d', turn - level) .. id .. Lane.digits(rank)
 end
 
--- An id as a member of the turns: so long that Redis makes a table of them, however few they are, for the same reason.
-local LONG = string.rep('0', 49)
-function Lane.long(id)
-  return LONG .. id
+-- Note a score and a member in the list of a lane.
+function Lane.note(lists, lane, score, member)
+  local list = lists[lane]
+  if list then
+    local size = #list
+    list[size + 1], list[size + 2] = score, member
+  else
+    lists[lane] = {score, member}
+  end
 end
 
--- Add jobs to a sorted set of each lane; `entry` gives the score and the member. The last job first: in a small sorted set
--- Redis looks for its place from the beginning.
-function Lane.add(key, jobs, entry)
-  local lists = {}
-  for n = #jobs, 1, -1 do
-    local job = jobs[n]
-    local list = lists[job.lane]
-    if not list then
-      list = {}
-      lists[job.lane] = list
-    end
-    list[#list + 1], list[#list + 2] = entry(job)
-  end
+-- Add these lists to a sorted set of each lane.
+function Lane.add(key, lists)
   for lane, list in pairs(lists) do
     many('ZADD', key .. lane, list)
   end
@@ -111,28 +102,31 @@ function Lane.shift(key, counts)
   end
 end
 
--- Ready jobs are taken, the first of each lane. The lanes stay balanced: each has so many jobs less in the line, and so
--- many more that run.
-function Lane.take(base, jobs)
-  local ids, counts = {}, {}
-  for n, job in ipairs(jobs) do
-    ids[n], counts[job.lane] = Lane.long(job.id), (counts[job.lane] or 0) + 1
+-- Ready jobs are taken, so many of each lane: the first of it, and together the first of all that have lanes. The lanes
+-- stay balanced: each has so many jobs less in the line, and so many more that run.
+function Lane.take(base, counts)
+  local size = 0
+  for _, count in pairs(counts) do
+    size = size + count
   end
-  Lane.shift(base .. ':ready:of:', counts)
-  many('ZREM', base .. ':turns', ids)
+  if size > 0 then
+    Lane.shift(base .. ':ready:of:', counts)
+    call('ZREMRANGEBYRANK', base .. ':turns', '0', format('%d', size - 1))
+  end
 end
 
--- A ready job leaves the line otherwise; how many places that frees: one that could not be read has none.
+-- A ready job is about to leave the line otherwise; how many places that frees: one that could not be read has none.
 function Lane.unindex(base, lane, id, rank)
-  local turn = call('ZSCORE', base .. ':turns', Lane.long(id))
+  local turn = tonumber(Placed.score_of(base, 'ready', id) or nil)
   if not turn or not rank then
     return 0
   end
-  call('ZREM', base .. ':turns', Lane.long(id))
-  return call('ZREM', base .. ':ready:of:' .. lane, (select(2, Lane.ready_entry(turn, id, rank))))
+  local _, member = Lane.ready_entry(turn, id, rank)
+  call('ZREM', base .. ':turns', member)
+  return call('ZREM', base .. ':ready:of:' .. lane, member)
 end
 
--- A job leaves the state ready, held or taken.
+-- A job leaves the state ready (its place is not empty yet), held or taken.
 function Lane.leave(base, state, lane, id, record)
   local touched = Lane.touch(base, lane)
   if state == 'taken' then
@@ -146,16 +140,14 @@ end
 
 -- Put jobs that are noted, or were held back, among those that are held.
 function Lane.hold(base, jobs)
-  local ids, sorted = Lane.by_id(jobs)
-  local scored = {}
-  for n, job in ipairs(sorted) do
-    scored[2 * n - 1], scored[2 * n] = job.rank, job.record
+  local ids, scored, of_lanes = {}, {}, {}
+  for n, job in ipairs(Lane.last_first(jobs)) do
+    ids[n], scored[2 * n - 1], scored[2 * n] = job.id, job.rank, job.record
+    Lane.note(of_lanes, job.lane, job.rank, job.id)
   end
   if #ids > 0 then
     Placed.add(base, 'held', ids, scored)
-    Lane.add(base .. ':held:of:', jobs, function(job)
-      return job.rank, job.id
-    end)
+    Lane.add(base .. ':held:of:', of_lanes)
   end
 end
 
@@ -171,23 +163,24 @@ function Lane.hold_noted(base)
   end
 end
 
--- Ids and jobs in the order of the ids, in which neighbours share a bucket of the index by id. Most are in it already.
-function Lane.by_id(jobs)
-  local ids, is_sorted = {}, true
-  for n, job in ipairs(jobs) do
-    ids[n] = job.id
-    is_sorted = is_sorted and (n == 1 or ids[n - 1] < job.id)
+-- Jobs in the order of their ids, in which neighbours share a bucket of the index by id, the last one first: in a small
+-- sorted set Redis looks for a place from the beginning. Most of them come in the order of their ids.
+function Lane.last_first(jobs)
+  local found, size, is_sorted = {}, #jobs, true
+  for n = size, 1, -1 do
+    found[size - n + 1] = jobs[n]
+    is_sorted = is_sorted and (n == 1 or jobs[n - 1].id < jobs[n].id)
   end
-  if is_sorted then
-    return ids, jobs
+  if not is_sorted then
+    table.sort(found, function(one, other)
+      return one.id > other.id
+    end)
   end
-  local by_id, sorted = {}, {}
-  for _, job in ipairs(jobs) do
-    by_id[job.id] = job
-  end
-  table.sort(ids)
-  for n, id in ipairs(ids) do
-    sorted[n] = by_id[id]
-  end
-  return ids, sorted
+  return found
+end
+
+-- Where a job is in the order of rank and id.
+function Lane.place(job)
+  job.place = job.place or Lane.digits(job.rank) .. job.id
+  return job.place
 end

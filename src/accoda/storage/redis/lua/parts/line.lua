@@ -2,13 +2,15 @@
 
 -- A job comes into the line.
 function Lane.let_in(job, n)
-  local step, turn = job.step, job.rank
+  local step, turn = job.step, tonumber(job.rank)
   if step.rules.is_fair then
     local cost = step.rules.by_cost and (job.cost or select(2, Record.rank_of(job.record)))
-    turn = format('%.17g', Turn.of(step, job.lane, tonumber(turn), (tonumber(cost) or 1) / step.weight * TURN))
+    turn = Turn.of(step, job.lane, turn, (tonumber(cost) or 1) / step.weight * TURN)
   end
   job.turn, step.counts[n] = turn, step.counts[n] + 1
-  step.into[#step.into + 1] = job
+  if job.was_held then
+    step.into[#step.into + 1] = job
+  end
 end
 
 -- Jobs of a lane leave the line and are held. What the index has without a record is left over from damage, and stays.
@@ -31,25 +33,33 @@ end
 -- Store what comes into the line. In its new place first, so that nothing is lost should a command fail. Those that were
 -- held are the first of their lanes.
 function Lane.write(step)
-  if #step.into == 0 then
+  local base, is_fair, jobs, noted = step.base, step.rules.is_fair, {}, {}
+  for _, job in ipairs(step.noted) do
+    local list = job.turn and jobs or noted
+    list[#list + 1] = job
+  end
+  for _, job in ipairs(step.into) do
+    jobs[#jobs + 1] = job
+  end
+  step.noted, step.into = noted, {}
+  if #jobs == 0 then
     return
   end
-  local base, scored, turns, gone, counts = step.base, {}, {}, {}, {}
-  local ids, sorted = Lane.by_id(step.into)
-  for n, job in ipairs(sorted) do
-    scored[2 * n - 1], scored[2 * n] = job.turn, job.record
-    turns[2 * n - 1], turns[2 * n] = job.turn, Lane.long(job.id)
+  local ids, scored, turns, of_lanes, gone, counts = {}, {}, {}, {}, {}, {}
+  for n, job in ipairs(Lane.last_first(jobs)) do
+    local id, lane, turn = job.id, job.lane, job.turn
+    local level, member = Lane.ready_entry(turn, id, job.rank)
+    ids[n], scored[2 * n - 1], scored[2 * n] = id, is_fair and format('%.17g', turn) or job.rank, job.record
+    turns[2 * n - 1], turns[2 * n] = level, member
+    Lane.note(of_lanes, lane, level, member)
     if job.was_held then
-      gone[#gone + 1], counts[job.lane] = job.id, (counts[job.lane] or 0) + 1
+      gone[#gone + 1], counts[lane] = id, (counts[lane] or 0) + 1
     end
   end
   step.wakes = step.wakes or call('ZCARD', base .. ':ready') == 0
   Placed.add(base, 'ready', ids, scored)
-  Lane.add(base .. ':ready:of:', sorted, function(job)
-    return Lane.ready_entry(job.turn, job.id, job.rank)
-  end)
+  Lane.add(base .. ':ready:of:', of_lanes)
   many('ZADD', base .. ':turns', turns)
   Placed.remove(base, 'held', gone)
   Lane.shift(base .. ':held:of:', counts)
-  step.into = {}
 end

@@ -50,19 +50,25 @@ function Placed.add(base, state, ids, scored)
   end)
 end
 
+-- The last digits of the ids of a run.
+local function digits_in(ids, from, to)
+  local digits = {}
+  for n = from, to do
+    digits[n - from + 1] = sub(ids[n], width + 1)
+  end
+  return digits
+end
+
 -- Take ids out of the index of a state. A bucket of which all go is deleted as a whole, at a tenth of the cost.
 function Placed.unindex(base, state, ids)
   local index = base .. ':' .. state .. ':ids'
   Placed.each_bucket(ids, function(bucket, from, to)
-    local key, digits = index .. ':' .. bucket, {}
-    for n = from, to do
-      digits[n - from + 1] = sub(ids[n], width + 1)
-    end
-    local left = call('HLEN', key) - #digits
+    local key = index .. ':' .. bucket
+    local left = call('HLEN', key) - (to - from + 1)
     if left == 0 then
       call('DEL', key)
     else
-      call('HDEL', key, unpack(digits))
+      call('HDEL', key, unpack(digits_in(ids, from, to)))
     end
     if left <= 0 then
       call('ZREM', index, bucket)
@@ -91,11 +97,15 @@ function Placed.count_before(set, score, id)
   return low
 end
 
+-- What the index has of an id in a state: its score, of a held one its record; false where it is not there.
+function Placed.score_of(base, state, id)
+  return call('HGET', base .. ':' .. state .. ':ids:' .. sub(id, 1, width), sub(id, width + 1))
+end
+
 -- The record of an id in a state, and its score (not of a held one: that is its rank). An index that is damaged, or does
 -- not fit, gives nothing.
 function Placed.find(base, state, id)
-  local set = base .. ':' .. state
-  local score = call('HGET', set .. ':ids:' .. sub(id, 1, width), sub(id, width + 1))
+  local set, score = base .. ':' .. state, Placed.score_of(base, state, id)
   if not score then
     return
   elseif state == 'held' then
@@ -108,24 +118,16 @@ function Placed.find(base, state, id)
   end
 end
 
--- The records of held jobs, by id, where `ranked` has their ids and ranks in turn; and the ids that have none.
-function Placed.held_records(base, ranked)
-  local ids, found, missing = {}, {}, {}
-  for n = 1, #ranked, 2 do
-    ids[#ids + 1] = ranked[n]
-  end
+-- The records of held jobs; false where there is none.
+function Placed.held_records(base, ids)
+  local found = {}
   Placed.each_bucket(ids, function(bucket, from, to)
-    local digits = {}
+    local records = call('HMGET', base .. ':held:ids:' .. bucket, unpack(digits_in(ids, from, to)))
     for n = from, to do
-      digits[n - from + 1] = sub(ids[n], width + 1)
-    end
-    local records = call('HMGET', base .. ':held:ids:' .. bucket, unpack(digits))
-    for n = from, to do
-      found[ids[n]] = records[n - from + 1]
-      missing[#missing + 1] = not found[ids[n]] and ids[n] or nil
+      found[n] = records[n - from + 1]
     end
   end)
-  return found, missing
+  return found
 end
 
 -- The ids of a state in their order, from the first one that is not below `from`, at least `count` of them if there are

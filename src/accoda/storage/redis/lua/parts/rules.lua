@@ -2,7 +2,8 @@
 -- accoda/storage/protocol.py, "Lanes".
 --
 --   <base>:meta    its field "lanes": the rules, "limit,fair,by_cost,total,own,shared"; own is 1 if lanes have their own.
---                  Its field "paused": the end of the pause
+--                  Its field "paused": the end of the pause; "unbalanced": the mark of the `set_lanes` that has not come to
+--                  the end of the lanes yet, so that some may have more in the line and running than their limit
 --   <base>:rules   hash: lane -> its own "limit,weight"; the limit is "-" if it is lifted, both are empty if not given
 --   <root>:groups  hash: what queues share (`Lanes.shared`) -> their names, with commas
 local Rules = {}
@@ -13,12 +14,11 @@ local rules_of = {}
 function Rules.of(base)
   local rules = rules_of[base]
   if not rules then
-    local paused, text = unpack(call('HMGET', base .. ':meta', 'paused', 'lanes'))
+    local paused, text, mark = unpack(call('HMGET', base .. ':meta', 'paused', 'lanes', 'unbalanced'))
     local limit, fair, by_cost, total, own, shared =
       match(text or '', '^(%d*),([01]),([01]),(%d*),([01]),([%w_.-]*)$')
-    rules = {paused = paused, limit = tonumber(limit), is_fair = fair == '1', by_cost = by_cost == '1',
+    rules = {paused = paused, is_unbalanced = mark, limit = tonumber(limit), is_fair = fair == '1', by_cost = by_cost == '1',
       total = tonumber(total), has_own = own == '1', shared = shared ~= '' and shared or nil}
-    rules.has_limits = rules.limit or rules.has_own or rules.shared
     rules_of[base] = rules
   end
   return rules

@@ -2,29 +2,28 @@
 local TURN, NEWCOMER = 2 ^ -40, 1 - 2 ^ -10 -- as in accoda/model.py
 local Turn = {}
 
+-- The turn of the first (with ZRANGEBYSCORE) or the last stored job of a level; false where there is none.
+local function stored(command, key, level)
+  local text = level_texts[level]
+  local member = level + 1 > level -- else it is of no level, so high is it
+    and call(command, key, text, text, 'LIMIT', '0', '1')[1]
+  return member and level + struct.unpack('>d', member) or false
+end
+
 -- The lowest turn of a level in the queue, and the highest of the lane; false where there is none. Jobs that come in with
 -- this step are not stored yet: they are noted here.
 function Turn.lowest(step, level)
-  local lowest = step.lowest[level]
-  if lowest == nil then
-    local till = '(' .. format('%.17g', level + 1)
-    local found = call('ZRANGEBYSCORE', step.base .. ':turns', format('%.17g', level), till, 'WITHSCORES', 'LIMIT', 0, 1)
-    lowest = tonumber(found[2]) or false
-    step.lowest[level] = lowest
+  if step.lowest[level] == nil then
+    step.lowest[level] = stored('ZRANGEBYSCORE', step.base .. ':turns', level)
   end
-  return lowest
+  return step.lowest[level]
 end
 
 function Turn.highest(step, lane, level)
-  local highest = step.highest[level]
-  if highest == nil then
-    local text = format('%.17g', level)
-    local member = level + 1 > level -- else it is of no level, so high is it
-      and call('ZREVRANGEBYSCORE', step.base .. ':ready:of:' .. lane, text, text, 'LIMIT', '0', '1')[1]
-    highest = member and level + struct.unpack('>d', member) or false
-    step.highest[level] = highest
+  if step.highest[level] == nil then
+    step.highest[level] = step.has_stored and stored('ZREVRANGEBYSCORE', step.base .. ':ready:of:' .. lane, level)
   end
-  return highest
+  return step.highest[level]
 end
 
 -- The turn of a job that comes into a fair line.
