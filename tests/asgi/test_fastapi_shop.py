@@ -177,7 +177,7 @@ def test_the_dashboard_is_behind_the_shops_login_and_lives_below_its_prefix(page
         assert where.startswith(f"{PREFIX}/")
         link.click()
         expect(page).to_have_url(re.compile(re.escape(where) + "$"))  # else the page before may be live, too
-        expect(page.locator("#pulse .words")).to_have_text("live")
+        expect(page.locator("#pulse[data-state=live]")).to_be_visible()  # the script has run, and its stream is open
     page.keyboard.press("g")
     page.keyboard.press("j")
     expect(page).to_have_url(re.compile(f"{PREFIX}/jobs$"))
