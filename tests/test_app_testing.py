@@ -174,6 +174,29 @@ async def test_an_assertion_says_what_there_is_instead(jobs: Trial) -> None:
         jobs.assert_dead("welcome")
 
 
+def test_a_name_that_is_misspelt_is_refused_and_refutes_nothing(jobs: Trial) -> None:
+    for ask in (jobs.refute_enqueued, jobs.assert_enqueued, jobs.assert_dead, jobs.runs, jobs.payloads):
+        with pytest.raises(InvalidInput, match=r"no queue 'wellcome'; is 'welcome' meant\? .*app.declare"):
+            ask("wellcome")
+    jobs.refute_enqueued("parcels")  # of another service, perhaps: nothing is called like that
+    app.sync.enqueue("wellcomes")
+    jobs.assert_enqueued("wellcomes")
+
+
+async def test_only_handlers_of_the_app_and_queues_can_be_asked_for(jobs: Trial) -> None:
+    other = App("memory://")
+
+    @other.handler("welcome")
+    async def welcome_elsewhere(user: User) -> None: ...
+
+    with pytest.raises(InvalidInput, match="is of another app"):
+        jobs.refute_enqueued(welcome_elsewhere)
+    wrong: Any = deals.request
+    for ask in (jobs.refute_enqueued, jobs.assert_enqueued, jobs.runs, jobs.drain):
+        with pytest.raises(InvalidInput, match="must be a handler or the name of a queue, not <bound method"):
+            await jobs.drain(wrong) if ask == jobs.drain else ask(wrong)
+
+
 async def test_a_message_lists_ten_jobs(jobs: Trial) -> None:
     await double.enqueue_many(range(15))
     with pytest.raises(AssertionError, match=r"and 5 more$"):

@@ -6,12 +6,14 @@ Without `await`, wherever the test runs: a question that had to be awaited would
 from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, Literal, Protocol, TypeVar, cast
 
 from accoda.app_testing.waiting import WaitingJob
 from accoda.demand.demand import Demand
 from accoda.enqueue import QueueSpec
 from accoda.envelope import type_of
+from accoda.errors import InvalidInput
 from accoda.flows.model import LOG
 from accoda.model import REPORTS, JobInfo
 from accoda.payload import decode
@@ -23,6 +25,8 @@ T = TypeVar("T")
 Target = str | Handler[Any, Any, Any]
 """A queue, or a handler: then only jobs that this handler runs."""
 _MOVERS = frozenset({REPORTS, LOG, SCHEDULES})
+LIKE = 0.8
+"""How alike the name of a queue that does not exist has to be to one that does, from 0 to 1, to be a slip."""
 OURS = "accoda."
 """What the names of the queues of system jobs begin with."""
 
@@ -35,6 +39,9 @@ class ReadApp(Protocol):
 
     @property
     def demands(self) -> Mapping[str, Demand[Any]]: ...
+
+    @property
+    def specs(self) -> Mapping[tuple[str, str | None], QueueSpec]: ...
 
     def queue_spec(self, queue: str, type: str | None = None) -> QueueSpec: ...
 
@@ -56,6 +63,23 @@ class JobReader:
         known = finished_at_once(self._store.stats()).queues
         ready = {queue for queue, counts in known.items() if counts.ready}
         return list(queues) if ready & _MOVERS else [queue for queue in queues if queue in ready]
+
+    def check(self, target: Target | None) -> None:
+        """Refuse what cannot have jobs here: of a queue that is misspelt, nothing would ever wait."""
+        if target is None:
+            return
+        queue = queue_of(target)
+        if not isinstance(target, str):
+            its_app: object = target.app
+            if its_app is not self._app:
+                raise InvalidInput("target", f"{target!r} is of another app than the one under test")
+            return
+        declared = {name for name, _ in self._app.specs}
+        known = {*self._app.handlers, *declared, *finished_at_once(self._store.stats()).queues}
+        near = get_close_matches(queue[:100], sorted(known), 1, LIKE) if queue not in known else []
+        if near:
+            problem = f"the app has no queue {queue!r:.100}; is {near[0]!r} meant? If not, let the app declare it"
+            raise InvalidInput("target", f"{problem}: app.declare(QueueSpec({queue!r:.100}))")
 
     def waiting(self, target: Target | None = None) -> list[WaitingJob[Any]]:
         """The jobs that wait in a queue, for a handler, or anywhere, in the order of their ids."""
@@ -106,4 +130,6 @@ def finished_at_once(call: Coroutine[Any, Any, T]) -> T:
 
 
 def queue_of(target: Target) -> str:
+    if not isinstance(target, str | Handler):
+        raise InvalidInput("target", f"must be a handler or the name of a queue, not {target!r:.60}")
     return target if isinstance(target, str) else target.queue

@@ -166,6 +166,7 @@ class Trial:
 
     def runs(self, target: Target | None = None, ended: Ended | None = None) -> list[JobRun]:
         """Every run so far, in order; of one queue or handler, or with one end, if you say so."""
+        self._reader.check(target)
         return [
             run
             for run in self._log.runs
@@ -203,6 +204,7 @@ class Trial:
     def waiting(self, target: Any = None, payload: Any = ..., **expected: Unpack[Expected]) -> list[WaitingJob[Any]]:
         """The jobs that wait, ready, delayed or held, in the order of their ids: of one queue or handler, or all."""
         check_expected(expected)
+        self._reader.check(target)
         return [job for job in self._reader.waiting(target) if fits(job, payload, expected)]
 
     @overload
@@ -247,6 +249,7 @@ class Trial:
     def assert_dead(self, target: Target, reason: str = "") -> JobInfo:
         """That such a job is among the dead letters, with these words in its reason; gives the first."""
         __tracebackhide__ = True
+        self._reader.check(target)
         queue, dead = queue_of(target), self._reader.jobs(target, "dead")
         for job in dead:
             if reason in (job.reason or ""):
