@@ -88,10 +88,24 @@ function Lane.note(lists, lane, score, member)
   end
 end
 
+-- Add scores and members to a sorted set. For each of them Redis looks through all members of a small set, so one to which
+-- many come is turned into a table, by a member that is longer than those of small sets may be.
+local LONG, FEW = string.rep('0', 65), 16
+function Lane.add(key, list)
+  local are_many = #list > 2 * FEW
+  if are_many then
+    call('ZADD', key, '0', LONG)
+  end
+  many('ZADD', key, list)
+  if are_many then
+    call('ZREM', key, LONG)
+  end
+end
+
 -- Add these lists to a sorted set of each lane.
-function Lane.add(key, lists)
+function Lane.add_all(key, lists)
   for lane, list in pairs(lists) do
-    many('ZADD', key .. lane, list)
+    Lane.add(key .. lane, list)
   end
 end
 
@@ -147,7 +161,7 @@ function Lane.hold(base, jobs)
   end
   if #ids > 0 then
     Placed.add(base, 'held', ids, scored)
-    Lane.add(base .. ':held:of:', of_lanes)
+    Lane.add_all(base .. ':held:of:', of_lanes)
   end
 end
 

@@ -58,8 +58,8 @@ function Lane.write(step)
   end
   step.wakes = step.wakes or call('ZCARD', base .. ':ready') == 0
   Placed.add(base, 'ready', ids, scored)
-  Lane.add(base .. ':ready:of:', of_lanes)
-  many('ZADD', base .. ':turns', turns)
+  Lane.add_all(base .. ':ready:of:', of_lanes)
+  Lane.add(base .. ':turns', turns)
   Placed.remove(base, 'held', gone)
   Lane.shift(base .. ':held:of:', counts)
 end
