@@ -581,6 +581,8 @@ def test_a_task_can_be_pickled() -> None:
         ({"url": "memory://", "outbox": 7}, "outbox: must be True, False or an alias"),
         ({"url": "memory://", "max_attempts": 0}, "max_attempts: must be an integer >= 1"),
         ({"url": "memory://", "queues": {"default": {"retries": 1}}}, "retries is no option of a queue"),
+        ({"url": "memory://", "queues": ["default"]}, "queues: must be a dict with the options of each queue"),
+        ({"url": "memory://", "queues": {"default": 5}}, "queues: default: must be a dict of options, not 5"),
         ({"url": "memory://", "keep_for": -1}, "keep_for"),
     ],
 )

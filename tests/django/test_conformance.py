@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import pytest
@@ -12,6 +13,7 @@ from proof.servers.pytest import store_of
 from tests.django.conftest import database, postgres
 
 from accoda.django import app_of
+from accoda.django.compat import TaskResultDoesNotExist
 from accoda.django.project import project_of
 from accoda.django.testing import BackendConformance
 
@@ -76,3 +78,18 @@ class TestInsidePostgreSQL(Conformance):
             id = int(self.suite.note.enqueue("soon").id)
             self.assertIsNone(app.sync.find(id))
         self.assertIsNotNone(app.sync.find(id))
+
+    def test_a_result_of_an_open_transaction_is_found_inside_it(self) -> None:
+        with transaction.atomic():
+            kept = self.suite.note.enqueue("kept")
+            with suppress(ZeroDivisionError), transaction.atomic():
+                dropped = self.suite.note.enqueue("dropped")
+                kept.refresh()
+                dropped.refresh()
+                raise ZeroDivisionError
+            self.assertEqual(str(self.suite.note.get_result(kept.id).status), "READY")
+            with self.assertRaises(TaskResultDoesNotExist):
+                self.suite.note.get_result(dropped.id)
+        self.run_tasks()
+        kept.refresh()
+        self.assertEqual(str(kept.status), "SUCCESSFUL")

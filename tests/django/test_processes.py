@@ -143,6 +143,48 @@ def test_jobs_inside_the_projects_own_database_outlive_a_restart_of_it(tmp_path:
         assert finished(tasks.count.enqueue(2)).return_value == 1
 
 
+THEIR_TASKS = """
+from accoda.django import app_of, task
+
+app = app_of()  # before the test runner has made its own database
+
+@task
+def note() -> None: ...
+"""
+THEIR_TESTS = """
+from django.test import TestCase, TransactionTestCase
+from accoda.django.project import project_of
+from their.tasks import note
+
+class TestInATransaction(TestCase):
+    def test_its_result_is_found(self):
+        self.assertEqual(note.get_result(note.enqueue().id).status, "READY")
+
+class TestWithCommits(TransactionTestCase):
+    def test_it_runs(self):
+        result = note.enqueue()
+        project_of().with_handlers().sync.run_until_idle()
+        result.refresh()
+        self.assertEqual(result.status, "SUCCESSFUL")
+"""
+
+
+@pytest.mark.parametrize("more", [(), ("--parallel", "2")])
+def test_the_tests_of_a_project_leave_its_own_jobs_alone(more: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "their").mkdir()
+    for name, code in {"__init__": "", "tasks": THEIR_TASKS, "tests": THEIR_TESTS}.items():
+        (tmp_path / "their" / f"{name}.py").write_text(code)
+    (tmp_path / "their_settings.py").write_text(
+        "from tests.django.project.settings import *\nINSTALLED_APPS = [*INSTALLED_APPS, 'their']\n"
+    )
+    url = "django://default"
+    with server() as running, database(postgres(running.url)), project(url) as found:
+        settings = environment(url)
+        settings |= {"DJANGO_SETTINGS_MODULE": "their_settings", "PYTHONPATH": f"{tmp_path}:{settings['PYTHONPATH']}"}
+        assert "Ran 2 tests" in managed(settings, "test", "their", "--noinput", *more)
+        assert found.app.sync.find(1) is None
+
+
 @contextmanager
 def server() -> Iterator[PostgresServer]:
     found = need(lambda: PostgresServer(durable=False).start())

@@ -90,8 +90,11 @@ class AccodaBackend(BaseTaskBackend):
         if in_transaction:
             row = None if name is None else row_of(name)
             (told,) = app.transactions.enqueue_blocking(connection, [job], app.sync.run, row)
-            if name is not None and job.key != KEY + name and connection.in_atomic_block:
-                transaction.on_commit(partial(say_key, project, name, job), using=place.database)
+            if connection.in_atomic_block:  # elsewhere are no callbacks, and the result is found after the commit
+                if name is None:
+                    transaction.on_commit(Uncommitted(project, job, str(told.id)), using=place.database)
+                elif job.key != KEY + name:
+                    transaction.on_commit(partial(say_key, project, name, job), using=place.database)
         else:
             (told,) = project.ask(app.storage.enqueue([job]))
         result = new_result(task, name or str(told.id), call, self.alias, enqueued_at=timezone.now())
@@ -113,8 +116,8 @@ class AccodaBackend(BaseTaskBackend):
 
     def _on_its_way(self, project: Project, id: str) -> JobInfo | None:
         """A job that is not in the store yet."""
-        for waiting in on_commit(project):
-            if waiting.result.id == id and not waiting.done:
+        for waiting in uncommitted(project):
+            if waiting.id == id and not waiting.done:
                 return as_ready(waiting.job)
         row = row_of(id)
         if row is None or project.place.way != "outbox":
@@ -144,15 +147,26 @@ def say_key(project: Project, name: str, job: NewJob) -> None:
         log.warning("the result %s is not found before the first run of its task: %s", name, error)
 
 
-class OnCommit:
+class Uncommitted:
+    """A job of the open transaction. Where it is a row of that, nobody else sees it, and the commit needs no help."""
+
+    def __init__(self, project: Project, job: NewJob, id: str) -> None:
+        self.project = project
+        self.job = job
+        self.id = id
+        self.done = False
+
+    def __call__(self) -> None:
+        self.done = True
+
+
+class OnCommit(Uncommitted):
     """Enqueues a job after the commit, and says which job the result is of."""
 
     def __init__(self, backend: AccodaBackend, project: Project, job: NewJob, result: TaskResult[..., Any]) -> None:
-        self.project = project
+        super().__init__(project, job, result.id)
         self.result = result
-        self.done = False
         self._backend = backend
-        self.job = job
 
     def __call__(self) -> None:
         if self.done:  # a test has run it before the commit
@@ -166,8 +180,13 @@ class OnCommit:
         task_enqueued.send(type(self._backend), task_result=self.result)
 
 
-def on_commit(project: Project) -> list[OnCommit]:
-    """What this thread's transaction enqueues when it commits. What a savepoint rolled back is not among it."""
+def uncommitted(project: Project) -> list[Uncommitted]:
+    """The jobs of this thread's transaction that no other connection sees, without those of savepoints rolled back."""
     waiting = connections[project.place.database].run_on_commit
-    found = [entry[1] for entry in waiting if isinstance(entry[1], OnCommit)]
+    found = [entry[1] for entry in waiting if isinstance(entry[1], Uncommitted)]
     return [one for one in found if one.project is project]
+
+
+def on_commit(project: Project) -> list[OnCommit]:
+    """What this thread's transaction enqueues when it commits."""
+    return [one for one in uncommitted(project) if isinstance(one, OnCommit)]

@@ -80,8 +80,12 @@ def read_options(given: Mapping[str, Any]) -> BackendOptions:
     if options.outbox is not None and not isinstance(options.outbox, (bool, str)):
         raise InvalidInput("outbox", f"must be True, False or an alias of DATABASES, not {options.outbox!r:.60}")
     check_options(read_options, options.for_handlers)
+    if not isinstance(options.queues, Mapping):
+        raise InvalidInput("queues", f"must be a dict with the options of each queue, not {options.queues!r:.60}")
     for queue, said in options.queues.items():
         check_queue(queue)
+        if not isinstance(said, Mapping):
+            raise InvalidInput("queues", f"{queue}: must be a dict of options, not {said!r:.60}")
         wrong = set(said) - QUEUE_OPTIONS
         if wrong:
             raise InvalidInput(
@@ -159,6 +163,11 @@ def url_of(alias: str) -> str:
         query["host"], host = host, ""
     place = f"{user}{password}{'@' if user else ''}{f'[{host}]' if ':' in host else host}{f':{port}' if port else ''}"
     return f"postgresql://{place}/{quote(name, safe='')}{f'?{urlencode(query)}' if query else ''}"
+
+
+def database_name(alias: str) -> str:
+    """The name of one of Django's databases, which a test runner changes."""
+    return str(connections.settings[alias]["NAME"])
 
 
 def _check_url(url: object) -> None:

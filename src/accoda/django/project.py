@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 from django.conf import settings
 from django.core.exceptions import SynchronousOnlyOperation
 from django.core.signals import setting_changed
+from django.db.backends.base.base import NO_DB_ALIAS, BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
 from django.dispatch import receiver
 
 from accoda.app import App
+from accoda.connections import Connections
 from accoda.django.compat import InvalidTaskBackend, task_backends
 from accoda.django.jobs import said_or
-from accoda.django.options import BackendOptions, Place, place_of, read_options
+from accoda.django.options import BackendOptions, Place, database_name, place_of, read_options
 from accoda.django.registry import discover, find
 from accoda.django.runs import fresh_connections, handler_of, note_failures
 from accoda.django.task import AccodaTask
@@ -26,6 +29,7 @@ from accoda.handler_options import HandlerOptions
 from accoda.runtime.batch import current
 from accoda.storage.common.reconnecting import limited_patience
 from accoda.times import seconds
+from accoda.transactions import Transactions
 
 T = TypeVar("T")
 
@@ -41,6 +45,21 @@ class Project:
         self.app = App(place.url, outbox=place.outbox, around=[fresh_connections], middleware=middleware)
         self._lock = threading.Lock()
         self._has_handlers = False
+        self._name = database_name(place.database)
+
+    def follow(self) -> None:
+        """Go where the database went: a test runner renames it, perhaps after a module has asked for the app."""
+        name = database_name(self.place.database)
+        if name == self._name or self.app.connections.in_trial:
+            return
+        with self._lock:
+            if name == self._name:
+                return
+            app, self.place = self.app, place_of(self.options)
+            app.sync.close()
+            app.url, app.connections = self.place.url, Connections(self.place.url)
+            app.transactions = Transactions(lambda: app.connections, self.place.outbox)
+            self._name = name
 
     def with_handlers(self) -> App:
         """The app with a handler for every task of the project, in every queue of the backend: for workers."""
@@ -85,6 +104,7 @@ def project_of(alias: str = "default") -> Project:
             found = _projects.get(alias)
             if found is None:
                 found = _projects[alias] = _make(alias)
+    found.follow()
     return found
 
 
@@ -114,5 +134,15 @@ def _forget(*, setting: str, **_: object) -> None:
         with _lock:
             projects = list(_projects.values())
             _projects.clear()
+        for project in projects:
+            project.app.sync.close()
+
+
+@receiver(connection_created)
+def _let_go(*, connection: BaseDatabaseWrapper, **_: object) -> None:
+    """A test runner drops or copies a database, which PostgreSQL refuses while it is in use. The next call connects."""
+    if connection.alias == NO_DB_ALIAS:
+        with _lock:
+            projects = list(_projects.values())
         for project in projects:
             project.app.sync.close()
