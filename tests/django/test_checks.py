@@ -47,6 +47,14 @@ def test_a_queue_that_no_store_could_have_is_named() -> None:
         assert found() == ["accoda.E003"]
 
 
+def test_a_text_is_no_list_of_queues() -> None:
+    setting = tasks_setting("memory://")
+    setting["default"]["QUEUES"] = "default"  # Django takes it for the queues d, e, f …
+    with override_settings(TASKS=setting):
+        (one,) = task_backends["default"].check()
+        assert (one.id, one.msg) == ("accoda.E003", "TASKS['default']['QUEUES']: must be a list, such as ['default'].")
+
+
 @pytest.mark.parametrize(("queues", "ids"), [(["default"], ["accoda.W002"]), (["mail"], [])])
 def test_two_backends_that_would_run_each_others_tasks_are_named(
     tmp_path: Path, queues: list[str], ids: list[str]
@@ -84,3 +92,12 @@ def test_a_command_for_a_backend_that_is_not_accodas_names_those_that_are(alias:
     setting = {**tasks_setting("memory://"), "dummy": {"BACKEND": f"{module}.dummy.DummyBackend"}}
     with override_settings(TASKS=setting), pytest.raises(CommandError, match=f"'{alias}'; it has default"):
         call_command("accoda", "--backend", alias, "queues")
+
+
+@pytest.mark.parametrize("words", [("--backend", "other"), ("--backend=other",)])
+def test_an_option_of_the_command_itself_goes_before_those_of_accoda(words: tuple[str, ...]) -> None:
+    with (
+        project(),
+        pytest.raises(CommandError, match=r"before the command: manage\.py accoda --backend default worker"),
+    ):
+        call_command("accoda", "worker", *words)

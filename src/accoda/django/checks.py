@@ -47,6 +47,9 @@ def check_backend(backend: BaseTaskBackend) -> Iterator[CheckMessage]:
             hint=f"pip install 'accoda[{extra}]'",
             id="accoda.E002",
         )
+    if isinstance(name := settings.TASKS[backend.alias].get("QUEUES"), str):
+        yield checks.Error(f"TASKS[{backend.alias!r}]['QUEUES']: must be a list, such as [{name!r}].", id="accoda.E003")
+        return
     for queue in sorted(backend.queues):
         try:
             check_queue(queue)

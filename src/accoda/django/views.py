@@ -134,13 +134,16 @@ class Call:
 
 async def _events(project: Project, call: Call, first: bytes) -> AsyncIterator[bytes]:
     """What a stream sends, for the server's own loop: the service is on another one, so a thread waits for it."""
-    ask = sync_to_async(project.app.sync.run, thread_sensitive=False)
+    run = project.app.sync.run
+    # The thread makes the coroutine: a viewer who leaves before it has one would leave one that nobody awaits.
+    more = sync_to_async(lambda: run(call.more()), thread_sensitive=False)
+    end = sync_to_async(lambda: run(call.end()), thread_sensitive=False)
     try:
         yield first
-        while (part := await ask(call.more())) is not None:
+        while (part := await more()) is not None:
             yield part
     finally:
-        await ask(call.end())
+        await end()
 
 
 def _refuse(request: HttpRequest, path: str) -> HttpResponseBase:

@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from accoda.django.project import aliases
 
+BACKEND = "--backend"
 WATCH, RELOAD, NO_RELOAD = "--watch", "--reload", "--no-reload"
 
 
@@ -27,7 +28,7 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # noqa: RUF012 - Django declares it so; the worker asks for all of them
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--backend", default="default", help="The alias in TASKS. Default: default.")
+        parser.add_argument(BACKEND, default="default", help="The alias in TASKS. Default: default.")
         parser.add_argument("words", nargs=REMAINDER, metavar="COMMAND …", help="The command of Accoda.")
 
     def handle(self, *args: Any, backend: str, words: list[str], **options: Any) -> None:
@@ -39,6 +40,8 @@ class Command(BaseCommand):
                 " Add 'BACKEND': 'accoda.django.AccodaBackend'."
             )
         words = words[1:] if words[:1] == ["--"] else words
+        if any(word.partition("=")[0] == BACKEND for word in words):
+            raise CommandError(f"{BACKEND} goes before the command: manage.py accoda {BACKEND} {known[0]} {words[0]}")
         if words[:1] == ["worker"]:
             self.check()
             words = _with_reload(words)
