@@ -29,7 +29,8 @@ def staff(request: Request) -> Access | Response | None:
     """Who may see the jobs: the staff. Others have to log in first."""
     access = STAFF.get(request.session.get("user", ""))
     if access is None and request.method == "GET":
-        return RedirectResponse(f"/login?next={quote(request.url.path)}", 303)
+        # Where the form is, also if a proxy put the shop under a path of its own.
+        return RedirectResponse(f"{request.url_for('login_page').path}?next={quote(request.url.path)}", 303)
     return access
 
 

@@ -239,6 +239,14 @@ def test_views_and_handlers_have_the_same_overrides():
         assert client.get("/orders/17").json()["result"]["label"] == "ben-17"
     assert Order.state == "packed and committed"
     app.sync.close()
+
+
+def test_the_login_is_below_the_path_that_a_proxy_adds():
+    reply = TestClient(web, root_path="/internal").get("/internal/ops/jobs/", follow_redirects=False)
+    assert reply.headers["location"] == "/internal/login?next=/internal/ops/jobs/"
+
+
+def teardown_module():
     web.dependency_overrides.clear()
 '''
 
