@@ -148,9 +148,10 @@ def test_a_job_that_fails_ends_its_stream_without_the_words_of_the_error(bakery:
 
 
 def test_a_job_that_is_not_stored_is_a_404(client: httpx2.Client) -> None:
-    for where in ("/orders/999999", "/orders/999999/events"):
-        reply = client.get(where)
-        assert reply.status_code == 404 and "is not stored" in reply.json()["detail"]
+    for id in (999999, -1, 2**63):  # the last two are no ids at all
+        for where in (f"/orders/{id}", f"/orders/{id}/events"):
+            reply = client.get(where)
+            assert reply.status_code == 404 and f"job {id} is not stored" in reply.json()["detail"]
 
 
 def test_a_quiet_stream_sends_comments(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
