@@ -219,6 +219,19 @@ async def test_an_override_of_an_inner_dependency_counts(app: App) -> None:
     assert log == ["opened", "added mailer"]
 
 
+async def test_an_async_override_in_a_plain_handler_is_refused_in_words(app: App, trial: Trial) -> None:
+    inject = Injector(app)
+
+    @app.handler("emails", max_attempts=1)
+    @inject
+    def send(to: str, session: Annotated[Session, Depends(Session)]) -> None: ...
+
+    inject.dependency_overrides[Session] = get_session
+    await send.enqueue("anna")
+    await app.run_until_idle()
+    trial.assert_dead("emails", "get_session is async, and the plain handler cannot await it; override with a `def`")
+
+
 async def test_the_app_itself_can_be_had(app: App) -> None:
     async def producer(jobs: Jobs) -> App:
         return jobs

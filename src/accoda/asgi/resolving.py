@@ -136,6 +136,9 @@ class Run:
         if need.use_cache and provider in self._cache:
             return self._cache[provider]
         # An override is first seen here, and may want what it cannot have.
+        if self._blocking and _is_async(provider):
+            problem = f"{_name(provider)} is async, and the plain handler cannot await it; override with a `def`"
+            raise InvalidInput("dependency_overrides", problem)
         needs = self._resolver.check(provider, 0, self._blocking)
         value = await self.value_of(provider, await self.values(needs))
         return self._cache.setdefault(provider, value) if need.use_cache else value
