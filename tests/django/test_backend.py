@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from accoda.django.compat import (
     TaskResultStatus,
     default_task_backend,
     plain_task,
+    task_backends,
     task_finished,
 )
 from accoda.django.jobs import call_of, new_job, ranked, read_call
@@ -490,6 +492,29 @@ def test_a_worker_of_another_backend_leaves_its_tasks_alone() -> None:
         assert project_of("other").with_handlers().sync.run_until_idle() == 1
         result.refresh()
         assert result.return_value == 3
+
+
+def two_stores(folder: Path, **options: Any) -> override_settings:
+    one, two = (tasks_setting(f"sqlite:///{folder}/{name}.db")["default"] for name in ("one", "two"))
+    two["OPTIONS"] |= options
+    return override_settings(TASKS={"default": one, "two": two})
+
+
+def test_a_task_of_a_transaction_gets_into_the_store_of_its_own_backend(tmp_path: Path) -> None:
+    with two_stores(tmp_path):
+        with transaction.atomic():
+            first, second = add.enqueue(1, 2), add.using(backend="two").enqueue(3, 4)
+        ran = [run(project_of(alias)) for alias in ("default", "two") if project_of(alias).with_handlers()]
+        assert ran == [1, 1]
+        first.refresh()
+        second.refresh()
+        assert (first.return_value, second.return_value) == (3, 7)
+
+
+def test_an_outbox_that_two_stores_would_empty_is_refused(tmp_path: Path) -> None:
+    with two_stores(tmp_path, outbox=True):
+        (error,) = task_backends["two"].check()
+        assert error.id == "accoda.E001" and "the table in 'default' has the jobs for the store of" in error.msg
 
 
 def test_the_framework_logs_every_step(shop: Project, caplog: pytest.LogCaptureFixture) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Coroutine, Mapping
 from functools import partial
+from itertools import takewhile
 from typing import Any, TypeVar
 
 from django.conf import settings
@@ -55,7 +56,7 @@ class Project:
         with self._lock:
             if name == self._name:
                 return
-            app, self.place = self.app, place_of(self.options)
+            app, self.place = self.app, _place(self.alias, self.options)
             app.sync.close()
             app.url, app.connections = self.place.url, Connections(self.place.url)
             app.transactions = Transactions(lambda: app.connections, self.place.outbox)
@@ -119,12 +120,39 @@ def aliases() -> list[str]:
 
 
 def _make(alias: str) -> Project:
-    given: Mapping[str, Any] = getattr(settings, "TASKS", {}).get(alias, {}).get("OPTIONS", {})
     try:
-        options = read_options(given)
-        return Project(alias, options, place_of(options))
+        options = _options(alias)
+        return Project(alias, options, _place(alias, options))
     except InvalidInput as error:
         raise InvalidTaskBackend(f"TASKS[{alias!r}]['OPTIONS']: {error}") from error
+
+
+def _options(alias: str) -> BackendOptions:
+    given: Mapping[str, Any] = getattr(settings, "TASKS", {}).get(alias, {}).get("OPTIONS", {})
+    return read_options(given)
+
+
+def _place(alias: str, options: BackendOptions) -> Place:
+    """Where the jobs of a backend go. A row of an outbox names no store: one store has those of a table."""
+    place = place_of(options)
+    if place.way != "outbox":
+        return place
+    for earlier in takewhile(alias.__ne__, getattr(settings, "TASKS", {})):
+        if not issubclass(task_backends[earlier].task_class, AccodaTask):
+            continue
+        other = place_of(_options(earlier))
+        if (other.way, other.database) != ("outbox", place.database):
+            continue
+        if other.url == place.url:
+            return place
+        if options.outbox is not None:
+            raise InvalidInput(
+                "outbox",
+                f"the table in {place.database!r} has the jobs for the store of TASKS[{earlier!r}]; use False, so that "
+                "tasks of a transaction are enqueued after its commit",
+            )
+        return Place(place.url, place.database, "on_commit")
+    return place
 
 
 @receiver(setting_changed)
