@@ -92,11 +92,13 @@ MUTANTS = {
     "a take ignores the total": ("room_in", "r.total IS NOT NULL", "false", TOTAL),
     "a turn is not taken": ("let_in", "turns[width_bucket(j.id, l.ids)]", "j.rank", RERANKED),
     "a newcomer waits for a whole turn": ("turns_of", "r.length * newcomer", "r.length", EXACT),
-    "new jobs fit into a full lane": ("entries_of", "b.comers <= m.most", "0 <= m.most", SO_MANY),
+    "new jobs fit into a full lane": ("entries_of", "<= m.most - b.comers", "<= m.most", SO_MANY),
     "new jobs come in before lanes of lower names": (
         "entries_of", "OVER (ORDER BY l.lane)", "OVER (PARTITION BY l.lane)", IN_TURN,
     ),
     "each job has the turn of the first of its lane": ("turns_of", "last := greatest(last, turn);", "", EXACT),
+    "a run that ends lets no one in": ("balance", "h.state = -1", "h.state = -2", f"{LETS_IN} way=done"),
+    "a lane that holds no one has no limit": ("balance", "bool_and(note ^@ '-')", "true", RAN_BEFORE),
     "lanes are rearranged after all were filled": (
         "balance_lanes", "IF NOT moves.surplus THEN", "IF let_in(q, coalesce(moves.chosen, '{}')) THEN", BY_NAME,
     ),

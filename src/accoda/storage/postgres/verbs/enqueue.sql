@@ -61,11 +61,18 @@ BEGIN
         INTO n
         FROM (
             SELECT l.*, bool_and(l.fits) OVER (ORDER BY l.lane) AS fit FROM (
-                SELECT b.*, CASE WHEN b.nth = 1 THEN
-                    NOT EXISTS (SELECT FROM jobs h WHERE h.queue || '' = q AND h.lane = b.lane AND h.state = -1)
-                    AND (m.most IS NULL OR b.comers <= m.most - (
-                        SELECT count(*) FROM jobs j WHERE j.queue || '' = q AND j.lane = b.lane AND j.state IN (0, 2)
-                    ))
+                SELECT b.*, CASE
+                    WHEN b.nth > 1 THEN NULL
+                    WHEN m.most IS NULL THEN (
+                        SELECT h.id FROM jobs h WHERE h.queue || '' = q AND h.lane = b.lane AND h.state = -1 LIMIT 1
+                    ) IS NULL
+                    ELSE (  -- whether there are more than leave room, or one is held
+                        SELECT count(*) <= m.most - b.comers AND count(*) FILTER (WHERE o.state = -1) = 0 FROM (
+                            SELECT j.state FROM jobs j
+                            WHERE j.queue || '' = q AND j.lane = b.lane AND j.state IN (-1, 0, 2)
+                            LIMIT greatest(0, m.most - b.comers + 1)
+                        ) o
+                    )
                 END AS fits
                 FROM (
                     SELECT u.place, u.lane COLLATE "C" AS lane, coalesce(u.rank, 0) AS rank, coalesce(u.cost, 0) AS cost,
@@ -141,7 +148,8 @@ BEGIN
                 (id, queue, state, sort, rank, cost, created_at, start_time, keep_for, data, key, waiters, reports_to, lane)
             SELECT ids[n.ordinality], n.queue,
                    CASE WHEN n.start > moment THEN 1 WHEN n.lane IS NULL OR entries[n.ordinality] IS NOT NULL THEN 0
-                        ELSE entry_state(n.queue, apart) END,
+                        WHEN apart OR (SELECT l.queue FROM lane_rules l WHERE l.queue = n.queue) IS NOT NULL THEN -1
+                        ELSE 0 END,  -- as entry_state, without a call for each job
                    CASE WHEN n.start > moment THEN n.start ELSE coalesce(entries[n.ordinality], n.rank, 0) END,
                    coalesce(n.rank, 0),
                    coalesce(n.cost, 0), moment, n.start, coalesce(n.keep_for, 0), n.data, n.key,

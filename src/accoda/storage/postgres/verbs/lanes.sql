@@ -3,6 +3,8 @@
 --
 -- A step of a verb puts jobs of a lane into the state of entry_state, notes the lane as `queue/lane` (no queue's name has a
 -- slash) among those that it touched, and calls balance at its end. `queue/` alone: in a queue with a total a run has ended.
+-- `-queue/lane`: a run of the lane has ended, and nothing else happened to it. Then no job of it can be one too many, and
+-- where none is held there is nothing to count.
 --
 -- Queues whose rules have the same `shared` are a group: a lane has one lock in all of them, and is balanced in all of them.
 --
@@ -83,17 +85,23 @@ END $$;
 CREATE FUNCTION balance(touched text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     queues text[];
-    lanes  text[];  -- in the same order
+    lanes  text[];  -- in the same order, like the next two
+    ends   boolean[];
     owners text[];
     news   text[] := '{}';
     r      record;
 BEGIN
-    SELECT array_agg(split_part(path, '/', 1)), array_agg(substr(path, strpos(path, '/') + 1)) INTO queues, lanes
-    FROM (SELECT DISTINCT path FROM unnest(touched) path) t;
+    SELECT array_agg(split_part(path, '/', 1)), array_agg(substr(path, strpos(path, '/') + 1)), array_agg(t.is_end)
+    INTO queues, lanes, ends
+    FROM (SELECT ltrim(note, '-') AS path, bool_and(note ^@ '-') AS is_end FROM unnest(touched) note GROUP BY 1) t;
     owners := lock_lanes(queues, lanes);
     FOR r IN
         SELECT owner, min(queue) AS queue, array_agg(DISTINCT lane COLLATE "C" ORDER BY lane COLLATE "C") AS lanes
-        FROM unnest(owners, queues, lanes) t(owner, queue, lane) WHERE owner IS NOT NULL AND lane <> '' GROUP BY owner
+        FROM unnest(owners, queues, lanes, ends) t(owner, queue, lane, is_end)
+        WHERE owner IS NOT NULL AND lane <> '' AND (NOT is_end OR owner <> queue OR (  -- else nobody is there to come in
+            SELECT h.id FROM jobs h WHERE h.queue || '' = t.queue AND h.lane = t.lane AND h.state = -1 LIMIT 1
+        ) IS NOT NULL)
+        GROUP BY owner
     LOOP
         news := news || balance_lanes(group_of(r.queue), r.lanes, 1000 + cardinality(touched));
     END LOOP;
@@ -137,7 +145,7 @@ BEGIN
                coalesce(bool_or(n.free < 0 OR n.is_worse), false) AS surplus
         INTO moves
         FROM (
-            SELECT f.lane, f.free, f.free IS NOT NULL AND EXISTS (  -- the best of those that stay held, and the worst in the line
+            SELECT f.lane, f.free, f.worst_rank IS NOT NULL AND EXISTS (  -- the best that stays held, and the worst in the line
                 SELECT FROM (
                     SELECT w.rank, w.id FROM jobs w WHERE w.queue || '' = q AND w.lane = f.lane AND w.state = -1
                     ORDER BY w.sort, w.id OFFSET greatest(0, least(f.free, bound)) LIMIT 1

@@ -158,7 +158,7 @@ BEGIN
         SELECT queue, array_agg(id) AS ids, array_agg(id) FILTER (WHERE waiters > 0) AS shared,
                array_agg(report_done(id, attempts, moment, key, reports_to, outcomes[width_bucket(id, ids)].result))
                FILTER (WHERE reports_to IS NOT NULL) AS reports,
-               array_agg(queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
+               array_agg('-' || queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
                (SELECT ARRAY[l.queue || '/'] FROM lane_rules l WHERE l.queue = gone.queue AND l.total IS NOT NULL) AS with_total
         FROM gone GROUP BY queue
     LOOP
@@ -184,7 +184,7 @@ BEGIN
         )
         SELECT queue, array_agg(id) AS ids, array_agg(report_done(id, attempts, moment, key, reports_to, result))
                FILTER (WHERE reports_to IS NOT NULL) AS reports,
-               array_agg(queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
+               array_agg('-' || queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
                (SELECT ARRAY[l.queue || '/'] FROM lane_rules l WHERE l.queue = kept.queue AND l.total IS NOT NULL) AS with_total
         FROM kept GROUP BY queue
     LOOP
@@ -256,7 +256,7 @@ BEGIN
         SELECT queue, array_agg(id) AS ids,
                array_agg(report('dead', id, attempts, moment, key, reports_to, body => convert_to(reason, 'UTF8')))
                FILTER (WHERE reports_to IS NOT NULL) AS reports,
-               array_agg(queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
+               array_agg('-' || queue || '/' || lane) FILTER (WHERE lane IS NOT NULL) AS lanes,
                (SELECT ARRAY[l.queue || '/'] FROM lane_rules l WHERE l.queue = dead.queue AND l.total IS NOT NULL) AS with_total
         FROM dead GROUP BY queue
     LOOP
