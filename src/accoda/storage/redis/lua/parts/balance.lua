@@ -38,16 +38,17 @@ function Lane.coming(sides, lane)
 end
 
 function Lane.balance_one(sides, n, lane, any_held)
-  local free, into, back = Lane.room(sides, n), Lane.coming(sides, lane), {}
+  local free, into = Lane.room(sides, n), Lane.coming(sides, lane)
   if free < #into or (any_held and (free > 0 or #sides > 1 or sides[1].is_mixed)) then
+    local back
     back, into = Lane.choose(sides, lane, into, free)
-  end
-  for _, step in ipairs(#back > 0 and sides or {}) do
-    local its_own = {}
-    for _, job in ipairs(back) do
-      its_own[#its_own + 1] = job.step == step and job or nil
+    for _, step in ipairs(#back > 0 and sides or {}) do
+      local its_own = {}
+      for _, job in ipairs(back) do
+        its_own[#its_own + 1] = job.step == step and job or nil
+      end
+      Lane.hold_back(step, its_own, n)
     end
-    Lane.hold_back(step, its_own, n)
   end
   for _, job in ipairs(into) do
     Lane.let_in(job, n)
