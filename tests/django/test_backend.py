@@ -619,6 +619,12 @@ def test_a_wrong_option_is_refused_with_what_to_do(options: dict[str, Any], prob
     assert [error.id for error in errors] == ["accoda.E001"]
 
 
+def test_jobs_need_a_file_of_their_own() -> None:
+    setting = tasks_setting(f"sqlite:///{connection.settings_dict['NAME']}")
+    with override_settings(TASKS=setting), pytest.raises(InvalidTaskBackend, match="of the database 'default' itself"):
+        add.enqueue(1, 2)
+
+
 def test_options_have_defaults_that_are_djangos_own_semantics() -> None:
     assert read_options({}) == BackendOptions()
     assert BackendOptions().max_attempts == 1

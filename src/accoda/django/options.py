@@ -123,7 +123,12 @@ def place_of(options: BackendOptions) -> Place:
     outbox = _outbox(options, url)
     if outbox is None:
         return Place(url, DEFAULT_DB_ALIAS, "on_commit")
-    return Place(url, outbox, "outbox", url_of(outbox))
+    there = url_of(outbox)
+    if scheme == "sqlite" and read_url(url).path == read_url(there).path:
+        raise InvalidInput(
+            "url", f"{url} is the file of the database {outbox!r} itself; give the jobs a file of their own beside it"
+        )
+    return Place(url, outbox, "outbox", there)
 
 
 def _outbox(options: BackendOptions, url: str) -> str | None:
