@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -349,6 +350,10 @@ async def test_what_is_not_configured_says_what_to_configure(
             await caller.enqueue(App(redis.url, outbox=f"sqlite:///{elsewhere}"), queue)
     with pytest.raises(InvalidInput, match="the file of the store itself"):
         App(file, outbox=file)
+    (tmp_path / "link.db").symlink_to(tmp_path / "other.db")
+    for same in (f"sqlite:///{os.path.relpath(elsewhere)}", f"sqlite:///{tmp_path}/link.db"):
+        with pytest.raises(InvalidInput, match="the file of the store itself"):
+            App(f"sqlite:///{elsewhere}", outbox=same)
     with pytest.raises(InvalidInput, match="leave it out"):
         App(orders, outbox=orders)
     with pytest.raises(InvalidInput, match="it is always asyncpg"):

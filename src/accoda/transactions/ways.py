@@ -156,13 +156,14 @@ async def _opened(store: Store) -> None:
 def _check_outbox(store: str, outbox: str) -> None:
     """Refuse an outbox in the store's own database. PostgreSQL needs none there; for SQLite see `_refuse`."""
     ours, theirs = read_url(split_timeout(store)[0]), read_url(outbox)
-    same_place = (ours.scheme, ours.hostname, ours.port, ours.path) == (
-        theirs.scheme, theirs.hostname, theirs.port, theirs.path
-    )  # fmt: skip
-    if same_place and ours.scheme == "postgresql":
+    if ours.scheme == theirs.scheme == "sqlite":
+        from accoda.storage.sqlite.open import file_of
+
+        if file_of(ours).resolve() == file_of(theirs).resolve():
+            raise InvalidInput("outbox", "is the file of the store itself; name the file with your own tables")
+    places = [(url.scheme, url.hostname, url.port, url.path) for url in (ours, theirs)]
+    if ours.scheme == "postgresql" and places[0] == places[1]:
         raise InvalidInput("outbox", "is the database of the store itself; leave it out: connection=… needs none there")
-    if same_place and ours.scheme == "sqlite":
-        raise InvalidInput("outbox", "is the file of the store itself; name the file with your own tables")
 
 
 def _refuse(caller: Caller, scheme: str, has_outbox: bool) -> NoReturn:
