@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
-from tests.storage.redis_verbs import use_every_verb
+from tests.storage.redis.verbs import use_every_verb
 
 from accoda import NewJob, open_storage
 from accoda.model import Lanes
 from accoda.storage.redis.client import Client
 from accoda.storage.redis.scripts import all_scripts, script
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
 
 
 async def test_are_called_as_their_headers_say(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,12 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from proof.servers.pytest import need
-from proof.servers.tarantool import TarantoolServer, administer, empty
+from proof.servers.tarantool import TarantoolServer, administer
 
-from accoda import Done, Job, NewJob, Refused, Retry, Store, open_storage
+from accoda import Done, Job, NewJob, Refused, Retry, Store
 from accoda.errors import StorageError
 
 Q = "q"
@@ -18,19 +15,6 @@ REFUSE = """
     function refuse(_, new) if new ~= nil and new[4] == 'bad' then error('no') end return new end
     box.space.accoda_jobs:before_replace(refuse) return 0
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TarantoolServer]:
-    with need(TarantoolServer) as server:
-        yield server
-
-
-@pytest_asyncio.fixture
-async def store(server: TarantoolServer) -> AsyncIterator[Store]:
-    async with await open_storage(server.url) as store:
-        await empty(server.url)
-        yield store
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Another process that reads a store all the time: two readers take turns, so that there is never a moment without one.
 
-usage: python power_reader.py FILE     (says "reading", and goes on until its standard input ends)
+usage: python reader.py FILE     (says "reading", and goes on until its standard input ends)
 """
 
 import select

@@ -2,21 +2,13 @@
 
 import asyncio
 import socket
-from collections.abc import Iterator
 
 import pytest
 from proof.servers.process import free_port
-from proof.servers.pytest import need
 from proof.servers.tarantool import TarantoolServer
 
 from accoda import Done, NewJob, open_storage
 from accoda.errors import InvalidInput, StorageError, StorageUnavailable
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TarantoolServer]:
-    with need(TarantoolServer) as server:
-        yield server
 
 
 @pytest.mark.parametrize(

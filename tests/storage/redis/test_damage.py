@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
 from random import Random
 
 import pytest
-import pytest_asyncio
 from proof.damage.survival import REASON, survive
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
@@ -21,22 +19,9 @@ BASE = "accoda:q"
 NOW = 1_800_000_000_000
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
-
-
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(NOW)
-
-
-@pytest_asyncio.fixture
-async def store(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    server.ask("FLUSHALL")
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
 
 
 def buried(dead: list[JobInfo]) -> list[JobInfo]:

@@ -31,7 +31,7 @@ async def sent(store: SqliteStorage, path: Path, jobs: int) -> list[Growth]:
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
     """A second process that has a snapshot at every moment, though never one for long."""
-    command = [sys.executable, str(Path(__file__).with_name("power_reader.py")), str(path)]
+    command = [sys.executable, str(Path(__file__).with_name("reader.py")), str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as reader:
         assert reader.stdout is not None
         assert reader.stdout.readline() == b"reading\n"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import pytest
 import pytest_asyncio
-from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
 
 from accoda import Bury, Done, InvalidInput, Job, ManualClock, NewJob, Retry, open_storage
@@ -21,30 +20,6 @@ Q = "q"
 BASE = "accoda:q"
 BALANCE = LaneVerbs._balance
 RULES = Lanes(limit=1, limits={"b": 2}, weights={"ü x": 2}, fair=True, total=50)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[ClusterSet]:
-    with need(ClusterSet) as servers:
-        yield servers
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest_asyncio.fixture
-async def store(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    server.ask("FLUSHALL")
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
 
 
 def of(*lanes: str, queue: str = Q, key: str | None = None, rank: float = 0.0) -> list[NewJob]:

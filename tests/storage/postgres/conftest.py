@@ -1,4 +1,4 @@
-"""A PostgreSQL for the tests of its storage. Modules about other storages have their own `server` and `store`."""
+"""A PostgreSQL for the tests of its storage. Modules that need another have their own `server` and `store`."""
 
 import itertools
 from collections.abc import AsyncIterator, Iterator

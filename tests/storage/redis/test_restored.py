@@ -210,12 +210,6 @@ async def test_traffic_through_a_return_loses_nothing_that_was_acknowledged_afte
             assert set(acknowledged) <= ran
 
 
-@pytest.fixture(scope="module")
-def servers() -> Iterator[ClusterSet]:
-    with need(ClusterSet) as servers:
-        yield servers
-
-
 class TestCluster:
     async def test_old_leases_are_refused_and_nothing_that_follows_them_leaves(self, servers: ClusterSet) -> None:
         async with await open_storage(servers.url) as store:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator, Iterator
 
 import pytest
-import pytest_asyncio
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 
@@ -20,24 +18,6 @@ from accoda.storage.redis.scripts import all_scripts, script
 
 Q = "q"
 BASE = "accoda:q"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest_asyncio.fixture
-async def store(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    server.ask("FLUSHALL")
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
 
 
 def test_the_scripts_move_as_many_at_once_as_the_protocol_says() -> None:

@@ -3,45 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
-import pytest_asyncio
-from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 
-from accoda import ManualClock, NewJob, open_storage
+from accoda import ManualClock, NewJob
 from accoda.storage.protocol import Store
 from accoda.storage.redis.client import Client
 from accoda.storage.redis.wakeups import Subscriber
 
 Q = "q"
 BASE = "accoda:q"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest_asyncio.fixture
-async def store(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    server.ask("FLUSHALL")
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
-
-
-@pytest_asyncio.fixture
-async def other(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from accoda.model import NewJob
 from accoda.payload import encode
 from accoda.priority import Priority
 
-PAGE = Path(__file__).parents[2] / "docs" / "redis.md"
+PAGE = Path(__file__).parents[3] / "docs" / "redis.md"
 SECTION = re.compile(r"^## Looking at a queue with redis-cli\n(.*?)^## ", re.MULTILINE | re.DOTALL)
 SHOWN = re.compile(r"^\$ redis-cli (.*)\n((?:(?!\$ |```).*\n)*)", re.MULTILINE)
 BATCH = re.compile(r"[0-9a-f]{10}(?=\.1)")  # begins with the client's random name

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from msgspec.structs import replace
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
@@ -20,30 +19,6 @@ from accoda.storage.redis.client import Client, ConnectionLost
 
 Q = "q"
 BASE = "accoda:q"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
-
-
-@pytest_asyncio.fixture
-async def store(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    server.ask("FLUSHALL")
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
-
-
-@pytest_asyncio.fixture
-async def other(server: RedisServer, clock: ManualClock) -> AsyncIterator[Store]:
-    async with await open_storage(server.url, clock=clock) as store:
-        yield store
 
 
 @pytest.fixture

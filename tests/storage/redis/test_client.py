@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 import pytest_asyncio
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
-from tests.storage.redis_verbs import Q, use_every_verb
+from tests.storage.redis.verbs import Q, use_every_verb
 
 from accoda import Bury, Done, NewJob, Retry, open_storage
 from accoda.errors import StorageClosed, StorageUnavailable
 from accoda.model import Remove
 from accoda.storage.protocol import Store
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
 
 
 @pytest_asyncio.fixture

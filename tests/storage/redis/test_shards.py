@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
-from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet
 
 from accoda import Bury, Done, Job, Lease, NewJob, Retry, open_storage
@@ -18,12 +17,6 @@ from accoda.storage.redis.keys import family, slot_of
 from accoda.storage.redis.storage import RedisStorage
 
 Q = "q"
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[ClusterSet]:
-    with need(ClusterSet) as servers:
-        yield servers
 
 
 async def opened(servers: ClusterSet, options: str = "") -> RedisStorage:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from random import Random
 
 import pytest
 import pytest_asyncio
 from proof.damage.survival import survive
-from proof.servers.pytest import need
 from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import ById, ByKey, Done, Head, ManualClock, NewJob, Remove, Revive, open_storage
@@ -18,12 +17,6 @@ from accoda.storage.tarantool.records import UNREADABLE
 
 Q = "q"
 NOW = 1_800_000_000_000
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TarantoolServer]:
-    with need(TarantoolServer) as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -12,17 +12,11 @@ import pytest_asyncio
 from proof.servers.process import find_program
 from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
-from tests.storage.redis_verbs import Q, use_every_verb
+from tests.storage.redis.verbs import Q, use_every_verb
 
 from accoda import NewJob, open_storage
 from accoda.errors import InvalidInput, SchemaMismatch, StorageError, StorageUnavailable
 from accoda.storage.protocol import Store
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
 
 
 @pytest_asyncio.fixture
@@ -112,7 +106,7 @@ async def test_over_tls(tmp_path: Path) -> None:
 
 
 async def test_the_rights_that_the_docs_name_are_enough(server: RedisServer) -> None:
-    docs = Path(__file__).parents[2] / "docs" / "redis.md"
+    docs = Path(__file__).parents[3] / "docs" / "redis.md"
     (line,) = [line for line in docs.read_text().splitlines() if line.startswith("ACL SETUSER jobs")]
     assert server.ask(*line.split()) == "OK"
     server.ask("FLUSHALL")

@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 import pytest_asyncio
 from proof.servers.postgres import PostgresServer
-from tests.storage.test_postgres_storage import rows_read
+from tests.storage.postgres.test_storage import rows_read
 
 from accoda import open_storage
 from accoda.model import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
@@ -24,12 +24,6 @@ SIZES = """
     end
     return sizes
 """
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TarantoolServer]:
-    with need(TarantoolServer) as server:
-        yield server
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A worker process for the tests: takes batches until the store is empty and writes down what it did.
 
-usage: python sqlite_worker.py URL LOG LEASE WORK     (WORK: seconds that a batch of 50 takes)
+usage: python worker.py URL LOG LEASE WORK     (WORK: seconds that a batch of 50 takes)
 """
 
 import asyncio

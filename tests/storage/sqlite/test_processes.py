@@ -11,7 +11,7 @@ from pathlib import Path
 from accoda import NewJob, StorageClosed, open_storage
 
 JOBS = 20_000
-WORKER = Path(__file__).with_name("sqlite_worker.py")
+WORKER = Path(__file__).with_name("worker.py")
 
 
 def start_worker(url: str, log: Path, lease: float, work: float) -> subprocess.Popen[bytes]:

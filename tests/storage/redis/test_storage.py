@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import pytest
 import pytest_asyncio
-from proof.servers.pytest import need
 from proof.servers.redis import RedisServer
 
 from accoda import ManualClock, NewJob, open_storage
@@ -16,12 +15,6 @@ from accoda.storage.protocol import Store
 from accoda.storage.redis.storage import RedisStorage
 
 Q = "q"
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[RedisServer]:
-    with need(RedisServer) as server:
-        yield server
 
 
 @pytest_asyncio.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -12,7 +12,6 @@ import pytest
 import pytest_asyncio
 from msgspec import Raw
 from msgspec.msgpack import Decoder
-from proof.servers.pytest import need
 from proof.servers.tarantool import TarantoolServer, administer, empty
 
 from accoda import Done, ManualClock, NewJob, Remove, Retry, open_storage
@@ -24,12 +23,6 @@ from accoda.storage.tarantool.wakeups import _SEEN
 
 Q = "q"
 ONE = Lanes(limit=1)
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[TarantoolServer]:
-    with need(TarantoolServer) as server:
-        yield server
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from proof.servers.pytest import need
 from proof.servers.redis import ClusterSet, RedisServer
-from tests.storage import test_redis_lanes, test_redis_outbox
+from tests.storage.redis import test_lanes, test_outbox
 from tests.storage.suite_tests import (
     AS_IT_IS,
     BOUNDED,
@@ -276,20 +276,14 @@ async def run_on_a_cluster(servers: ClusterSet, test: str, monkeypatch: pytest.M
     for master in servers.masters:
         master.ask("FLUSHALL")
     async with await open_storage(servers.url) as store:
-        await call(test_redis_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
+        await call(test_outbox, test, store=store, servers=servers, monkeypatch=monkeypatch)
 
 
 async def run_with_many_jobs(test: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(LaneVerbs, "_balance", test_redis_lanes.dies)
+    monkeypatch.setattr(LaneVerbs, "_balance", test_lanes.dies)
     with need(RedisServer) as server:
         async with await open_storage(server.url) as store:
-            await call(test_redis_lanes, test, store=store, monkeypatch=monkeypatch)
-
-
-@pytest.fixture(scope="module")
-def servers() -> Iterator[ClusterSet]:
-    with need(ClusterSet) as servers:
-        yield servers
+            await call(test_lanes, test, store=store, monkeypatch=monkeypatch)
 
 
 @pytest.mark.parametrize("mutant", MUTANTS)
