@@ -60,6 +60,7 @@ async def add(store: PostgresStorage, *lanes: str) -> list[int]:
 
 
 class TestLaneRaces:
+    @pytest.mark.parametrize("keyed", [False, True])
     @pytest.mark.parametrize("limit", [1, 2])
     async def test_many_connections_never_lease_more_than_the_limit_and_finish_all(
         self,
@@ -68,16 +69,18 @@ class TestLaneRaces:
         sql: asyncpg.Connection,
         monkeypatch: pytest.MonkeyPatch,
         limit: int,
+        keyed: bool,
     ) -> None:
         """Jobs come, end, fail, are revived, cancelled, removed, reranked, replaced, and lose their leases."""
-        monkeypatch.setattr("accoda.storage.postgres.client.UNDONE", ())  # a deadlock is an error here
+        if not keyed:  # calls with keys may close a circle, and one of them is repeated: see store_jobs in enqueue.sql
+            monkeypatch.setattr("accoda.storage.postgres.client.UNDONE", ())  # a deadlock is an error here
         await stores[0].set_lanes("q", Lanes(limit=limit, fair=True))
         count, lanes, over = 60, "abc", OVER.format(schema=schema)
         busy = True
 
         async def enqueue(store: PostgresStorage, rng: Random) -> None:
             for n in range(count // 4):
-                key = str(rng.randrange(6)) if n % 3 == 0 else None
+                key = str(rng.randrange(6)) if keyed and n % 3 == 0 else None
                 ways: list[OnDuplicate] = ["keep", "attach", "replace", "rerank"] if key else ["keep"]
                 way = rng.choice(ways)
                 await store.enqueue(
@@ -102,9 +105,7 @@ class TestLaneRaces:
         async def meddle(store: PostgresStorage, rng: Random) -> None:
             while busy:
                 for state in STATES:
-                    # A key that is being enqueued is not revived: see lanes.sql.
-                    jobs = await store.browse("q", state, limit=3)
-                    page = [job.id for job in jobs if state != "dead" or job.key is None]
+                    page = [job.id for job in await store.browse("q", state, limit=3)]
                     kinds = (Cancel, Remove, Revive) if rng.random() < 0.2 else (Revive,)
                     await store.change([rng.choice(kinds)(id) for id in page] + [Rerank(id, 1.5) for id in page])
                 await store.stats()
