@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from benchmarks.peers.peer import Peer
 
 STORAGES = ("redis", "postgres", "sqlite", "tarantool", "memory")
-SMALL = ("plain", "one", "thousand")
+SMALL = ("plain", "one", "full", "thousand")
 LARGE = ("plain-large", "each")
 FAIR = ("fair-one", "fair-four")
 TURNS = (*FAIR, "fifo")

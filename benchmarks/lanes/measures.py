@@ -16,7 +16,7 @@ from benchmarks.peers import stores
 from benchmarks.peers.adapting import AdapterFailed, Ask, fill, produce, start_workers
 from benchmarks.peers.peer import Peer
 
-LANE_LIMIT = 100
+LANE_LIMIT, BATCH = 1000, 100  # so a worker can take ahead, or cannot: its lane is full while a batch runs
 THOUSAND = 1000
 CUSTOMERS, LIMIT, SLOTS = 10, 2, 50
 TURN_SLOTS = 10
@@ -47,11 +47,11 @@ Bench = stores.Bench[Sample]
 # ---- rates
 
 
-def rates(bench: Bench, peer: Peer, lanes: int | None, large: bool = False) -> Values:
+def rates(bench: Bench, peer: Peer, lanes: int | None, large: bool = False, limit: int = LANE_LIMIT) -> Values:
     """No-op jobs are put in and worked off. `lanes`: jobs of so many in turn, 0: of none; None: each has its own."""
     jobs = bench.sample.large if large else bench.sample.jobs
     lanes = jobs if lanes is None else lanes
-    ask = {"jobs": jobs, "lanes": lanes, "limit": LANE_LIMIT, "fair": True}
+    ask = {"jobs": jobs, "lanes": lanes, "limit": limit, "fair": True}
     return {"jobs": jobs, "lanes": lanes, **put_and_run(bench, peer, "rates", ask)}
 
 
@@ -119,6 +119,7 @@ def wait_until_quiet(notes: Notes, watched: range, quiet: float) -> None:
 MEASURES: dict[str, Callable[[Bench, Peer], Values]] = {
     "plain": functools.partial(rates, lanes=0),
     "one": functools.partial(rates, lanes=1),
+    "full": functools.partial(rates, lanes=1, limit=BATCH),
     "thousand": functools.partial(rates, lanes=THOUSAND),
     "plain-large": functools.partial(rates, lanes=0, large=True),
     "each": functools.partial(rates, lanes=None, large=True),
@@ -130,6 +131,7 @@ MEASURES: dict[str, Callable[[Bench, Peer], Values]] = {
 WORDS = {
     "plain": "no lanes",
     "one": "one lane",
+    "full": "one full lane",
     "thousand": "1,000 lanes",
     "plain-large": "no lanes, many jobs",
     "each": "a lane for each of many jobs",

@@ -10,7 +10,7 @@ from benchmarks.charts import Bar, Group, Theme, bars
 from benchmarks.charts import save as save_chart
 from benchmarks.lanes.catalogue import LIMIT as LIMITED
 from benchmarks.lanes.catalogue import PARTS, TURNS
-from benchmarks.lanes.measures import LIMIT, WORDS
+from benchmarks.lanes.measures import BATCH, LANE_LIMIT, LIMIT, WORDS
 from benchmarks.lanes.verdict import BASE, RATES, verdict
 from benchmarks.mixed.report import Row, machine, rows
 from benchmarks.peers.findings import Entry, Section, keep, ratio
@@ -74,7 +74,8 @@ def rates_table(found: Sequence[Row], what: str) -> str:
                 cells.append("" if times is None else f"{times:.0%}")
         lines.append(tuple(cells))
     intro = {
-        "rate": "Drained by one worker, in batches of 100. Lanes are fair, with a limit of 100.",
+        "rate": f"Drained by one worker, in batches of {BATCH}. Lanes are fair, with a limit of {LANE_LIMIT:,}; that of the "
+        "full lane is one batch, so that the worker cannot take the next one ahead.",
         "enqueued": "Enqueued by one caller, 1,000 in a call.",
     }
     return f"{intro[what]} The median of the rounds.\n\n{table(1, headings, lines)}"

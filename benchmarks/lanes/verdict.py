@@ -15,7 +15,7 @@ from benchmarks.peers.verdict import Line
 
 LEAST_RATE = 0.5
 WITHIN = 60
-BASE = {"one": "plain", "thousand": "plain", "each": "plain-large"}
+BASE = {"one": "plain", "full": "plain", "thousand": "plain", "each": "plain-large"}
 """The measure without lanes that one with lanes is compared with."""
 RATES = {"rate": "drains", "enqueued": "enqueues"}
 
