@@ -74,8 +74,8 @@ def rates_table(found: Sequence[Row], what: str) -> str:
                 cells.append("" if times is None else f"{times:.0%}")
         lines.append(tuple(cells))
     intro = {
-        "rate": f"Drained by one worker, in batches of {BATCH}. Lanes are fair, with a limit of {LANE_LIMIT:,}; that of the "
-        "full lane is one batch, so that the worker cannot take the next one ahead.",
+        "rate": f"Drained by one worker, in batches of {BATCH}. Lanes are fair, with a limit of {LANE_LIMIT:,}; that "
+        "of the full lane is one batch, so that the worker cannot take the next one ahead.",
         "enqueued": "Enqueued by one caller, 1,000 in a call.",
     }
     return f"{intro[what]} The median of the rounds.\n\n{table(1, headings, lines)}"
