@@ -52,11 +52,17 @@ def milliseconds(field: str, value: datetime | int) -> int:
     Traceback (most recent call last):
         ...
     accoda.errors.InvalidInput: at: a datetime needs a time zone; write datetime(…, tzinfo=UTC) or .astimezone()
+    >>> milliseconds("now", "2030")
+    Traceback (most recent call last):
+        ...
+    accoda.errors.InvalidInput: now: must be a datetime, or integer milliseconds since the epoch, not '2030'
     """
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise InvalidInput(field, "a datetime needs a time zone; write datetime(…, tzinfo=UTC) or .astimezone()")
         value = round(value.timestamp() * 1000)
+    elif type(value) is not int:
+        raise InvalidInput(field, f"must be a datetime, or integer milliseconds since the epoch, not {value!r:.60}")
     check_moment(field, value)
     return value
 

@@ -389,6 +389,13 @@ def test_a_plain_handler_with_an_async_dependency_is_told_what_to_do() -> None:
         Injector(App("memory://"))(send)
 
 
+def test_a_forgotten_inject_is_named() -> None:
+    with pytest.raises(InvalidInput, match=r"@inject: see accoda\.asgi\.Injector"):
+
+        @App("memory://").handler("emails")
+        async def send(to: str, session: Annotated[Session, Depends(get_session)]) -> None: ...
+
+
 def test_the_payload_comes_first() -> None:
     async def nightly(session: Annotated[Session, Depends(get_session)]) -> None: ...
 

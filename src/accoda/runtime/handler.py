@@ -275,7 +275,8 @@ def read_form(function: Callable[..., Any]) -> Form:
     name = getattr(function, "__name__", repr(function))
     if len(needed) > 1:
         names = ", ".join(p.name for p in needed)
-        raise InvalidInput("handler", f"{name} takes {names}; a handler takes one payload, or one Batch")
+        advice = ". Dependencies are given by @inject: see accoda.asgi.Injector" if "Depends(" in str(needed) else ""
+        raise InvalidInput("handler", f"{name} takes {names}; a handler takes one payload, or one Batch{advice}")
     if not parameters:
         return Form(batch=False, payload=False, result=_result_hint(function))
     hints = hints_of(function)
