@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from accoda.flows.model import LOG
 from accoda.model import What
 from proof.checker.call_log import Call, CallLog
 from proof.checker.final import FinalState
@@ -210,8 +211,18 @@ def gather(log: CallLog, final: FinalState | None = None) -> Ledger:
         life = ledger.life(id)
         life.final, life.queue = seen, life.queue or seen.queue
     if final is not None:
-        ledger.flows = {id: replay(flow) for id, flow in final.flows.items()}
+        in_parts = _flows_in_parts(ledger)
+        ledger.flows = {id: replay(flow) for id, flow in final.flows.items() if id not in in_parts}
     return ledger
+
+
+def _flows_in_parts(ledger: Ledger) -> set[str | None]:
+    """Flows that were begun while the store was put back. The servers of a Cluster are put back one after another, so
+    that of such a flow some jobs may be there and others not."""
+    restored = max((note.at for note in ledger.notes("restored")), default=0)
+    starts = [call.start for call in ledger.log.calls if call.started < restored]
+    begun = [asked for start in starts if isinstance(start, Enqueue) for asked in start.jobs]
+    return {asked.key for asked in begun if asked.queue == LOG}
 
 
 def _enqueue(ledger: Ledger, call: Call) -> None:

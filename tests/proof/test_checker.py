@@ -28,9 +28,12 @@ from proof.checker import (
     record,
 )
 from proof.checker.__main__ import main
+from proof.checker.final import FinalState
+from proof.checker.flow_logs import FinalFlow
 from proof.checker.flow_mutants import FLOW_MUTANTS
+from proof.checker.ledger import gather
 from proof.checker.mutants import MUTANTS
-from proof.checker.records import End, Note, Start
+from proof.checker.records import Asked, End, Enqueue, Note, Start
 
 from accoda import (
     App,
@@ -47,6 +50,7 @@ from accoda import (
     VersionConflict,
     open_storage,
 )
+from accoda.flows.model import LOG
 from accoda.model import ById, ByKey, Lanes, Remove, Rerank, Revive, StartNow
 from accoda.storage.memory import MemoryStorage
 from accoda.storage.protocol import VERBS, Store
@@ -451,3 +455,13 @@ def test_a_call_while_the_store_is_put_back_is_unknown_in_both_lives() -> None:
     lives = CallLog.of(notes, records).lives()
     found = [[(call.start.number, call.ok) for call in life.calls] for life in lives]
     assert found == [[(1, True), (2, False), (3, False), (4, False)], [(2, False), (3, False), (4, False), (5, True)]]
+
+
+def test_a_flow_that_was_begun_while_the_store_was_put_back_may_be_there_in_part() -> None:
+    """The first server of a Cluster is empty before the second one is: what was stored in both meanwhile is in one."""
+    notes = [Note("harness", 10, "restoring", {}), Note("harness", 20, "restored", {})]
+    begun = [("meanwhile", 12), ("after", 25)]
+    starts = [Enqueue("p", at, at, jobs=(Asked(LOG, 0, 0, key=id),)) for id, at in begun]
+    log = CallLog.of(notes, starts)
+    final = FinalState({}, {}, {id: FinalFlow(id, "running", {}, [], [], False) for id, _ in begun})
+    assert list(gather(log.lives()[-1], final).flows) == ["after"]
