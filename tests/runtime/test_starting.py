@@ -117,7 +117,8 @@ if Path(__file__).with_name("broken").exists():
     {breaks}
 app = App("memory://")
 
-@app.handler("pooled", run_in="process", max_attempts=1)
+# One at a time, so that it is the first job that has the one child there is.
+@app.handler("pooled", run_in="process", max_attempts=1, concurrency=1)
 def pooled(kill: bool) -> None:
     if kill:
         os._exit(9)
