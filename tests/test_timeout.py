@@ -64,13 +64,13 @@ async def test_a_server_that_is_gone_is_waited_for_that_long() -> None:
 
 
 async def test_a_call_of_a_running_job_insists_like_its_worker(tmp_path: Path) -> None:
-    async with App(f"sqlite:///{tmp_path}/jobs.db?timeout=0.1") as app:
+    async with App(f"sqlite:///{tmp_path}/jobs.db?timeout=0.5") as app:
 
         @app.handler("a", max_attempts=1)
         async def locked(n: int) -> None:
             other = apsw.Connection(str(tmp_path / "jobs.db"))
             other.execute("BEGIN IMMEDIATE")
-            asyncio.get_running_loop().call_later(0.5, other.close)
+            asyncio.get_running_loop().call_later(1, other.close)
             await app.enqueue("b", n)
 
         await locked.enqueue(7)

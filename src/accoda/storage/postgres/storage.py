@@ -229,8 +229,6 @@ class PostgresStorage(Closing):
             self._settled = 0
             self._vacuum.start()
         news = _news_of([*(job for _, job in thens), *(each for each in outcomes if type(each) is Retry)])
-        for each in woken or ():  # who waits here need not wait for the notification to come back
-            self._wakeups.hear(each.removeprefix(READY), ready=each.startswith(READY))
         self._client.notify([*news, *woken] if woken else news)
         if verdicts is None:
             return [[] for _ in calls]
